@@ -1,0 +1,37 @@
+// The arrays of a lattice as C++ sees them: borrowed pointers, valid for one call.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace ninja {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// See ninja/lattice.py for what each array means and which invariants hold.
+struct Arcs {
+  int64_t num_states;
+  int64_t num_arcs;
+  const int64_t* arc_begin;       // [num_states + 1]
+  const int32_t* dst;             // [num_arcs]
+  const int32_t* word;            // [num_arcs]
+  const float* graph;             // [num_arcs]
+  const float* acoustic;          // [num_arcs]
+  const float* final_graph;       // [num_states]
+  const float* final_acoustic;    // [num_states]
+};
+
+struct Alignments {
+  const int64_t* ali_begin;       // [num_arcs + 1]
+  const int32_t* ali;
+  const int64_t* final_ali_begin; // [num_states + 1]
+  const int32_t* final_ali;
+};
+
+inline bool is_final(const Arcs& arcs, int64_t state) {
+  return arcs.final_graph[state] < kInfinity && arcs.final_acoustic[state] < kInfinity;
+}
+
+}  // namespace ninja

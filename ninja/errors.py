@@ -1,0 +1,83 @@
+"""The errors Ninja raises: where it is, what is wrong, what to do.
+
+Every error is a ``NinjaError`` and the built-in exception a Python programmer would expect, so that
+both ``except ninja.NinjaError`` and ``except ValueError`` work.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class NinjaError(Exception):
+    """Base of all errors of this package.
+
+    Args:
+        message: What is wrong and what to do, in one line, with the offending value.
+        path: File, stream or rspecifier in which it was found.
+        key: Utterance id of the lattice concerned.
+        line: Line in a text file, counted from 1.
+        byte: Offset in a binary file, counted from 0.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        key: str | None = None,
+        line: int | None = None,
+        byte: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else os.fspath(path)
+        self.key = key
+        self.line = line
+        self.byte = byte
+
+    def __str__(self) -> str:
+        place = self.path or ""
+        if self.line is not None:
+            place += f":{self.line}"
+        if self.byte is not None:
+            place += f"{', ' if place else ''}byte {self.byte}"
+        if self.key is not None:
+            place += f"{', ' if place else ''}key {self.key!r}"
+        return f"{place}: {self.message}" if place else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the place when the error crosses a process boundary."""
+        return (type(self), (self.message, self.path), self.__dict__)
+
+
+class FormatError(NinjaError, ValueError):
+    """A file does not hold what its format demands; reading it cannot go on."""
+
+
+class LatticeError(NinjaError, ValueError):
+    """A lattice that could be read breaks an invariant: a cycle, NaN, no final state, …"""
+
+
+class SymbolError(NinjaError, ValueError):
+    """A word or a word id is missing from a symbol table."""
+
+
+class ModelError(NinjaError, ValueError):
+    """A language model file is of the wrong kind, damaged or inconsistent."""
+
+
+class VocabularyError(NinjaError, ValueError):
+    """Lattices and language model do not share enough of a vocabulary to give honest scores."""
+
+
+class OptionError(NinjaError, ValueError):
+    """An option is out of its range or contradicts another."""
+
+
+class OutputError(NinjaError, OSError):
+    """A result could not be written."""
+
+
+class DependencyError(NinjaError, ImportError):
+    """A library that this operation needs is not installed."""

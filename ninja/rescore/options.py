@@ -1,0 +1,84 @@
+"""What a user may choose about rescoring, with the field's defaults."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ninja.errors import OptionError
+
+Algorithm = Literal["arcbeam", "pushforward"]
+Output = Literal["lattice", "input", "best"]
+LookAhead = Literal["calibrated", "first-pass", "none"]
+
+DEFAULT_MAX_HYPS = {"arcbeam": 4, "pushforward": 5}
+DEFAULT_MERGE_ORDER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RescoreOptions:
+    """Options of ``ninja.rescore``; costs are natural-log costs at LM scale 1."""
+
+    algorithm: Algorithm = "arcbeam"  # hypotheses compete per arc (arcbeam) or per state (pushforward)
+    output: Output = "lattice"  # expanded lattice, input topology with replaced graph costs, or best path
+
+    lm_weight: float = 0.5  # share λ of the new LM in the graph cost, 0..1
+    acoustic_scale: float = 0.1  # as in Kaldi's rescoring tools; 1.0 for chain models
+    word_penalty: float = 0.0  # added to the cost of each word while searching; never written back
+    unk_penalty: float | None = None  # cost of a word the LM lacks, beyond <unk>; None: ln of how many it lacks
+    max_unknown: float = 0.25  # refuse when a larger share of arcs carries words the LM lacks
+
+    max_hyps: int | None = None  # live hypotheses per cell; None: 4 per arc or 5 per state; 0: unlimited
+    beam: float = 8.0  # keep hypotheses whose prospect is within this cost of the best; inf: all
+    prune_beam: float | None = None  # drop arcs this far off the first pass's best path; None: beam + 2
+    merge_order: int | None = None  # words of history that keep hypotheses apart; None: 5, or all (0) if max_hyps is 0
+    max_active: int = 256  # live hypotheses per lattice and level; 0: unlimited
+    look_ahead: LookAhead = "calibrated"  # cost still to come, as a hypothesis's prospect estimates it
+
+    batch_arcs: int = 200_000  # arcs of lattices in flight at once
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range.
+
+        Raises:
+            OptionError: Names the option, its value and its range.
+        """
+        ranges: list[tuple[str, float, float, float]] = [
+            ("lm_weight", self.lm_weight, 0.0, 1.0),
+            ("acoustic_scale", self.acoustic_scale, 0.0, math.inf),
+            ("word_penalty", self.word_penalty, -math.inf, math.inf),
+            ("unk_penalty", self.unk_penalty or 0.0, -math.inf, math.inf),
+            ("max_unknown", self.max_unknown, 0.0, 1.0),
+            ("max_hyps", self.max_hyps or 0, 0, math.inf),
+            ("beam", self.beam, 0.0, math.inf),
+            ("prune_beam", self.prune_beam or 0.0, 0.0, math.inf),
+            ("merge_order", self.merge_order or 0, 0, math.inf),
+            ("max_active", self.max_active, 0, math.inf),
+            ("batch_arcs", self.batch_arcs, 1, math.inf),
+        ]
+        for name, value, low, high in ranges:
+            if not low <= value <= high:  # NaN fails too
+                raise OptionError(f"{name} is {value}, but must lie in [{low}, {high}]")
+        choices = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
+        for name, kind in choices.items():
+            allowed = kind.__args__
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(allowed)}")
+
+    @property
+    def hypotheses(self) -> int:
+        """Live hypotheses per cell, 0 for unlimited."""
+        return DEFAULT_MAX_HYPS[self.algorithm] if self.max_hyps is None else self.max_hyps
+
+    @property
+    def history_words(self) -> int:
+        """Words of history that keep hypotheses of one cell apart, 0 for all."""
+        if self.merge_order is not None:
+            return self.merge_order
+        return DEFAULT_MERGE_ORDER if self.hypotheses else 0
+
+    @property
+    def first_pass_beam(self) -> float:
+        """Beam on first-pass costs within which arcs are looked at."""
+        return self.beam + 2.0 if self.prune_beam is None else self.prune_beam

@@ -1,0 +1,37 @@
+"""The compiled kernels; everything else about the package stands in pyproject.toml."""
+
+import os
+import sys
+
+import numpy as np
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+OPTIONS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-fno-math-errno", "-Wall"]
+NAMES = os.environ.get("NINJA_EXTENSIONS", "_formats,_graph,_expand").split(",")
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"ninja.{name}",
+                [f"ext/{name}.pyx"],
+                include_dirs=["ext", np.get_include()],
+                language="c++",
+                extra_compile_args=OPTIONS,
+                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+                depends=[f"ext/{header}" for header in os.listdir("ext") if header.endswith((".hpp", ".pxd"))],
+            )
+            for name in NAMES
+        ],
+        include_path=["ext"],
+        build_dir="build",
+        compiler_directives={
+            "language_level": "3",
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "embedsignature": True,
+        },
+    ),
+)
