@@ -1,0 +1,208 @@
+"""The expansion engine against its definition, and the laws it keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from tests.fake_lm import FakeLM, symbols
+from tests.reference_rescore import PathCost, path_costs, rescored_path_costs, total
+from tests.strategies import lattices
+
+EXACT = RescoreOptions(
+    lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
+    max_hyps=0, max_active=0, beam=math.inf,
+)  # fmt: skip
+ALGORITHMS = ("arcbeam", "pushforward")
+TABLE = symbols()
+
+
+def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> Lattice:
+    [(_, result)] = rescore([(lattice.key, lattice)], lm or FakeLM(), options)
+    return result
+
+
+def named(lattice: Lattice) -> Lattice:
+    return replace(lattice, words=TABLE)
+
+
+def close(a: list[PathCost], b: list[PathCost]) -> bool:
+    return len(a) == len(b) and all(
+        x.words == y.words and x.labels == y.labels and np.allclose(x[1:3], y[1:3], atol=1e-4)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
+    """A lattice too large to enumerate; every state is on a path."""
+    rng = np.random.default_rng(seed)
+    src = np.sort(np.concatenate([np.arange(num_states - 1), rng.integers(0, num_states - 1, num_states * fan)]))
+    dst = np.minimum(src + rng.integers(1, 4, src.size), num_states - 1)
+    dst[np.searchsorted(src, np.arange(num_states - 1))] = np.arange(1, num_states)
+    return Lattice.from_arrays(
+        f"seed-{seed}", np.searchsorted(src, np.arange(num_states + 1)), dst, rng.integers(0, 9, src.size),
+        rng.uniform(0, 8, src.size), rng.uniform(0, 8, src.size),
+        np.where(np.arange(num_states) == num_states - 1, 0.5, np.inf), words=TABLE,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=150, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8))
+def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattice: Lattice) -> None:
+    options = replace(EXACT, algorithm=algorithm)
+    lattice = named(lattice)
+    expected = rescored_path_costs(lattice, FakeLM(), options)
+    expanded = run(lattice, options)
+    assert close(path_costs(expanded), expected)
+    best = min(total(cost, options) for cost in expected)
+    [found] = path_costs(run(lattice, replace(options, output="best")))
+    assert total(found, options) == pytest.approx(best, abs=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=60, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 2.0, 6.0]), k=st.integers(1, 3))
+def test_every_path_of_a_pruned_search_has_its_exact_cost(
+    algorithm: str, lattice: Lattice, beam: float, k: int
+) -> None:
+    options = replace(EXACT, algorithm=algorithm, beam=beam, max_hyps=k, merge_order=0)
+    lattice = named(lattice)
+    exact = rescored_path_costs(lattice, FakeLM(), options)
+    found = path_costs(run(lattice, options))
+    assert found
+    for cost in found:
+        assert any(close([cost], [other]) for other in exact)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8))
+def test_input_topology_holds_each_arcs_best_cost(lattice: Lattice) -> None:
+    options = replace(EXACT, output="input")
+    lattice = named(lattice)
+    found = run(lattice, options)
+    assert found.num_arcs == lattice.num_arcs
+    assert np.array_equal(found.dst, lattice.dst)
+    best = min(total(cost, options) for cost in rescored_path_costs(lattice, FakeLM(), options))
+    assert min(total(cost, options) for cost in path_costs(found)) <= best + 1e-4
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order(algorithm: str) -> None:
+    options = RescoreOptions(algorithm=algorithm, max_unknown=1.0, acoustic_scale=0.5, batch_arcs=2000)
+    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(100))]
+    alone = {key: run(lattice, options) for key, lattice in many}
+    for order in (many, many[::-1]):
+        together = list(rescore(order, FakeLM(), options))
+        assert [key for key, _ in together] == [key for key, _ in order]
+        for key, lattice in together:
+            assert lattice.identical(alone[key])
+
+
+def test_limits_bound_the_work_and_keep_a_path() -> None:
+    lattice = random_lattice(1, num_states=60, fan=8)
+    wide, narrow = RescoreReport(), RescoreReport()
+    options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
+    list(rescore([("a", lattice)], FakeLM(), options, report=wide))
+    limited = replace(options, max_hyps=1, max_active=3, beam=4.0)
+    [(_, result)] = rescore([("a", lattice)], FakeLM(), limited, report=narrow)
+    assert narrow.expanded_arcs < wide.expanded_arcs / 4
+    assert result.is_final.any()
+
+
+def test_equal_histories_are_advanced_once() -> None:
+    # Two ways to say "w1", at different times, then "w2": histories (), (1), (1 2) are enough.
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 3, 4, 4], [1, 2, 3, 3], [1, 1, 2, 2], [1, 1, 1, 1], [0, 0, 0, 0],
+        [np.inf, np.inf, np.inf, 0], words=TABLE,
+    )  # fmt: skip
+    lm = FakeLM()
+    run(lattice, EXACT, lm)
+    assert lm.num_advanced == 2
+
+
+def test_every_slot_is_given_back() -> None:
+    lm = FakeLM()
+    list(rescore([(f"{i}", random_lattice(i)) for i in range(20)], lm, RescoreOptions(max_unknown=1.0)))
+    assert not lm.history
+    stopped = rescore([(f"{i}", random_lattice(i)) for i in range(20)], lm, RescoreOptions(max_unknown=1.0))
+    next(stopped)
+    stopped.close()
+    assert not lm.history
+
+
+def test_more_hypotheses_never_cost_more_with_full_histories() -> None:
+    lattice = random_lattice(3, num_states=12, fan=2)
+    best = []
+    for k in (1, 2, 8, 0):
+        options = replace(EXACT, max_hyps=k, merge_order=0, output="best")
+        [cost] = path_costs(run(lattice, options))
+        best.append(total(cost, options))
+    assert best[-1] == min(best)
+    assert best == sorted(best, reverse=True)
+
+
+def test_lm_weight_zero_leaves_the_costs_alone() -> None:
+    lattice = random_lattice(4, num_states=8, fan=1)
+    found = run(lattice, replace(EXACT, lm_weight=0.0))
+    assert close(path_costs(found), path_costs(lattice))
+
+
+def test_a_model_that_gives_nan_costs_one_lattice_only() -> None:
+    class Broken(FakeLM):
+        def score(self, history: tuple[int, ...], word: int) -> float:
+            return math.nan if word == self.vocabulary.id("w7") else super().score(history, word)
+
+    good = random_lattice(5, num_states=5, fan=1)
+    good = replace(good, word=np.minimum(good.word, 6))
+    errors: list[ninja.NinjaError] = []
+    bad = replace(good, key="bad", word=np.full_like(good.word, 7))
+    results = dict(rescore([("a", good), ("bad", bad), ("c", good)], Broken(), EXACT, on_error=errors.append))
+    assert list(results) == [good.key]
+    assert isinstance(errors[0], ModelError)
+    assert "NaN" in str(errors[0])
+    assert "'bad'" in str(errors[0])
+
+
+def test_a_word_id_outside_the_table_is_named() -> None:
+    lattice = replace(random_lattice(6), words=symbols(3))
+    with pytest.raises(SymbolError, match="word id"):
+        run(lattice, EXACT)
+
+
+def test_a_lattice_without_symbols_is_refused() -> None:
+    with pytest.raises(VocabularyError, match=r"words\.txt"):
+        run(replace(random_lattice(6), words=None), EXACT)
+
+
+def test_a_model_that_knows_too_few_words_is_refused_by_name() -> None:
+    with pytest.raises(VocabularyError, match=r"w8|w7|w6"):
+        run(random_lattice(7), RescoreOptions(), FakeLM(num_words=3))
+
+
+def test_a_model_without_unk_refuses_unknown_words() -> None:
+    with pytest.raises(VocabularyError, match="unheard-of"):
+        run(random_lattice(7), EXACT, FakeLM(unk=False))
+
+
+def test_a_lattice_without_a_path_is_an_error_of_its_own() -> None:
+    dead = Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0], words=TABLE)
+    with pytest.raises(LatticeError, match="no final state"):
+        run(dead, EXACT)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lm_weight", 1.5), ("beam", math.nan), ("max_hyps", -1), ("algorithm", "magic")]
+)
+def test_options_out_of_range_are_refused(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=name):
+        replace(EXACT, **{name: value})
