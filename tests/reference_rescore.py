@@ -33,8 +33,10 @@ def paths(lattice: Lattice) -> Iterator[tuple[int, tuple[int, ...]]]:
 
 def path_costs(lattice: Lattice) -> list[PathCost]:
     """Costs of every path as the lattice has them, sorted."""
-    return sorted(_cost(lattice, end, arcs, [float(lattice.graph[a]) for a in arcs], float(lattice.final_graph[end]))
-                  for end, arcs in paths(lattice))
+    return sorted(
+        _cost(lattice, end, arcs, [float(lattice.graph[a]) for a in arcs], float(lattice.final_graph[end]))
+        for end, arcs in paths(lattice)
+    )
 
 
 def rescored_path_costs(lattice: Lattice, lm: FakeLM, options: RescoreOptions) -> list[PathCost]:

@@ -94,9 +94,7 @@ class _Run:
         self.next_in = 0
         self.next_out = 0
 
-    def results(
-        self, lattices: Iterable[Keyed], on_coverage: Callable[[Coverage], None] | None
-    ) -> Iterator[Keyed]:
+    def results(self, lattices: Iterable[Keyed], on_coverage: Callable[[Coverage], None] | None) -> Iterator[Keyed]:
         start = time.perf_counter()
         source = iter(lattices)
         first = self._peek(source)
@@ -178,7 +176,7 @@ class _Run:
             if pair is None:
                 return
             number, self.next_in = self.next_in, self.next_in + 1
-            key, lattice = pair
+            _, lattice = pair
             self.arcs_held[number] = max(lattice.num_arcs, 1)
             self.report.arcs += lattice.num_arcs
             try:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -112,3 +113,23 @@ class WordMap:
             commonest=tuple((self.words.word(w), n) for w, n in unknown.most_common(num_named)),
             unk_penalty=self.unk_penalty,
         )
+
+
+def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float | None = None) -> Coverage:
+    """Count how many arcs of some lattices carry words a language model lacks.
+
+    Args:
+        lattices: Lattices that share one symbol table.
+        lm: The language model.
+        unk_penalty: As in ``RescoreOptions``.
+
+    Raises:
+        VocabularyError: A lattice carries no symbol table.
+    """
+    source = iter(lattices)
+    first = next(source, None)
+    if first is None:
+        return Coverage(0, 0, 0, 0, (), unk_penalty or 0.0)
+    if first.words is None:
+        raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
+    return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
