@@ -75,9 +75,17 @@ class OptionError(NinjaError, ValueError):
     """An option is out of its range or contradicts another."""
 
 
+class InputError(NinjaError, OSError):
+    """A file could not be opened or read."""
+
+
 class OutputError(NinjaError, OSError):
     """A result could not be written."""
 
 
 class DependencyError(NinjaError, ImportError):
     """A library that this operation needs is not installed."""
+
+
+class WorkerError(NinjaError, RuntimeError):
+    """A worker process died before it gave its results back."""

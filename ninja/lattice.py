@@ -5,8 +5,8 @@ No algorithms live here; everything else takes a lattice and returns a new one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pywrapfst
 
 Kind = Literal["compact", "raw"]
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 _DTYPES = {
     "arc_begin": np.int64,
@@ -158,20 +158,30 @@ class Lattice:
         self,
         arc_type: Literal["standard", "log", "log64"] = "standard",
         costs: Literal["total", "graph", "acoustic"] = "total",
-        labels: Literal["word", "arc"] = "word",
+        labels: Literal["word", "arc", "word:arc"] = "word",
         acoustic_scale: float = 1.0,
-    ) -> pywrapfst.Fst:
-        """Return the lattice as an OpenFst acceptor; see ``ninja.openfst.to_openfst``."""
+    ) -> pywrapfst.MutableFst:
+        """Return the lattice as an OpenFst machine; see ``ninja.openfst.to_openfst``."""
         from ninja.openfst import to_openfst
 
         return to_openfst(self, arc_type, costs, labels, acoustic_scale)
 
     @classmethod
-    def from_openfst(cls, fst: pywrapfst.Fst, key: str = "", like: Lattice | None = None) -> Lattice:
-        """Make a lattice of an OpenFst acceptor; see ``ninja.openfst.from_openfst``."""
+    def from_openfst(
+        cls,
+        fst: pywrapfst.Fst,
+        key: str = "",
+        like: Lattice | None = None,
+        labels: Literal["arc", "word:arc"] = "arc",
+    ) -> Lattice:
+        """Make a lattice of an OpenFst machine; see ``ninja.openfst.from_openfst``."""
         from ninja.openfst import from_openfst
 
-        return from_openfst(fst, key, like)
+        return from_openfst(fst, key, like, labels)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the fields; the arrays come back read-only, as they must be."""
+        return _restored, tuple(getattr(self, each.name) for each in fields(self))
 
     def __repr__(self) -> str:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
@@ -222,6 +232,14 @@ def check(lattice: Lattice) -> None:
         refuse("no state is final")
     if lattice.time is not None and lattice.time.shape != (num_states,):
         refuse(f"time has shape {lattice.time.shape}, but [{num_states}] is needed")
+
+
+def _restored(*values: Any) -> Lattice:
+    """Make a lattice of its pickled fields."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return Lattice(*values)
 
 
 def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:

@@ -1,0 +1,168 @@
+"""Building: a lattice of arcs in any order, as other formats and tests have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _graph
+from ninja.errors import LatticeError
+from ninja.lattice import Kind, Lattice
+from ninja.symbols import SymbolTable
+
+Finals = Mapping[int, float] | Mapping[int, tuple[float, float]]
+Labels = Sequence[Sequence[int]]
+
+
+def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
+    """Number states so that every arc leads to a higher number and the start is 0.
+
+    Args:
+        arc_begin: Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, int64 [num_states + 1].
+        dst: State each arc enters, int32 [num_arcs].
+        start: The start state.
+        key: Utterance id, for the message.
+
+    Returns:
+        New number of each state, int32 [num_states]; -1 where no path leads. The order is that of OpenFst's TopSort.
+
+    Raises:
+        LatticeError: There is a cycle; the message names its states.
+    """
+    begin, there = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32)
+    number, cycle = _graph.top_sort(begin, there, start)
+    if cycle:
+        shown = [str(state) for state in cycle[:8]] + (["…"] if len(cycle) > 8 else []) + [str(cycle[0])]
+        raise LatticeError(f"the arcs form a cycle: {' → '.join(shown)}; a lattice must be acyclic", key=key)
+    return number
+
+
+@overload
+def from_arcs(
+    key: str,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    word: npt.ArrayLike,
+    graph: npt.ArrayLike,
+    acoustic: npt.ArrayLike | None = None,
+    *,
+    finals: Finals,
+    start: int = 0,
+    labels: Labels | None = None,
+    final_labels: Mapping[int, Sequence[int]] | None = None,
+    time: npt.ArrayLike | None = None,
+    kind: Kind = "compact",
+    frame_shift: float | None = None,
+    words: SymbolTable | None = None,
+    return_arc_map: Literal[False] = False,
+) -> Lattice: ...
+@overload
+def from_arcs(
+    key: str,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    word: npt.ArrayLike,
+    graph: npt.ArrayLike,
+    acoustic: npt.ArrayLike | None = None,
+    *,
+    finals: Finals,
+    start: int = 0,
+    labels: Labels | None = None,
+    final_labels: Mapping[int, Sequence[int]] | None = None,
+    time: npt.ArrayLike | None = None,
+    kind: Kind = "compact",
+    frame_shift: float | None = None,
+    words: SymbolTable | None = None,
+    return_arc_map: Literal[True],
+) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+def from_arcs(
+    key: str,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    word: npt.ArrayLike,
+    graph: npt.ArrayLike,
+    acoustic: npt.ArrayLike | None = None,
+    *,
+    finals: Finals,
+    start: int = 0,
+    labels: Labels | None = None,
+    final_labels: Mapping[int, Sequence[int]] | None = None,
+    time: npt.ArrayLike | None = None,
+    kind: Kind = "compact",
+    frame_shift: float | None = None,
+    words: SymbolTable | None = None,
+    return_arc_map: bool = False,
+) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    """Make a lattice of arcs and states in any order.
+
+    States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as OpenFst
+    would, and those that no path reaches are left out. Arcs of a state keep their order.
+
+    Args:
+        key: Utterance id.
+        src: State each arc leaves, [num_arcs].
+        dst: State each arc enters, [num_arcs].
+        word: Word of each arc, [num_arcs], 0 = epsilon.
+        graph: Graph cost of each arc, [num_arcs].
+        acoustic: Acoustic cost of each arc, [num_arcs]; None: 0.
+        finals: Cost of each final state: graph, or (graph, acoustic).
+        start: The start state.
+        labels: Alignment of each arc; None: empty.
+        final_labels: Alignments of final states that have one.
+        time: Frame of each state, where there are no labels.
+        kind: "compact" or "raw".
+        frame_shift: Seconds per frame.
+        words: Symbol table.
+        return_arc_map: Return also the given arc of each arc, int64 [num_arcs].
+
+    Raises:
+        LatticeError: A cycle, a state below 0, or another broken invariant.
+    """
+    leaves, enters = np.asarray(src, np.int64).reshape(-1), np.asarray(dst, np.int64).reshape(-1)
+    if leaves.shape != enters.shape:
+        raise LatticeError(f"{len(leaves)} arcs leave a state, but {len(enters)} enter one", key=key)
+    states = np.concatenate([leaves, enters, np.fromiter(finals, np.int64, len(finals)), [start]])
+    if states.min() < 0:
+        raise LatticeError(f"a state has the number {states.min()}, but numbers start at 0", key=key)
+    if states.max() >= 2**31 - 1:
+        raise LatticeError(f"a state has the number {states.max()}, but numbers end at {2**31 - 2}", key=key)
+    num_states = int(states.max()) + 1
+
+    number = np.arange(num_states, dtype=np.int32)
+    if start != 0 or np.any(enters <= leaves):
+        by_state = np.argsort(leaves, kind="stable")
+        begin = np.searchsorted(leaves[by_state], np.arange(num_states + 1))
+        number = top_sort(begin, enters[by_state], start, key)
+    reached = np.flatnonzero(number >= 0)
+    arc_map = np.flatnonzero(number[leaves] >= 0)
+    arc_map = arc_map[np.argsort(number[leaves[arc_map]], kind="stable")]
+    old_state = reached[np.argsort(number[reached])]
+
+    cost = np.array([np.broadcast_to(np.inf, 2)] * num_states)
+    for state, value in finals.items():
+        cost[state] = value if isinstance(value, tuple) else (value, 0.0)
+    pool = [labels[int(arc)] for arc in arc_map] if labels is not None else []
+    final_pool = [(final_labels or {}).get(int(state), ()) for state in old_state]
+    lattice = Lattice.from_arrays(
+        key,
+        np.searchsorted(number[leaves[arc_map]], np.arange(len(old_state) + 1)),
+        number[enters[arc_map]],
+        np.asarray(word)[arc_map],
+        np.asarray(graph)[arc_map],
+        np.zeros(len(arc_map)) if acoustic is None else np.asarray(acoustic)[arc_map],
+        cost[old_state, 0],
+        cost[old_state, 1],
+        ali_begin=None if labels is None else np.cumsum([0, *map(len, pool)]),
+        ali=list(chain.from_iterable(pool)),
+        final_ali_begin=np.cumsum([0, *map(len, final_pool)]),
+        final_ali=list(chain.from_iterable(final_pool)),
+        kind=kind,
+        time=None if time is None else np.asarray(time)[old_state],
+        frame_shift=frame_shift,
+        words=words,
+    )
+    return (lattice, arc_map) if return_arc_map else lattice

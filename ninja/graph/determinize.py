@@ -1,0 +1,125 @@
+"""Determinization: one path for each word sequence, the best, with both its costs and its alignment."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _determinize
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.connect import connect
+from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.scale import check_scales
+from ninja.lattice import Lattice
+
+
+def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
+    """Keep one path for each word sequence, the best: its total, graph and acoustic cost and its alignment.
+
+    As in Kaldi, costs and alignments move towards the end where paths of one word sequence part: they are right for
+    each path as a whole, not for each arc. Nothing is pruned; time and size can be exponential in the lattice's, hence
+    the bound: prune state-level lattices first.
+
+    OpenFst's own determinization could be used on arc-labelled machines (tests do, as a witness). It lets one
+    output label go per transition, though, so that paths once apart never become one again: on state-level lattices of
+    a decoder its result has up to a hundred times the states. This is a kernel of its own.
+
+    Args:
+        lattice: Any lattice; epsilons are removed.
+        acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled. Ties go to the smaller
+            graph minus acoustic cost, as in Kaldi, then to the first.
+        max_arcs: Refuse if more arcs arise, here or while removing epsilons, or sets of states twenty times as large.
+
+    Returns:
+        A connected lattice, no two arcs of a state with the same word, no epsilons; sums are made in float64. A lattice
+        that is so already is returned connected, otherwise as it is.
+
+    Raises:
+        LatticeError: The bound is passed, or no path leads from the start to a final state.
+        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
+
+    Source: Mohri 1997, "Finite-state transducers in language and speech processing"; Povey et al. 2012, "Generating
+    exact lattices in the WFST framework", section 5.
+    """
+    check_scales(acoustic_scale)
+    if max_arcs < 1:
+        raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
+    if is_deterministic(lattice):
+        return connect(lattice)
+    plain = remove_epsilons(lattice, acoustic_scale, max_arcs)
+    if is_deterministic(plain):
+        return plain
+    found = _determinize.determinize(plain, acoustic_scale, max_arcs)
+    if found is None:
+        raise LatticeError(
+            f"more than {max_arcs} arcs, or as much work, to determinize; prune the lattice first", key=lattice.key
+        )
+    arc_begin, dst, word, taken_begin, taken, final_state, final_taken_begin, final_taken = found
+
+    final = np.flatnonzero(final_state >= 0)
+    end = final_state[final]
+    costs = {}
+    for name, of_arc, of_final in (
+        ("graph", plain.graph, plain.final_graph),
+        ("acoustic", plain.acoustic, plain.final_acoustic),
+    ):
+        costs[name] = _sums(of_arc, taken_begin, taken).astype(np.float32)
+        final_cost = np.full(final_state.size, np.inf)
+        final_cost[final] = _sums(of_arc, final_taken_begin, final_taken)[final] + of_final[end]
+        costs[f"final_{name}"] = final_cost.astype(np.float32)
+    length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
+    final_length[final] = np.diff(plain.final_ali_begin)[end]
+    ali_begin = _begins(_sums(length, taken_begin, taken))
+    ali = _stretches(plain.ali, plain.ali_begin[taken], length[taken])
+    # Behind the labels of the arcs still to be taken stand those of the old final state.
+    before = _sums(length, final_taken_begin, final_taken).astype(np.int64)
+    final_ali_begin = _begins(before + final_length)
+    final_ali = np.empty(final_ali_begin[-1], np.int32)
+    of_arcs = np.repeat(np.arange(final_state.size), before + final_length)
+    is_before = np.arange(final_ali.size) - final_ali_begin[of_arcs] < before[of_arcs]
+    final_ali[is_before] = _stretches(plain.ali, plain.ali_begin[final_taken], length[final_taken])
+    final_ali[~is_before] = _stretches(plain.final_ali, plain.final_ali_begin[end], final_length[final])
+    return Lattice.from_arrays(
+        lattice.key,
+        arc_begin,
+        dst,
+        word,
+        costs["graph"],
+        costs["acoustic"],
+        costs["final_graph"],
+        costs["final_acoustic"],
+        ali_begin=ali_begin,
+        ali=ali,
+        final_ali_begin=final_ali_begin,
+        final_ali=final_ali,
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )
+
+
+def is_deterministic(lattice: Lattice) -> bool:
+    """Tell whether there are no epsilons and no two arcs of a state carry the same word."""
+    if (lattice.word == 0).any():
+        return False
+    way = (lattice.src.astype(np.int64) << 32) | lattice.word
+    return np.unique(way).size == way.size
+
+
+def _sums(
+    values: npt.NDArray[np.float32] | npt.NDArray[np.int64], begin: npt.NDArray[np.int64], picked: npt.NDArray[np.int32]
+) -> npt.NDArray[np.float64]:
+    """Sum ``values[picked[begin[i] : begin[i + 1]]]`` for each i, in float64."""
+    owner = np.repeat(np.arange(begin.size - 1), np.diff(begin))
+    return np.bincount(owner, values[picked], begin.size - 1)
+
+
+def _begins(length: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(length.astype(np.int64))])
+
+
+def _stretches(
+    pool: npt.NDArray[np.int32], begin: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    """Return stretches of a pool one behind the other."""
+    place = np.cumsum(length) - length
+    return pool[np.repeat(begin - place, length) + np.arange(length.sum())]

@@ -1,0 +1,78 @@
+"""Equivalence: do two lattices hold the same word sequences at the same costs?"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ninja import _determinize, _openfst
+from ninja.errors import OptionError
+from ninja.graph.determinize import determinize
+from ninja.lattice import Lattice
+from ninja.openfst import labelled_image, parse_image, pywrapfst_module
+
+
+def equivalent(
+    a: Lattice,
+    b: Lattice,
+    delta: float = 1e-3,
+    acoustic_scale: float = 1.0,
+    costs: Literal["total", "both"] = "total",
+    max_arcs: int = 1_000_000,
+) -> bool:
+    """Tell whether two lattices hold the same word sequences, the best path of each at the same cost.
+
+    Both are determinized; OpenFst compares the unweighted word acceptors and pairs up the arcs of equal word sequences;
+    the largest difference of costs over all paths is then computed in float64 from the lattices' own costs.
+    (OpenFst's Equivalent on weights rounds them to multiples of delta and finds equal lattices different.)
+
+    Args:
+        a: A lattice.
+        b: Another; alignments, keys and the numbers of states and arcs do not matter.
+        delta: Largest difference allowed in a path's cost.
+        acoustic_scale: Factor of acoustic costs in the total.
+        costs: Compare the total, or graph and unscaled acoustic costs each ("both").
+        max_arcs: Bound on each determinization.
+
+    Raises:
+        LatticeError: As ``determinize``, for either lattice.
+        OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
+        DependencyError: pywrapfst is not installed.
+    """
+    if not delta >= 0.0:
+        raise OptionError(f"delta is {delta}, but must be 0 or more")
+    if costs not in ("total", "both"):
+        raise OptionError(f"costs is {costs!r}, but must be one of total, both")
+    pywrapfst = pywrapfst_module()
+    first, second = determinize(a, acoustic_scale, max_arcs), determinize(b, acoustic_scale, max_arcs)
+
+    def machine(lattice: Lattice, *, arcs: bool) -> Any:
+        cost = np.zeros(lattice.num_arcs)
+        ends = np.where(lattice.is_final, 0.0, np.inf)
+        if arcs:
+            image = labelled_image(lattice, "standard", cost, ends, words=True)
+        else:
+            image = _openfst.write_image(
+                "standard", lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, ends
+            )
+        return pywrapfst.VectorFst.read_from_string(image)
+
+    if not pywrapfst.equivalent(machine(first, arcs=False), machine(second, arcs=False)):
+        return False
+    left = machine(first, arcs=True).invert().arcsort("olabel")
+    pairs = pywrapfst.compose(left, machine(second, arcs=True).arcsort("ilabel"))
+    _, _, arc_begin, dst, ilabel, olabel, _, final_cost, _ = parse_image(pairs.write_to_string(), a.key)
+
+    def by_label(lattice: Lattice, of_graph: float, of_acoustic: float) -> Any:
+        graph = np.concatenate([[0.0], lattice.graph, np.where(lattice.is_final, lattice.final_graph, 0.0)])
+        acoustic = np.concatenate([[0.0], lattice.acoustic, np.where(lattice.is_final, lattice.final_acoustic, 0.0)])
+        return of_graph * graph + of_acoustic * acoustic
+
+    ends = np.where(np.isfinite(final_cost), 0.0, np.inf)
+    for factors in [(1.0, acoustic_scale)] if costs == "total" else [(1.0, 0.0), (0.0, 1.0)]:
+        difference = by_label(first, *factors)[ilabel] - by_label(second, *factors)[olabel]
+        least, most = _determinize.path_extremes(arc_begin, dst, difference, ends)
+        if max(-least, most) > delta:
+            return False
+    return True

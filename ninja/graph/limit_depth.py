@@ -1,0 +1,65 @@
+"""Depth limit: keep the best arcs that cross each frame."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _graph
+from ninja.errors import OptionError
+from ninja.graph.scale import check_scales
+from ninja.graph.times import state_times
+from ninja.lattice import Lattice
+
+
+@overload
+def limit_depth(
+    lattice: Lattice,
+    max_arcs_per_frame: int,
+    acoustic_scale: float = 1.0,
+    *,
+    return_arc_map: Literal[False] = False,
+) -> Lattice: ...
+@overload
+def limit_depth(
+    lattice: Lattice,
+    max_arcs_per_frame: int,
+    acoustic_scale: float = 1.0,
+    *,
+    return_arc_map: Literal[True],
+) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+def limit_depth(
+    lattice: Lattice,
+    max_arcs_per_frame: int,
+    acoustic_scale: float = 1.0,
+    *,
+    return_arc_map: bool = False,
+) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    """Drop the arcs that are, at some frame they cross, not among the best there.
+
+    An arc is as good as the best path through it. Arcs that cross no frame stay.
+
+    Args:
+        lattice: The lattice.
+        max_arcs_per_frame: Arcs that may cross a frame, ≥ 1.
+        acoustic_scale: Factor of acoustic costs in the comparison; what stays is unscaled.
+        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+
+    Returns:
+        The limited and connected lattice.
+
+    Raises:
+        OptionError: ``max_arcs_per_frame`` is below 1 or the scale is not finite.
+        LatticeError: There is no path to a final state, or the times contradict each other.
+
+    Source: Kaldi, lat/lattice-functions.cc, CompactLatticeLimitDepth.
+    """
+    if max_arcs_per_frame < 1:
+        raise OptionError(f"max_arcs_per_frame is {max_arcs_per_frame}, but must be 1 or more")
+    check_scales(acoustic_scale)
+    time = state_times(lattice)
+    # Arcs may end after the last frame of any whole path, in dead ends.
+    frames = int(time.max(initial=0))
+    return _graph.limit_depth(lattice, time, frames, max_arcs_per_frame, acoustic_scale, return_arc_map)

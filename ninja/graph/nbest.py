@@ -1,0 +1,40 @@
+"""The n best word sequences of a lattice."""
+
+from __future__ import annotations
+
+from ninja import _graph
+from ninja.errors import OptionError
+from ninja.graph.path import Path
+from ninja.graph.scale import check_scales
+from ninja.lattice import Lattice
+
+
+def nbest(
+    lattice: Lattice, n: int, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
+) -> list[Path]:
+    """Find the n best word sequences, exactly, with the best path of each.
+
+    Sequences differ in their words: the lattice is determinized on the way, as far as the search looks, so any lattice
+    will do, with epsilons and several paths for the same words. Of sequences that cost the same any may come first.
+
+    Args:
+        lattice: The lattice.
+        n: Sequences wanted, ≥ 1.
+        acoustic_scale: Factor of acoustic costs.
+        lm_scale: Factor of graph costs.
+        word_penalty: Cost added for each word.
+
+    Returns:
+        Paths with unscaled costs, from the least total cost to the greatest; fewer than n if the lattice has no more.
+
+    Raises:
+        OptionError: ``n`` is below 1, or a scale or the penalty is not finite.
+        LatticeError: No path leads from the start to a final state.
+
+    Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of what is left;
+    the rest is described in ext/nbest.hpp.
+    """
+    if n < 1:
+        raise OptionError(f"n is {n}, but must be 1 or more")
+    check_scales(acoustic_scale, lm_scale, word_penalty)
+    return _graph.nbest(lattice, n, acoustic_scale, lm_scale, word_penalty)

@@ -1,0 +1,23 @@
+"""``Path``: one way through a lattice, what it says and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """A path from the start to a final state; costs are unscaled natural-log costs, the final state's included."""
+
+    arcs: npt.NDArray[np.int64]  # arc ids of the lattice it was found in
+    words: npt.NDArray[np.int32]  # word ids, epsilons left out
+    alignment: npt.NDArray[np.int32]  # labels of all frames: transition ids in Kaldi
+    graph_cost: float
+    acoustic_cost: float
+
+    def cost(self, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0) -> float:
+        """Return the total cost of the path under the given scales."""
+        return lm_scale * self.graph_cost + acoustic_scale * self.acoustic_cost + word_penalty * len(self.words)

@@ -1,0 +1,70 @@
+"""Beam pruning: keep what lies on a path nearly as good as the best one."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _graph
+from ninja.errors import OptionError
+from ninja.graph.scale import check_scales
+from ninja.lattice import Lattice
+
+
+@overload
+def prune(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    *,
+    return_arc_map: Literal[False] = False,
+) -> Lattice: ...
+@overload
+def prune(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    *,
+    return_arc_map: Literal[True],
+) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+def prune(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    *,
+    return_arc_map: bool = False,
+) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    """Drop the arcs and final states whose best path is worse than the best of all by more than the beam.
+
+    The scales serve the comparison only; the costs that stay are unscaled. Scaled costs are rounded to single precision
+    as in Kaldi, so that the same arcs stay.
+
+    Args:
+        lattice: The lattice.
+        beam: Largest difference in total cost to the best path, ≥ 0; infinity only connects.
+        acoustic_scale: Factor of acoustic costs.
+        lm_scale: Factor of graph costs.
+        word_penalty: Cost added for each word.
+        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+
+    Returns:
+        The pruned and connected lattice; it always holds the best path.
+
+    Raises:
+        OptionError: The beam is negative, or a value is not a number.
+        LatticeError: No path leads from the start to a final state.
+
+    Source: Kaldi, lat/lattice-functions.cc, PruneLattice.
+    """
+    if not beam >= 0.0:
+        raise OptionError(f"beam is {beam}, but must be 0 or more")
+    check_scales(acoustic_scale, lm_scale, word_penalty)
+    return _graph.prune(lattice, beam, acoustic_scale, lm_scale, word_penalty, return_arc_map)

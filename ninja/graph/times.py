@@ -1,0 +1,76 @@
+"""Times: the frame of each state, how long a lattice is and how many arcs cross each frame."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _graph
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice
+
+
+def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
+    """Return the frame at which each state stands.
+
+    It is the number of labels on any path to the state, or the lattice's own ``time`` where a format gave one.
+
+    Returns:
+        Frames, int32 [num_states]; -1 where no path leads.
+
+    Raises:
+        LatticeError: Two paths to a state differ in length, or an arc ends before it begins.
+
+    Source: Kaldi, lat/lattice-functions.cc, CompactLatticeStateTimes.
+    """
+    if lattice.time is not None:
+        arc = _graph.first_backward_arc(lattice, lattice.time)
+        if arc >= 0:
+            raise LatticeError(f"arc {arc} ends before it begins, by the times of its states", key=lattice.key)
+        return lattice.time
+    time, arc = _graph.state_times(lattice)
+    if arc >= 0:
+        labels, dst = int(lattice.ali_begin[arc + 1] - lattice.ali_begin[arc]), int(lattice.dst[arc])
+        src = int(np.searchsorted(lattice.arc_begin, arc, side="right")) - 1
+        raise LatticeError(
+            f"state {dst} is at frame {time[dst]} by one path, but at frame {time[src] + labels} by arc {arc}; "
+            "its alignments are damaged or do not count frames",
+            key=lattice.key,
+        )
+    return time
+
+
+def num_frames(lattice: Lattice) -> int:
+    """Return the length of a lattice in frames (labels): when its last final state is over.
+
+    Raises:
+        LatticeError: The times contradict each other; see ``state_times``.
+    """
+    return _graph.num_frames(lattice, state_times(lattice))
+
+
+def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
+    """Count the arcs that cross each frame.
+
+    Returns:
+        Counts, int32 [num_frames]; final states with labels count as arcs.
+
+    Raises:
+        LatticeError: The times contradict each other; see ``state_times``.
+
+    Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
+    """
+    time = state_times(lattice)
+    return _graph.depth_per_frame(lattice, time, _graph.num_frames(lattice, time))
+
+
+def depth(lattice: Lattice) -> float:
+    """Return the mean number of arcs that cross a frame; 0 if the lattice has no frames.
+
+    Raises:
+        LatticeError: The times contradict each other; see ``state_times``.
+
+    Source: Kaldi, latbin/lattice-depth.cc.
+    """
+    crossing = depth_per_frame(lattice)
+    return float(crossing.sum() / len(crossing)) if len(crossing) else 0.0

@@ -1,0 +1,162 @@
+"""Making lattices of loose arcs; scaling them; telling their times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_graph import costs_of, labels_of, paths, words_of
+from strategies import costs, lattices
+from strategies_graph import timed_lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import (
+    add_word_penalty,
+    depth,
+    depth_per_frame,
+    from_arcs,
+    num_frames,
+    scale,
+    state_times,
+    top_sort,
+)
+from ninja.lattice import Lattice, check
+
+
+def spoken(lattice: Lattice) -> list[tuple[object, ...]]:
+    """Words, labels and costs of every path."""
+    return sorted((words_of(lattice, p), labels_of(lattice, p), costs_of(lattice, p)) for p in paths(lattice))
+
+
+@given(lattices(max_states=7, connected=False), st.randoms())
+def test_shuffled_arcs_and_states_make_an_equal_lattice(lattice: Lattice, random: object) -> None:
+    states, arcs = list(range(lattice.num_states)), list(range(lattice.num_arcs))
+    random.shuffle(states)
+    random.shuffle(arcs)
+    finals = {
+        states[s]: (float(lattice.final_graph[s]), float(lattice.final_acoustic[s]))
+        for s in np.flatnonzero(lattice.is_final)
+    }
+    if not paths(lattice):
+        return
+    pool, final_pool = lattice.ali, lattice.final_ali
+    built, arc_map = from_arcs(
+        lattice.key,
+        [states[lattice.src[arc]] for arc in arcs],
+        [states[lattice.dst[arc]] for arc in arcs],
+        lattice.word[arcs],
+        lattice.graph[arcs],
+        lattice.acoustic[arcs],
+        finals=finals,
+        start=states[0],
+        labels=[pool[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in arcs],
+        final_labels={
+            states[s]: final_pool[lattice.final_ali_begin[s] : lattice.final_ali_begin[s + 1]].tolist()
+            for s in range(lattice.num_states)
+        },
+        return_arc_map=True,
+    )
+    check(built)
+    assert spoken(built) == spoken(lattice)
+    assert np.array_equal(built.graph, lattice.graph[arcs][arc_map])
+
+
+def test_sorted_states_keep_their_numbers() -> None:
+    lattice = from_arcs("a", [0, 1, 0], [2, 2, 1], [1, 2, 3], [0, 0, 0], finals={2: 0, 3: 1})
+    assert lattice.num_states == 4
+    assert lattice.word.tolist() == [1, 3, 2]
+
+
+def test_states_are_sorted_as_openfst_sorts_them() -> None:
+    # Depth first from the start along the arcs in their order; the last state finished comes first.
+    begin, dst = [0, 2, 3, 3, 4], [3, 1, 2, 1]
+    assert top_sort(begin, dst, 0).tolist() == [0, 2, 3, 1]
+    assert top_sort([0, 2, 2, 2], [2, 1], 0).tolist() == [0, 1, 2]
+    assert top_sort([0, 0, 1], [0], 0).tolist() == [0, -1]
+
+
+def test_a_cycle_is_named() -> None:
+    with pytest.raises(LatticeError, match="key 'utt': the arcs form a cycle: 2 → 4 → 2; a lattice must be acyclic"):
+        from_arcs("utt", [0, 2, 4, 4], [2, 4, 2, 5], [1, 1, 1, 1], [0] * 4, finals={5: 0})
+    with pytest.raises(LatticeError, match="cycle: 1 → 1"):
+        from_arcs("utt", [0, 1, 1], [1, 1, 2], [1, 1, 1], [0] * 3, finals={2: 0})
+    ring = np.arange(20)
+    with pytest.raises(LatticeError, match="6 → 7 → … → 0;"):
+        from_arcs("utt", ring, (ring + 1) % 20, ring, ring, finals={19: 0})
+
+
+def test_a_cycle_that_no_path_reaches_is_left_out() -> None:
+    lattice = from_arcs("utt", [0, 5, 6], [1, 6, 5], [1, 2, 3], [0, 0, 0], finals={1: 0})
+    assert (lattice.num_states, lattice.num_arcs) == (2, 1)
+
+
+def test_bad_state_numbers_are_refused() -> None:
+    with pytest.raises(LatticeError, match="a state has the number -3"):
+        from_arcs("utt", [0], [-3], [1], [0], finals={1: 0})
+    with pytest.raises(LatticeError, match="a state has the number 4294967296"):
+        from_arcs("utt", [0], [2**32], [1], [0], finals={1: 0})
+    with pytest.raises(LatticeError, match="no state is final"):
+        from_arcs("utt", [0], [1], [1], [0], finals={})
+
+
+@given(lattices(connected=False), costs(), costs())
+def test_scale_multiplies_every_cost(lattice: Lattice, graph_scale: float, acoustic_scale: float) -> None:
+    scaled = scale(lattice, graph_scale, acoustic_scale)
+    check(scaled)
+    assert np.array_equal(scaled.graph, lattice.graph * graph_scale)
+    assert np.array_equal(scaled.acoustic, lattice.acoustic * acoustic_scale)
+    assert np.array_equal(scaled.is_final, lattice.is_final)
+    final = lattice.is_final
+    assert np.array_equal(scaled.final_graph[final], lattice.final_graph[final] * graph_scale)
+    assert np.array_equal(scaled.final_acoustic[final], lattice.final_acoustic[final] * acoustic_scale)
+
+
+@given(lattices(), costs())
+def test_a_word_penalty_is_paid_by_words_alone(lattice: Lattice, penalty: float) -> None:
+    paying = add_word_penalty(lattice, penalty)
+    assert np.array_equal(paying.graph - lattice.graph, np.where(lattice.word != 0, penalty, 0))
+    assert np.array_equal(paying.final_graph, lattice.final_graph)
+    with pytest.raises(OptionError, match="word_penalty is nan, but must be finite"):
+        add_word_penalty(lattice, float("nan"))
+
+
+@given(timed_lattices())
+def test_state_times_are_the_lengths_of_paths(lattice: Lattice) -> None:
+    time = state_times(lattice)
+    for path in paths(lattice):
+        length = 0
+        for arc in path:
+            length += int(lattice.ali_begin[arc + 1] - lattice.ali_begin[arc])
+            assert time[lattice.dst[arc]] == length
+    assert num_frames(lattice) == max(len(labels_of(lattice, path)) for path in paths(lattice))
+
+
+@given(timed_lattices())
+def test_depth_counts_the_arcs_that_cross_each_frame(lattice: Lattice) -> None:
+    time, src, frames = state_times(lattice), lattice.src, num_frames(lattice)
+    reached = [arc for arc in range(lattice.num_arcs) if time[src[arc]] >= 0]
+    expected = [sum(time[src[arc]] <= t < time[lattice.dst[arc]] for arc in reached) for t in range(frames)]
+    assert depth_per_frame(lattice).tolist() == expected
+    assert depth(lattice) == pytest.approx(np.mean(expected) if frames else 0.0)
+
+
+def test_labels_on_final_states_lengthen_the_lattice() -> None:
+    lattice = from_arcs("a", [0], [1], [1], [0], finals={1: 0}, labels=[[5, 5]], final_labels={1: [6, 6, 6]})
+    assert num_frames(lattice) == 5
+    assert depth_per_frame(lattice).tolist() == [1] * 5
+
+
+def test_paths_of_different_length_to_a_state_are_refused() -> None:
+    lattice = from_arcs("utt", [0, 0], [1, 1], [1, 2], [0, 0], finals={1: 0}, labels=[[1], [1, 2]])
+    with pytest.raises(LatticeError, match="key 'utt': state 1 is at frame 1 by one path, but at frame 2 by arc 1"):
+        state_times(lattice)
+
+
+def test_times_of_the_format_are_taken_if_they_rise() -> None:
+    lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 9])
+    assert state_times(lattice).tolist() == [0, 7, 9]
+    assert num_frames(lattice) == 9
+    falling = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 3])
+    with pytest.raises(LatticeError, match="arc 1 ends before it begins"):
+        depth(falling)

@@ -1,0 +1,167 @@
+"""Best path and n-best against enumeration of all paths."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_graph import best_sequences, cost_of, costs_of, end_of, labels_of, paths, words_of
+from strategies import lattices
+from strategies_graph import SCALES
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import Path, best_path, from_arcs, nbest, path_lattice
+from ninja.lattice import Lattice, check
+
+
+def assert_describes_itself(path: Path, lattice: Lattice) -> None:
+    """Words, labels and costs of a path are those of its arcs, which run from the start to a final state."""
+    arcs = tuple(path.arcs.tolist())
+    states = [0, *lattice.dst[path.arcs].tolist()]
+    assert lattice.src[path.arcs].tolist() == states[:-1]
+    assert lattice.is_final[end_of(lattice, arcs)]
+    assert tuple(path.words.tolist()) == words_of(lattice, arcs)
+    assert path.alignment.tolist() == labels_of(lattice, arcs)
+    assert (path.graph_cost, path.acoustic_cost) == pytest.approx(costs_of(lattice, arcs), abs=1e-9)
+
+
+@given(lattices(max_states=7, connected=False), SCALES)
+def test_best_path_agrees_with_enumeration(lattice: Lattice, scales: dict[str, float]) -> None:
+    whole = paths(lattice)
+    if not whole:
+        with pytest.raises(LatticeError, match="no path"):
+            best_path(lattice, **scales)
+        return
+    path = best_path(lattice, **scales)
+    assert_describes_itself(path, lattice)
+    assert path.cost(**scales) == min(cost_of(lattice, other, **scales) for other in whole)
+
+
+@given(lattices(max_states=6))
+def test_best_path_takes_the_smaller_graph_cost_of_equal_totals(lattice: Lattice) -> None:
+    path = best_path(lattice)
+    least = min(cost_of(lattice, other) for other in paths(lattice))
+    equal = [costs_of(lattice, other)[0] for other in paths(lattice) if cost_of(lattice, other) == least]
+    assert path.graph_cost == min(equal)
+
+
+def test_best_path_takes_the_first_of_equal_arcs() -> None:
+    lattice = from_arcs("a", [0, 0, 0], [1, 1, 1], [5, 6, 7], [2, 1, 1], [0, 1, 1], finals={1: 0})
+    assert best_path(lattice).words.tolist() == [6]
+
+
+@given(lattices(max_states=6), SCALES)
+def test_a_path_lattice_holds_the_path_and_nothing_else(lattice: Lattice, scales: dict[str, float]) -> None:
+    path = best_path(lattice, **scales)
+    linear = path_lattice(lattice, path)
+    check(linear)
+    assert len(paths(linear)) == 1
+    again = best_path(linear)
+    assert again.words.tolist() == path.words.tolist()
+    assert again.alignment.tolist() == path.alignment.tolist()
+    assert (again.graph_cost, again.acoustic_cost) == (path.graph_cost, path.acoustic_cost)
+    assert (linear.key, linear.kind) == (lattice.key, lattice.kind)
+
+
+def test_a_path_of_another_lattice_is_refused() -> None:
+    lattice = from_arcs("a", [0, 0, 1], [1, 2, 2], [1, 2, 3], [0, 0, 0], finals={2: 0})
+    other = from_arcs("b", [0, 0, 1], [2, 1, 2], [1, 2, 3], [1, 0, 0], finals={2: 0})
+    with pytest.raises(LatticeError, match="key 'a': arc 1 does not leave state 1"):
+        path_lattice(lattice, Path(np.array([0, 1]), np.array([]), np.array([]), 0.0, 0.0))
+    with pytest.raises(LatticeError, match="the path ends in state 1, which is not final"):
+        path_lattice(lattice, Path(np.array([0]), np.array([]), np.array([]), 0.0, 0.0))
+    assert best_path(other).words.tolist() == [2, 3]
+
+
+@given(lattices(max_states=7, max_word=3, connected=False), st.integers(1, 40), SCALES)
+@settings(max_examples=400)
+def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[str, float]) -> None:
+    expected = best_sequences(lattice, **scales)
+    if not expected:
+        with pytest.raises(LatticeError, match="no path"):
+            nbest(lattice, n, **scales)
+        return
+    found = nbest(lattice, n, **scales)
+    for path in found:
+        assert_describes_itself(path, lattice)
+        assert path.cost(**scales) == expected[tuple(path.words.tolist())]
+    assert len({tuple(path.words.tolist()) for path in found}) == len(found)
+    assert [path.cost(**scales) for path in found] == sorted(expected.values())[:n]
+
+
+@given(lattices(max_states=7), SCALES)
+def test_the_best_of_the_nbest_is_the_best_path(lattice: Lattice, scales: dict[str, float]) -> None:
+    assert nbest(lattice, 1, **scales)[0].cost(**scales) == best_path(lattice, **scales).cost(**scales)
+
+
+@given(lattices(max_states=7, max_word=2), st.integers(1, 10))
+def test_fewer_are_the_first_of_more(lattice: Lattice, n: int) -> None:
+    more = [path.cost() for path in nbest(lattice, 1000)]
+    assert [path.cost() for path in nbest(lattice, n)] == more[:n]
+
+
+def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
+    # 2**60 paths spell two word sequences: counting paths would never end.
+    src = [state for state in range(60) for _ in range(3)]
+    word = [0, 0, 0] * 30 + [4, 4, 0] + [0, 0, 0] * 29
+    cost = [0.0, 0.5, 1.0] * 60
+    lattice = from_arcs("a", src, [state + 1 for state in src], word, cost, finals={60: 0.25})
+    begin = time.thread_time()
+    found = nbest(lattice, 50)
+    assert time.thread_time() - begin < 0.5
+    assert [(path.words.tolist(), path.cost()) for path in found] == [([4], 0.25), ([], 1.25)]
+
+
+def test_nbest_merges_equal_words_that_run_apart() -> None:
+    # Each step doubles the ways to say the same words, through states of their own.
+    src, dst, word, cost = [], [], [], []
+    for step in range(40):
+        for side in (0, 1):
+            for other in (0, 1):
+                src.append(2 * step + side)
+                dst.append(2 * step + 2 + other)
+                word.append(1 + step % 3 if other == 0 or step != 20 else 9)
+                cost.append(0.5 * side + 0.25 * other)
+    lattice = from_arcs("a", src, dst, word, cost, finals={80: 0.0, 81: 0.125})
+    begin = time.thread_time()
+    found = nbest(lattice, 10)
+    assert time.thread_time() - begin < 0.5
+    assert len(found) == 2
+    assert found[0].cost() == 0.0
+    assert found[1].words[20] == 9
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300))
+@settings(max_examples=30)
+def test_nbest_of_larger_lattices_with_real_costs_agrees_with_enumeration(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    src = np.repeat(np.arange(7), 4)
+    dst = np.minimum(src + random.integers(1, 3, 28), 7)
+    lattice = from_arcs(
+        "a", src, dst, random.integers(0, 4, 28), random.normal(0, 30, 28), random.normal(0, 300, 28), finals={7: 0.3}
+    )
+    expected = sorted(best_sequences(lattice, acoustic_scale=0.1).values())[:n]
+    assert [path.cost(0.1) for path in nbest(lattice, n, 0.1)] == pytest.approx(expected, abs=1e-9)
+
+
+def test_nbest_refuses_n_below_one() -> None:
+    with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
+        nbest(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), 0)
+
+
+@pytest.mark.parametrize("name", ["acoustic_scale", "lm_scale", "word_penalty"])
+def test_scales_that_are_not_numbers_are_refused(name: str) -> None:
+    lattice = from_arcs("a", [0], [1], [1], [0], finals={1: 0})
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(OptionError, match=f"{name} is {value}, but must be finite"):
+            best_path(lattice, **{name: value})
+
+
+def test_a_lattice_of_one_state_has_one_empty_path() -> None:
+    lattice = Lattice.from_arrays("a", [0, 0], [], [], [], [], [1.5])
+    assert best_path(lattice).words.tolist() == []
+    assert [path.cost() for path in nbest(lattice, 5)] == [1.5]
+    assert path_lattice(lattice, best_path(lattice)).num_states == 1

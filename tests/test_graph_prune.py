@@ -1,0 +1,197 @@
+"""Connection, beam pruning and the depth limit: what stays, and what it looks like afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from reference_graph import cost_of, end_of, labels_of, paths, through_costs, words_of
+from strategies import costs, lattices
+from strategies_graph import SCALES, timed_lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import best_path, connect, from_arcs, limit_depth, prune, select_arcs, state_times
+from ninja.lattice import Lattice, check
+
+
+def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> None:
+    """The smaller lattice holds the mapped arcs as they were, all of them on whole paths."""
+    check(smaller)
+    for name in ("word", "graph", "acoustic"):
+        assert np.array_equal(getattr(smaller, name), getattr(lattice, name)[arc_map])
+    old_state = {0: 0}
+    for arc, old in enumerate(arc_map):
+        assert old_state[int(smaller.src[arc])] == lattice.src[old]
+        assert old_state.setdefault(int(smaller.dst[arc]), int(lattice.dst[old])) == lattice.dst[old]
+        labels = smaller.ali[smaller.ali_begin[arc] : smaller.ali_begin[arc + 1]]
+        assert np.array_equal(labels, lattice.ali[lattice.ali_begin[old] : lattice.ali_begin[old + 1]])
+    assert set(old_state) == set(range(smaller.num_states))
+    for path in paths(smaller):
+        old_path = tuple(int(arc_map[arc]) for arc in path)
+        assert cost_of(smaller, path) == cost_of(lattice, old_path)
+        assert labels_of(smaller, path) == labels_of(lattice, old_path)
+        assert old_state[end_of(smaller, path)] == end_of(lattice, old_path)
+    assert {arc for path in paths(smaller) for arc in path} == set(range(smaller.num_arcs))
+
+
+@given(lattices(max_states=7, connected=False))
+def test_connect_keeps_exactly_the_arcs_on_whole_paths(lattice: Lattice) -> None:
+    whole = paths(lattice)
+    if not whole:
+        with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
+            connect(lattice)
+        return
+    connected, arc_map = connect(lattice, return_arc_map=True)
+    assert arc_map.tolist() == sorted({arc for path in whole for arc in path})
+    assert_is_part(connected, lattice, arc_map)
+    assert [tuple(arc_map[list(path)]) for path in paths(connected)] == whole
+
+
+@given(lattices(max_states=7, connected=False), st.data())
+def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st.DataObject) -> None:
+    size = lattice.num_arcs
+    keep = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
+    whole = [path for path in paths(lattice) if keep[list(path)].all()]
+    if not whole:
+        with pytest.raises(LatticeError, match="no path"):
+            select_arcs(lattice, keep)
+        return
+    selected, arc_map = select_arcs(lattice, keep, return_arc_map=True)
+    assert arc_map.tolist() == sorted({arc for path in whole for arc in path})
+    assert_is_part(selected, lattice, arc_map)
+    with pytest.raises(LatticeError, match="keep has shape"):
+        select_arcs(lattice, np.ones(size + 1, bool))
+
+
+@given(lattices(connected=False))
+def test_connect_twice_is_connect_once(lattice: Lattice) -> None:
+    assume(paths(lattice))
+    connected = connect(lattice)
+    assert connect(connected) is connected
+
+
+@given(lattices(max_states=7, connected=False), costs(0, 20), SCALES)
+def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
+    lattice: Lattice, beam: float, scales: dict[str, float]
+) -> None:
+    whole = paths(lattice)
+    assume(whole)
+    best = min(cost_of(lattice, path, **scales) for path in whole)
+    pruned, arc_map = prune(lattice, beam, **scales, return_arc_map=True)
+    through = through_costs(lattice, **scales)
+    assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= best + beam)
+    assert_is_part(pruned, lattice, arc_map)
+    ends = {end_of(lattice, path) for path in whole if cost_of(lattice, path, **scales) <= best + beam}
+    finals = {end_of(lattice, tuple(arc_map[list(path)])) for path in paths(pruned)}
+    assert finals == ends
+
+
+@given(lattices(max_states=7), st.floats(0, 30), st.floats(0, 2), st.floats(0.01, 2), st.floats(-3, 3))
+def test_prune_keeps_the_best_path(
+    lattice: Lattice, beam: float, acoustic_scale: float, lm_scale: float, word_penalty: float
+) -> None:
+    scales = (acoustic_scale, lm_scale, word_penalty)
+    before, after = best_path(lattice, *scales), best_path(prune(lattice, beam, *scales), *scales)
+    assert after.cost(*scales) == pytest.approx(before.cost(*scales), abs=1e-5)
+
+
+@given(lattices(max_states=7, connected=False), st.data())
+def test_an_arc_exactly_at_the_beam_stays(lattice: Lattice, data: st.DataObject) -> None:
+    through = through_costs(lattice)
+    assume(through)
+    best = min(cost_of(lattice, path) for path in paths(lattice))
+    edge = data.draw(st.sampled_from(sorted(through.values())))
+    _, arc_map = prune(lattice, edge - best, return_arc_map=True)
+    assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= edge)
+
+
+def test_prune_survives_a_beam_below_rounding() -> None:
+    cost = np.random.default_rng(1).normal(0, 1e4, 300)
+    chain = from_arcs("a", np.arange(300), np.arange(1, 301), np.ones(300), cost, cost[::-1], finals={300: 1.0})
+    assert prune(chain, 0.0, 0.1).num_arcs == 300
+
+
+def test_prune_with_an_infinite_beam_only_connects() -> None:
+    lattice = from_arcs("a", [0, 0, 1], [1, 2, 3], [1, 2, 3], [0, 1e6, 0], finals={3: 0})
+    pruned, arc_map = prune(lattice, float("inf"), return_arc_map=True)
+    assert arc_map.tolist() == [0, 2]
+    assert pruned.num_states == 3
+
+
+@pytest.mark.parametrize("beam", [-1.0, float("nan")])
+def test_prune_refuses_a_beam_that_is_none(beam: float) -> None:
+    with pytest.raises(OptionError, match=f"beam is {beam}, but must be 0 or more"):
+        prune(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), beam)
+
+
+def test_times_and_words_stay_with_their_states_and_lattice() -> None:
+    lattice = from_arcs(
+        "a",
+        [0, 0, 1, 2],
+        [1, 2, 3, 3],
+        [1, 2, 3, 4],
+        [9, 0, 0, 0],
+        finals={3: 0},
+        time=[0, 10, 20, 30],
+        frame_shift=0.01,
+    )
+    pruned = prune(lattice, 1.0)
+    assert pruned.time is not None
+    assert pruned.time.tolist() == [0, 20, 30]
+    assert (pruned.key, pruned.kind, pruned.frame_shift) == ("a", "compact", 0.01)
+    assert not pruned.time.flags.writeable
+
+
+def test_pruned_arrays_are_read_only() -> None:
+    pruned = prune(from_arcs("a", [0, 0], [1, 1], [1, 2], [0, 9], finals={1: 0}, labels=[[1], [2]]), 1.0)
+    for name in ("arc_begin", "dst", "word", "graph", "ali", "final_graph", "final_ali_begin"):
+        assert not getattr(pruned, name).flags.writeable
+
+
+@given(timed_lattices(), st.integers(1, 4))
+def test_limit_depth_keeps_the_best_arcs_of_each_frame(lattice: Lattice, limit: int) -> None:
+    through, time, src = through_costs(lattice), state_times(lattice), lattice.src
+    single = {arc: np.float32(cost - min(through.values())) for arc, cost in through.items()}
+    assume(len(set(single.values())) == len(single))  # ties are ruled by nth_element, as in Kaldi
+    dropped = set()
+    for frame in range(int(time.max())):
+        crossing = [arc for arc in through if time[src[arc]] <= frame < time[lattice.dst[arc]]]
+        dropped |= set(sorted(crossing, key=lambda arc: single[arc])[limit:])
+    kept = [path for path in paths(lattice) if not dropped & set(path)]
+    limited, arc_map = limit_depth(lattice, limit, return_arc_map=True)
+    assert arc_map.tolist() == sorted({arc for path in kept for arc in path})
+    assert_is_part(limited, lattice, arc_map)
+
+
+def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
+    pairs = [(state, state + 1) for state in range(6) for _ in range(5)]
+    src, dst = zip(*pairs, strict=True)
+    lattice = from_arcs("a", src, dst, range(30), [1.0] * 30, finals={6: 0}, labels=[[1, 2]] * 30)
+    limited = limit_depth(lattice, 1)
+    assert limited.num_arcs == 6
+    crossed = from_arcs(
+        "b",
+        [0, 0, 1, 2, 2],
+        [1, 2, 3, 3, 3],
+        [1, 2, 3, 4, 5],
+        [0] * 5,
+        finals={3: 0},
+        labels=[[1], [1, 1], [1, 1], [1], [1]],
+    )
+    assert len(paths(limit_depth(crossed, 1))) == 1
+
+
+def test_limit_depth_refuses_a_limit_below_one() -> None:
+    with pytest.raises(OptionError, match="max_arcs_per_frame is 0, but must be 1 or more"):
+        limit_depth(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), 0)
+
+
+@given(lattices(max_states=6))
+def test_no_kernel_changes_its_argument(lattice: Lattice) -> None:
+    before = [words_of(lattice, path) for path in paths(lattice)], lattice.graph.copy(), lattice.final_graph.copy()
+    prune(lattice, 0.5)
+    best_path(lattice)
+    assert [words_of(lattice, path) for path in paths(lattice)] == before[0]
+    assert np.array_equal(lattice.graph, before[1])
+    assert np.array_equal(lattice.final_graph, before[2])
