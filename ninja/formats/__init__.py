@@ -1,0 +1,8 @@
+"""Files of lattices, read and written; formats are recognised by content."""
+
+from __future__ import annotations
+
+from ninja.formats.tables import keys, read
+from ninja.formats.writer import Writer, write
+
+__all__ = ["Writer", "keys", "read", "write"]

@@ -1,0 +1,352 @@
+# cython: language_level=3
+# distutils: language=c++
+"""Kaldi tables between bytes and ``Lattice`` objects: converts only, the work is done in C++ without the lock."""
+
+cimport cython
+cimport numpy as np
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove
+from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
+
+from arrays cimport alignments_of, arcs_of
+from ckaldi cimport (
+    Block,
+    Entry,
+    Fault,
+    Output,
+    RawLattice,
+    TableParser,
+    Window,
+    expand,
+    fits_raw,
+    kLattice,
+    kMore,
+    kNone,
+    kSlack,
+    kSymbol,
+    string_view,
+    write_binary,
+    write_text,
+)
+from clattice cimport Alignments, Arcs
+
+from dataclasses import fields
+
+from ninja.errors import FormatError, LatticeError, SymbolError
+from ninja.lattice import Lattice
+
+np.import_array()
+
+cdef extern from "Python.h":
+    const int PyBUF_READ
+    ctypedef int (*descrsetfunc)(object, object, object) except -1
+    ctypedef struct PyTypeObject:
+        descrsetfunc tp_descr_set
+    PyTypeObject* Py_TYPE(object)
+    PyObject* PyTuple_GET_ITEM(object, Py_ssize_t)
+
+cdef tuple _FIELDS = tuple(field.name for field in fields(Lattice))
+cdef tuple _SLOTS = tuple(Lattice.__dict__[name] for name in _FIELDS)  # where the fields of a Lattice are kept
+cdef object _new = object.__new__
+
+
+@cython.freelist(64)
+cdef class _Memory:
+    """The owner of one lattice's arrays."""
+    cdef void* memory
+
+    def __dealloc__(self):
+        free(self.memory)
+
+
+cdef inline object _array(void* at, np.npy_intp length, int type_number, _Memory owner):
+    cdef object array = np.PyArray_New(np.ndarray, 1, &length, type_number, NULL, at, 0, np.NPY_ARRAY_CARRAY_RO, None)
+    Py_INCREF(owner)
+    np.PyArray_SetBaseObject(<np.ndarray>array, owner)
+    return array
+
+
+cdef object _lattice(object key, Block* block, object words):
+    """Wrap the arrays of a block, which they own from now on."""
+    cdef _Memory owner = _Memory.__new__(_Memory)
+    owner.memory = block.memory
+    block.memory = NULL
+    cdef np.npy_intp num_states = block.num_states
+    cdef np.npy_intp num_arcs = block.num_arcs
+    cdef tuple values = (
+        key,
+        _array(block.arc_begin, num_states + 1, np.NPY_INT64, owner),
+        _array(block.dst, num_arcs, np.NPY_INT32, owner),
+        _array(block.word, num_arcs, np.NPY_INT32, owner),
+        _array(block.graph, num_arcs, np.NPY_FLOAT32, owner),
+        _array(block.acoustic, num_arcs, np.NPY_FLOAT32, owner),
+        _array(block.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
+        _array(block.ali, block.num_labels, np.NPY_INT32, owner),
+        _array(block.final_graph, num_states, np.NPY_FLOAT32, owner),
+        _array(block.final_acoustic, num_states, np.NPY_FLOAT32, owner),
+        _array(block.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
+        _array(block.final_ali, block.num_final_labels, np.NPY_INT32, owner),
+        "compact" if block.compact else "raw",
+        None,
+        None,
+        words,
+    )
+    # What Lattice(*values) does, through the same slots, in a tenth of the time, which small lattices are short of.
+    cdef object lattice = _new(Lattice)
+    cdef Py_ssize_t number
+    for number in range(len(_SLOTS)):
+        Py_TYPE(<object>PyTuple_GET_ITEM(_SLOTS, number)).tp_descr_set(
+            <object>PyTuple_GET_ITEM(_SLOTS, number), lattice, <object>PyTuple_GET_ITEM(values, number)
+        )
+    return lattice
+
+
+cdef object _error(Fault* fault, object path, object key, cbool archive):
+    cdef object kind = FormatError
+    cdef str message = fault.message.decode("ascii", "replace")
+    if fault.kind == kLattice:
+        kind = LatticeError
+    elif fault.kind == kSymbol:
+        kind = SymbolError
+    if archive and fault.fatal and fault.byte >= 0:
+        message += "; there is no resynchronising, the rest of this archive is not read"
+    return kind(
+        message,
+        path,
+        key=key or None,
+        line=fault.line if fault.line >= 0 else None,
+        byte=fault.byte if fault.byte >= 0 else None,
+    )
+
+
+cdef class TableReader:
+    """A window that slides over the bytes of one table and turns them into lattices.
+
+    Call ``space``, fill it, ``advance``, ``parse``; again until ``broken`` or the file ends.
+
+    Args:
+        path: Name of the table in errors.
+        known: bool [largest word id + 1], which word ids may occur; None: all.
+        words: Symbol table to attach to the lattices.
+    """
+
+    cdef TableParser parser
+    cdef vector[Entry] entries
+    cdef bytearray memory
+    cdef int64_t begin
+    cdef int64_t end
+    cdef int64_t offset  # of the window's begin in the file
+    cdef object path
+    cdef object known
+    cdef readonly object words  # the symbol table attached to the lattices
+    cdef readonly int64_t num_faults  # of the last `parse`
+    cdef readonly list offsets  # in the file, of the lattices of the last `parse` (behind their keys)
+
+    def __init__(self, object path, object known=None, object words=None):
+        self.memory = bytearray(kSlack)
+        self.path = path
+        self.words = words
+        self.known = known
+        if known is not None:
+            self.parser.known = <const uint8_t*>np.PyArray_DATA(<np.ndarray?>known)
+            self.parser.num_known = np.PyArray_DIM(<np.ndarray>known, 0)
+
+    @property
+    def pending(self):
+        """Bytes that wait to be parsed."""
+        return self.end - self.begin
+
+    @property
+    def position(self):
+        """Offset in the file of the first byte that waits to be parsed."""
+        return self.offset
+
+    @property
+    def broken(self):
+        """Whether nothing more of this table can be read."""
+        return self.parser.broken
+
+    def space(self, int64_t size):
+        """Return a writable view of ``size`` bytes behind those that wait."""
+        cdef int64_t pending = self.end - self.begin
+        cdef bytearray grown
+        if pending + size + kSlack > len(self.memory):
+            grown = bytearray(pending + size + kSlack)
+            memcpy(PyByteArray_AS_STRING(grown), PyByteArray_AS_STRING(self.memory) + self.begin, pending)
+            self.memory = grown
+        elif self.begin > 0:
+            memmove(PyByteArray_AS_STRING(self.memory), PyByteArray_AS_STRING(self.memory) + self.begin, pending)
+        self.begin = 0
+        self.end = pending
+        return memoryview(self.memory)[pending:pending + size]
+
+    def advance(self, int64_t size):
+        """Say that ``size`` bytes of the space have been filled."""
+        if size < 0 or self.end + size + kSlack > len(self.memory):
+            raise ValueError("more bytes than there was space for")
+        self.end += size
+
+    def begins_with(self, bytes magic not None):
+        """Tell whether the bytes that wait begin so."""
+        return self.waiting(len(magic)) == magic
+
+    def waiting(self, size=None):
+        """Return a copy of the bytes that wait, or of the first of them."""
+        cdef int64_t length = self.end - self.begin
+        if size is not None:
+            length = min(length, size)
+        return PyByteArray_AS_STRING(self.memory)[self.begin:self.begin + length]
+
+    def skip(self, int64_t offset):
+        """Go to an offset in the file; returns whether the window holds it, else the window is emptied."""
+        cdef int64_t distance = offset - self.offset
+        cdef cbool inside = 0 <= distance <= self.end - self.begin
+        self.begin = self.begin + distance if inside else self.end
+        self.offset = offset
+        return inside
+
+    cdef Window _window(self, int64_t bytes_behind):
+        cdef Window window
+        window.begin = PyByteArray_AS_STRING(self.memory) + self.begin
+        window.end = PyByteArray_AS_STRING(self.memory) + self.end
+        window.offset = self.offset
+        window.bytes_behind = bytes_behind
+        return window
+
+    def parse(self, int64_t bytes_behind):
+        """Return ``(key, lattice)``, or ``(key, error)`` where one is faulty, of all whole entries that wait.
+
+        Args:
+            bytes_behind: Bytes of the file still to come; 0 at its end, a huge number where unknown.
+        """
+        cdef Window window = self._window(bytes_behind)
+        cdef int64_t consumed = 0
+        cdef int64_t before = self.offset
+        self.num_faults = 0
+        self.offsets = []
+        cdef list result = []
+        cdef size_t number
+        cdef object key
+        cdef Entry* entry
+        try:
+            with nogil:
+                consumed = self.parser.parse(window, self.entries)
+            self.begin += consumed
+            self.offset += consumed
+            for number in range(self.entries.size()):
+                entry = &self.entries[number]
+                self.offsets.append(before + (entry.object - window.begin))
+                key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
+                if entry.fault.kind == kNone:
+                    result.append((key, _lattice(key, &entry.block, self.words)))
+                else:
+                    self.num_faults += 1
+                    result.append((key, _error(&entry.fault, self.path, key, True)))
+        finally:
+            self._clear()
+        return result
+
+    def parse_one(self, str key not None, int64_t bytes_behind):
+        """Return the lattice, or the error, at the window's begin, where no key stands; None: more bytes are needed."""
+        cdef Window window = self._window(bytes_behind)
+        cdef Entry entry
+        cdef const char* at = window.begin
+        cdef cbool more
+        entry.key = string_view(window.begin, 0)
+        with nogil:
+            more = self.parser.parse_one(window, at, entry) == kMore
+        if more:
+            return None
+        self.offset += at - window.begin
+        self.begin += at - window.begin
+        if entry.fault.kind == kNone:
+            return _lattice(key, &entry.block, self.words)
+        return _error(&entry.fault, self.path, key, False)
+
+    cdef void _clear(self) noexcept:
+        cdef size_t number
+        for number in range(self.entries.size()):
+            free(self.entries[number].block.memory)
+        self.entries.clear()
+
+    def __dealloc__(self):
+        self._clear()
+
+
+cdef class TableWriter:
+    """Turns lattices into the bytes of a table, kept until ``take``.
+
+    Args:
+        text: Text rather than binary.
+    """
+
+    cdef Output output
+    cdef cbool text
+
+    def __init__(self, *, cbool text=False):
+        self.text = text
+
+    @property
+    def pending(self):
+        """Bytes that wait to be taken."""
+        return self.output.size()
+
+    def append(self, object lattice, bytes key not None, cbool compact):
+        """Append an entry; returns the offset of its lattice (what an scp file names) among the pending bytes."""
+        cdef Arcs arcs = arcs_of(lattice)
+        cdef Alignments alignments = alignments_of(lattice)
+        cdef string_view name = string_view(<const char*>key, len(key))
+        cdef int64_t begin = self.output.size()
+        cdef RawLattice raw
+        _check(arcs, alignments, lattice)
+        with nogil:
+            if not compact and not fits_raw(arcs, alignments):
+                raw = expand(arcs, alignments)
+                _borrow(raw, arcs, alignments)
+            if self.text:
+                write_text(name, arcs, alignments, compact, self.output)
+            else:
+                write_binary(name, arcs, alignments, compact, self.output)
+        return begin + len(key) + 1
+
+    def view(self):
+        """Return the pending bytes as a read-only view, valid until the next call of ``append`` or ``clear``."""
+        return PyMemoryView_FromMemory(<char*>self.output.data(), self.output.size(), PyBUF_READ)
+
+    def clear(self):
+        """Forget the pending bytes."""
+        self.output.clear()
+
+
+cdef void _borrow(RawLattice& raw, Arcs& arcs, Alignments& alignments) noexcept nogil:
+    arcs.num_states = raw.final_graph.size()
+    arcs.num_arcs = raw.dst.size()
+    arcs.arc_begin = raw.arc_begin.data()
+    arcs.dst = raw.dst.data()
+    arcs.word = raw.word.data()
+    arcs.graph = raw.graph.data()
+    arcs.acoustic = raw.acoustic.data()
+    arcs.final_graph = raw.final_graph.data()
+    arcs.final_acoustic = raw.final_acoustic.data()
+    alignments.ali_begin = raw.ali_begin.data()
+    alignments.ali = raw.ali.data()
+    alignments.final_ali_begin = raw.final_ali_begin.data()
+    alignments.final_ali = raw.ali.data()
+
+
+cdef int _check(Arcs arcs, Alignments alignments, object lattice) except -1:
+    """Make sure that the label pools are as long as the lattice says, or the kernels would read beyond them."""
+    if (np.PyArray_DIM(<np.ndarray>lattice.ali_begin, 0) != arcs.num_arcs + 1
+            or np.PyArray_DIM(<np.ndarray>lattice.final_ali_begin, 0) != arcs.num_states + 1
+            or alignments.ali_begin[arcs.num_arcs] != np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
+            or alignments.final_ali_begin[arcs.num_states] != np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
+            or arcs.arc_begin[arcs.num_states] != arcs.num_arcs):
+        raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
+    return 0

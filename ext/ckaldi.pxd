@@ -1,0 +1,104 @@
+# cython: language_level=3
+"""C++ declarations of the Kaldi table kernels; declarations only."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from clattice cimport Alignments, Arcs
+
+
+cdef extern from "<string_view>" namespace "std" nogil:
+    cdef cppclass string_view:
+        string_view()
+        string_view(const char*, size_t)
+        const char* data()
+        size_t size()
+
+
+cdef extern from "kaldi_table.hpp" namespace "ninja" nogil:
+    int64_t kSlack
+
+    enum FaultKind "ninja::Fault::Kind":
+        kNone "ninja::Fault::kNone"
+        kLattice "ninja::Fault::kLattice"
+        kFormat "ninja::Fault::kFormat"
+        kSymbol "ninja::Fault::kSymbol"
+
+    enum Scan "ninja::Scan":
+        kMore "ninja::Scan::kMore"
+
+    cdef struct Fault:
+        FaultKind kind
+        cbool fatal
+        string message
+        int64_t line
+        int64_t byte
+
+    cdef struct Block:
+        void* memory
+        cbool compact
+        int64_t num_states
+        int64_t num_arcs
+        int64_t num_labels
+        int64_t num_final_labels
+        int64_t* arc_begin
+        int64_t* ali_begin
+        int64_t* final_ali_begin
+        int32_t* dst
+        int32_t* word
+        float* graph
+        float* acoustic
+        float* final_graph
+        float* final_acoustic
+        int32_t* final_ali
+        int32_t* ali
+
+    cdef cppclass Entry:
+        Entry() except +
+        string_view key
+        const char* object
+        Block block
+        Fault fault
+
+    cdef cppclass Window:
+        const char* begin
+        const char* end
+        int64_t offset
+        int64_t bytes_behind
+
+    cdef cppclass TableParser:
+        TableParser() except +
+        const uint8_t* known
+        int64_t num_known
+        int64_t line
+        int64_t bytes_needed
+        cbool broken
+        int64_t parse(const Window&, vector[Entry]&) except +
+        Scan parse_one(const Window&, const char*&, Entry&) except +
+
+
+cdef extern from "kaldi_write.hpp" namespace "ninja" nogil:
+    cdef cppclass Output:
+        Output() except +
+        void clear()
+        const char* data()
+        int64_t size()
+
+    cdef cppclass RawLattice:
+        vector[int64_t] arc_begin
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int32_t] ali
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+
+    cbool fits_raw(const Arcs&, const Alignments&)
+    RawLattice expand(const Arcs&, const Alignments&) except +
+    void write_binary(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
+    void write_text(string_view, const Arcs&, const Alignments&, cbool, Output&) except +

@@ -1,0 +1,142 @@
+"""Output files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO, Protocol
+
+from ninja.errors import OutputError
+
+PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
+MEMBER = 1 << 22  # unpacked bytes after which a new gzip member may begin, so that a broken-off file can be taken up
+
+
+class Bytes(Protocol):
+    """What takes the bytes."""
+
+    def write(self, content: bytes | memoryview) -> object:
+        """Write all of them.
+
+        Raises:
+            OutputError: That cannot be done.
+        """
+        ...
+
+
+@contextlib.contextmanager
+def reported(path: str) -> Iterator[None]:
+    """Turn the system's errors into ``OutputError``."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", path) from error
+
+
+class StandardOutput:
+    """The standard output; what is written there is gone."""
+
+    name = "standard output"
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._stream = sys.stdout.buffer
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Write bytes."""
+        with reported(self.name):
+            self._stream.write(content)
+
+    def finish(self) -> None:
+        """Hand over what is still held back."""
+        with reported(self.name):
+            self._stream.flush()
+
+    def abandon(self, *, keep: bool) -> None:
+        """Do nothing: it cannot be taken back."""
+
+
+class PartFile:
+    """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
+
+    What is no plain file (``/dev/null``, a named pipe) is written directly.
+
+    Args:
+        path: Its name in the end.
+        length: Bytes of what stands in the temporary file that are kept; 0 begins anew.
+    """
+
+    def __init__(self, path: str, length: int = 0) -> None:
+        self.name = path
+        self._final = os.path.realpath(path)
+        self._direct = os.path.exists(self._final) and not os.path.isfile(self._final)
+        self._part = self._final if self._direct else part_of(path)
+        with reported(path):
+            self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0)  # noqa: SIM115
+            if length:
+                self._file.truncate(length)
+                self._file.seek(length)
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Write bytes."""
+        left = memoryview(content)
+        with reported(self.name):
+            while left:
+                left = left[self._file.write(left) :]
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        with reported(self.name):
+            self._file.close()
+            if not self._direct:
+                os.replace(self._part, self._final)
+
+    def abandon(self, *, keep: bool) -> None:
+        """Remove the file, or keep it under its temporary name to be taken up later."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        if not self._direct and not keep:
+            with contextlib.suppress(OSError):
+                os.remove(self._part)
+
+
+def part_of(path: str) -> str:
+    """Return the temporary name of a file."""
+    folder, name = os.path.split(os.path.realpath(path))
+    return os.path.join(folder, f".{name}.part")
+
+
+class Packed:
+    """Gzip on the way to a file: a series of members, each of whole entries."""
+
+    def __init__(self, file: PartFile | StandardOutput) -> None:
+        from isal import isal_zlib
+
+        self._file = file
+        self._new = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
+        self._packer = self._new()
+        self._size = 0
+        self._members = 0
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Write the bytes of whole entries."""
+        self._size += len(content)
+        if packed := self._packer.compress(content):
+            self._file.write(packed)
+        if self._size >= MEMBER:
+            self._end_member()
+
+    def close(self) -> None:
+        """End the last member; even an empty file has one."""
+        if self._size or not self._members:
+            self._end_member()
+
+    def _end_member(self) -> None:
+        self._file.write(self._packer.flush())
+        self._packer = self._new()
+        self._size = 0
+        self._members += 1

@@ -1,0 +1,215 @@
+"""Kaldi tables read in batches: archives and script files, binary and text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja._formats import TableReader
+from ninja.errors import FormatError, NinjaError, SymbolError
+from ninja.formats.sources import Place, Table, resolve
+from ninja.formats.streams import Stream, open_stream
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+MAGIC = b"\xd6\xfd\xb2\x7e"
+CHUNK = 1 << 20  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
+SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
+LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
+
+
+@dataclass(slots=True)
+class Batch:
+    """Some entries in their order: a lattice each, or what is wrong with it."""
+
+    entries: list[tuple[str, Lattice | NinjaError]] = field(default_factory=list)
+    size: int = 0  # bytes
+    faulty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A symbol table and the ids it knows, as the parser wants them."""
+
+    words: SymbolTable | None = None
+    known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
+
+    @classmethod
+    def of(cls, words: SymbolTable | None) -> Vocabulary:
+        """Make the set of a table's ids; epsilon (0) always belongs to it."""
+        if words is None:
+            return cls()
+        ids = np.fromiter((number for _, number in words), np.int64, len(words))
+        known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
+        known[ids] = True
+        known[0] = True
+        return cls(words, known)
+
+    def reader(self, name: str) -> TableReader:
+        """Return a parser for a table of that name."""
+        return TableReader(name, self.known, self.words)
+
+    def attach(self, lattice: Lattice) -> Lattice:
+        """Give a lattice the symbol table, unless it brings its own.
+
+        Raises:
+            SymbolError: The table lacks a word of the lattice.
+        """
+        if self.words is None or self.known is None or lattice.words is not None:
+            return lattice
+        for word in np.unique(lattice.word):
+            if word >= len(self.known) or not self.known[word]:
+                raise SymbolError(
+                    f"word id {word} is not in the symbol table; is it the right one?", self.words.path, key=lattice.key
+                )
+        return lattice.with_words(self.words)
+
+
+def batches(tables: list[Table], vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read tables one after the other; what breaks one off is its last entry, and the next one is begun."""
+    for table in tables:
+        try:
+            yield from _script(table, vocabulary) if table.kind == "scp" else _archive(table.place, vocabulary)
+        except NinjaError as error:
+            yield Batch([(error.key or "", error)], 0, True)
+
+
+def _archive(place: Place, vocabulary: Vocabulary) -> Iterator[Batch]:
+    with open_stream(place) as stream:
+        reader = vocabulary.reader(stream.name)
+        while True:
+            count = _fill(reader, stream, CHUNK)
+            if reader.position == 0 and reader.begins_with(MAGIC):
+                yield _bare(place, stream, reader, vocabulary)
+                return
+            before = reader.position
+            entries = reader.parse(stream.bytes_left if count else 0)
+            if entries:
+                yield Batch(entries, reader.position - before, reader.num_faults > 0)
+            if count == 0 or reader.broken:
+                return
+
+
+def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
+    """Read on: a chunk, or as much again as waits for the rest of a large lattice."""
+    pending = reader.pending
+    if pending > LARGEST_ENTRY:
+        raise FormatError(
+            f"a lattice seems to take more than {LARGEST_ENTRY} bytes; the rest is not read",
+            stream.name,
+            byte=reader.position,
+        )
+    count = stream.readinto(reader.space(max(chunk, pending)))
+    reader.advance(count)
+    return count
+
+
+def _bare(place: Place, stream: Stream, reader: TableReader, vocabulary: Vocabulary) -> Batch:
+    """Read a file that is one lattice without a key, Kaldi's or OpenFst's; the file's name is its key."""
+    key = os.path.basename(place.path).removesuffix(".gz")
+    key = os.path.splitext(key)[0] or key
+    while _fill(reader, stream, CHUNK):
+        pass
+    content = reader.waiting()
+    if b"lattice" in content[8:64]:
+        found = reader.parse_one(key, 0)
+        assert found is not None  # all bytes are there
+        return Batch([(key, found)], len(content), isinstance(found, NinjaError))
+    from ninja.formats.openfst import read_fst
+
+    return Batch([(key, vocabulary.attach(read_fst(content, key, stream.name)))], len(content))
+
+
+def _script(table: Table, vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read the lattices that a script file lists."""
+    batch = Batch()
+    with closing(_Shelf(vocabulary)) as shelf:
+        for number, line in _lines(table.place):
+            fields = line.split(None, 1)
+            if not fields:
+                continue
+            key, name = fields[0], fields[1].strip() if len(fields) > 1 else ""
+            found: Lattice | NinjaError
+            try:
+                if not name:
+                    raise FormatError("expected a key and a file", table.place.name, line=number)
+                found = shelf.lattice(key, name)
+            except NinjaError as error:
+                if table.permissive:
+                    continue
+                error.key = key
+                if error.path is None:
+                    error.path, error.line = table.place.name, number
+                found = error
+            else:
+                if table.permissive and isinstance(found, NinjaError):
+                    continue
+            batch.entries.append((key, found))
+            batch.faulty |= isinstance(found, NinjaError)
+            batch.size += shelf.last_size
+            if batch.size >= CHUNK or len(batch.entries) == 64:
+                yield batch
+                batch = Batch()
+    if batch.entries:
+        yield batch
+
+
+def _lines(place: Place) -> Iterator[tuple[int, str]]:
+    buffer = memoryview(bytearray(SCRIPT_CHUNK))
+    number = 0
+    rest = b""
+    with open_stream(place) as stream:
+        while count := stream.readinto(buffer):
+            *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
+            for line in lines:
+                number += 1
+                yield number, line.decode("utf-8", "surrogateescape")
+    if rest.strip():
+        yield number + 1, rest.decode("utf-8", "surrogateescape")
+
+
+class _Shelf:
+    """The file that the last line of a script file named, kept open for the next one."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._path: str | None = None
+        self._stream: Stream | None = None
+        self._reader: TableReader | None = None
+        self.last_size = 0
+
+    def lattice(self, key: str, name: str) -> Lattice | NinjaError:
+        """Return the lattice that an rxfilename of a script file names, or what is wrong with it."""
+        self.last_size = 0
+        places = resolve(name)
+        if len(places) != 1:
+            raise FormatError(f"{name!r} names {len(places)} files, but one lattice is wanted")
+        place = places[0]
+        if self._path != place.path or self._stream is None or not self._stream.seekable:
+            self.close()
+            self._stream = open_stream(place)
+            self._reader = self._vocabulary.reader(place.path)
+            self._path = place.path
+            self._reader.skip(place.offset)
+        assert self._reader is not None
+        if not self._reader.skip(place.offset):
+            self._stream.seek(place.offset)
+        reader, stream, ended = self._reader, self._stream, False
+        while True:
+            found = reader.parse_one(key, 0 if ended else stream.bytes_left)
+            if found is not None:
+                break
+            ended = _fill(reader, stream, SCRIPT_CHUNK) == 0
+        self.last_size = max(0, reader.position - place.offset)
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None

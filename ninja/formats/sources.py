@@ -1,0 +1,185 @@
+"""What a user may name as a source of lattices, turned into a list of tables to read."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ninja.errors import FormatError, InputError, OptionError
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+STDIN = "-"
+_SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)
+_READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
+_OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
+_RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
+_UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
+_SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
+_MAGIC = b"\xd6\xfd\xb2\x7e"
+_TEXT_KEY = re.compile(rb"\s*\S{1,4096}[ \t]\s*?\n\s*\d+(?:[ \t]|\s*\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where bytes come from."""
+
+    path: str  # of a file; "-" is the standard input
+    offset: int = 0
+    command: str | None = None  # a shell command whose output is read instead
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"{self.command} |" if self.command else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An archive, or a script file that lists lattices."""
+
+    place: Place
+    kind: Literal["ark", "scp"] = "ark"
+    permissive: bool = False  # script file: pass over what cannot be read
+
+
+def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
+    """List the tables that a source consists of.
+
+    Args:
+        source: A path, a directory, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier, or a list of
+            these. A path-like object is a path, whatever its letters.
+        allow_pipes: Run commands other than ``gunzip -c``, ``zcat`` and ``cat`` in a shell.
+
+    Raises:
+        FormatError: A command where none is allowed, or an empty directory.
+        InputError: A pattern that no file matches.
+        OptionError: An unknown option in an rspecifier.
+
+    Source: Kaldi util/kaldi-table.cc (ClassifyRspecifier), util/kaldi-io.cc (ClassifyRxfilename).
+    """
+    if isinstance(source, os.PathLike):
+        return _of_path(os.fspath(source))
+    if not isinstance(source, str):
+        return [table for each in source for table in tables(each, allow_pipes=allow_pipes)]
+    found = _SPECIFIER.fullmatch(source)
+    if found is None or os.path.exists(source):
+        return _of_path(source)
+    options = [option for option in re.split("[, ]+", found[1]) if option]
+    unknown = [option for option in options if option not in _READ_OPTIONS]
+    kinds = [option for option in options if option in ("ark", "scp")]
+    if unknown:
+        raise OptionError(f"rspecifier {source!r} has the unknown option {unknown[0]!r}")
+    if len(kinds) != 1:
+        raise OptionError(f"rspecifier {source!r} must say 'ark' or 'scp' once")
+    kind: Literal["ark", "scp"] = "ark" if kinds[0] == "ark" else "scp"
+    places = resolve(found[2].strip(), allow_pipes=allow_pipes, typed=True)
+    return [Table(place, kind, permissive="p" in options) for place in places]
+
+
+def resolve(name: str, *, allow_pipes: bool = False, typed: bool = False) -> list[Place]:
+    """Return where the bytes of a Kaldi rxfilename come from.
+
+    Args:
+        name: A file, ``file:offset``, ``-``, a command ending in ``|``; where typed, also a pattern.
+        allow_pipes: Other commands than ``gunzip -c``, ``zcat`` and ``cat`` are permitted.
+        typed: The user typed it; a command found in a file is never run.
+
+    Raises:
+        FormatError: A command that is not permitted, or a range of rows, which lattices do not have.
+        InputError: A pattern that no file matches.
+    """
+    if name.endswith("|"):
+        command = name[:-1].strip()
+        unpacked = _unpacked(command)
+        if unpacked:
+            return [place for path in unpacked for place in _matching(path)]
+        if not (allow_pipes and typed):
+            raise FormatError(
+                f"the command {command!r} is not run: only gunzip -c, zcat and cat are served"
+                + ("; allow others with allow_pipes (--allow-pipes)" if typed else " in a script file"),
+            )
+        return [Place(STDIN, command=command)]
+    if name.startswith("|"):
+        raise FormatError(f"{name!r} is a command to write to, not to read from")
+    if name in ("", STDIN):
+        return [Place(STDIN)]
+    if os.path.exists(name):
+        return [Place(name)]
+    if found := _OFFSET.fullmatch(name):
+        return [Place(found[1], int(found[2]))]
+    if _RANGE.fullmatch(name) and not typed:
+        raise FormatError(f"{name!r} ends in a range of rows, which has no meaning for lattices")
+    return _matching(name) if typed else [Place(name)]
+
+
+def _unpacked(command: str) -> list[str] | None:
+    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command; None when it is another."""
+    if _SHELL.search(command):
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    for unpacker in _UNPACKERS:
+        if words[: len(unpacker)] == unpacker:
+            paths = words[len(unpacker) :]
+            return paths if paths and not any(path.startswith("-") and path != STDIN for path in paths) else None
+    return None
+
+
+def _of_path(path: str) -> list[Table]:
+    if os.path.isdir(path):
+        entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=_natural)
+        found = [entry for entry in entries if os.path.isfile(entry) and _holds_lattices(entry)]
+        if not found:
+            raise FormatError("no archive of lattices lies in this directory", path)
+        return [Table(Place(entry)) for entry in found]
+    if path.endswith("|"):
+        return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
+    kind: Literal["ark", "scp"] = "scp" if path.endswith(".scp") else "ark"
+    return [Table(place, kind) for place in _matching(path)]
+
+
+def _matching(path: str) -> list[Place]:
+    """Return the files that a pattern names, in their natural order; a plain path stands for itself."""
+    if path == STDIN or os.path.exists(path):
+        return [Place(path)]
+    name = os.path.basename(path)
+    if "JOB" in name:
+        folder = os.path.dirname(path)
+        shape = re.compile(re.escape(name).replace("JOB", r"\d+"))
+        entries = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        found = [os.path.join(folder, entry) for entry in entries if shape.fullmatch(entry)]
+    elif glob.has_magic(path):
+        found = glob.glob(path)
+    else:
+        return [Place(path)]
+    if not found:
+        raise InputError("no file matches this pattern", path)
+    return [Place(each) for each in sorted(found, key=_natural)]
+
+
+def _natural(path: str) -> list[tuple[int, str | int]]:
+    """Order lat.2.gz before lat.10.gz."""
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
+
+
+def _holds_lattices(path: str) -> bool:
+    """Tell by a file's first bytes whether it is an archive of lattices or an OpenFst file."""
+    from ninja.formats.streams import open_stream
+
+    try:
+        with open_stream(replace(Place(path))) as stream:
+            head = stream.head(4096 + 64)
+    except (InputError, FormatError):
+        return False
+    if head.startswith(_MAGIC) or _TEXT_KEY.match(head):
+        return True
+    key = re.match(rb"\s*\S{1,4096}[ \t]", head)
+    return key is not None and head.startswith(_MAGIC, key.end())

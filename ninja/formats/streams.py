@@ -1,0 +1,209 @@
+"""Bytes of files, pipes and the standard input, unpacked where they are gzip."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import zlib
+from types import TracebackType
+from typing import IO, cast
+
+from ninja.errors import FormatError, InputError
+from ninja.formats.sources import STDIN, Place
+
+GZIP_MAGIC = b"\x1f\x8b"
+UNKNOWN_SIZE = 1 << 62
+
+
+class Stream:
+    """A readable stream of unpacked bytes.
+
+    Args:
+        raw: Where the bytes come from.
+        name: What errors call it.
+        size: Bytes in the file, where known.
+        process: The command whose output it is.
+    """
+
+    def __init__(
+        self, raw: IO[bytes], name: str, size: int | None = None, process: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        self.name = name
+        self._process = process
+        self._source = raw
+        self._head = self._read(raw, len(GZIP_MAGIC))
+        self._left = size
+        self._raw = raw
+        self._failures: tuple[type[Exception], ...] = (OSError,)
+        if self._head == GZIP_MAGIC:
+            from isal import igzip, isal_zlib
+
+            self._failures = (OSError, EOFError, zlib.error, cast(type[Exception], isal_zlib.error))
+            packed = io.BufferedReader(cast(io.RawIOBase, _Rest(self._head, raw)), 1 << 17)
+            self._raw = cast("IO[bytes]", igzip.IGzipFile(fileobj=packed, mode="rb"))
+            self._head = b""
+            self._left = None
+
+    @property
+    def seekable(self) -> bool:
+        """Whether ``seek`` can work: a plain file."""
+        return self._left is not None
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes still to come, at most."""
+        return UNKNOWN_SIZE if self._left is None else self._left
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill some of a buffer; 0 is the end.
+
+        Raises:
+            FormatError: The gzip stream is damaged or cut short.
+            InputError: The file cannot be read, or the command failed.
+        """
+        if self._head:
+            count = min(len(buffer), len(self._head))
+            buffer[:count] = self._head[:count]
+            self._head = self._head[count:]
+        else:
+            try:
+                count = self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
+            except self._failures as error:
+                raise self._failure(error) from error
+        if self._left is not None:
+            self._left = max(0, self._left - count) if count else 0  # the file may have grown or shrunk meanwhile
+        if count == 0 and self._process is not None and self._process.wait() != 0:
+            raise InputError(f"the command ended with exit code {self._process.returncode}", self.name)
+        return count
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes without taking them; to be called before ``readinto``."""
+        buffer = bytearray(size)
+        count = 0
+        while count < size:
+            got = self.readinto(memoryview(buffer)[count:])
+            if got == 0:
+                break
+            count += got
+        if self._left is not None:
+            self._left += count
+        self._head = bytes(buffer[:count])
+        return self._head
+
+    def seek(self, offset: int) -> None:
+        """Go to an offset of a plain file."""
+        try:
+            size = os.fstat(self._raw.fileno()).st_size
+            self._raw.seek(offset)
+        except OSError as error:
+            raise self._failure(error) from error
+        self._head = b""
+        self._left = max(0, size - offset)
+
+    def close(self) -> None:
+        """Close the file; a command still running is ended."""
+        self._source.close()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, raw: IO[bytes], size: int) -> bytes:
+        content = b""
+        try:
+            while len(content) < size and (more := raw.read(size - len(content))):
+                content += more
+        except OSError as error:
+            raise self._failure(error) from error
+        return content
+
+    def _failure(self, error: Exception) -> FormatError | InputError:
+        if isinstance(error, OSError) and error.errno is not None:
+            return InputError(f"cannot be read: {error.strerror}", self.name)
+        if isinstance(error, EOFError):
+            return FormatError("the gzip stream ends too early: the file is cut short", self.name)
+        return FormatError(f"the gzip stream is damaged: {error}", self.name)
+
+
+class _Rest(io.RawIOBase):
+    """A stream some of whose first bytes have been read already."""
+
+    def __init__(self, head: bytes, raw: IO[bytes]) -> None:
+        self._head = head
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._head:
+            count = min(len(buffer), len(self._head))
+            buffer[:count] = self._head[:count]
+            self._head = self._head[count:]
+            return count
+        return self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
+
+
+def open_stream(place: Place) -> Stream:
+    """Open a place for reading, at its offset.
+
+    Raises:
+        InputError: It cannot be opened.
+        FormatError: An offset into a gzip file or a pipe.
+    """
+    if place.command is not None:
+        process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        return Stream(process.stdout, place.name, process=process)
+    if place.path == STDIN:
+        return Stream(_standard_input(), "standard input")
+    try:
+        raw = open(place.path, "rb", buffering=0)  # noqa: SIM115 - the stream closes it
+        size = os.fstat(raw.fileno()).st_size
+        regular = os.path.isfile(place.path)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", place.path) from error
+    stream = Stream(cast("IO[bytes]", raw), place.path, size if regular else None)
+    if place.offset:
+        if not stream.seekable:
+            stream.close()
+            raise FormatError(f"an offset ({place.offset}) needs a plain file, not gzip or a pipe", place.path)
+        stream.seek(place.offset)
+    elif stream.seekable:
+        stream.seek(0)
+    return stream
+
+
+def _standard_input() -> IO[bytes]:
+    try:
+        # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
+        return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
+    except (AttributeError, OSError, ValueError):
+        return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # somebody put another stream there
+
+
+class _ReadOne:
+    """A stream that is not ours to close, read without waiting for more when some bytes are there."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read1(size)  # type: ignore[attr-defined]
+
+    def readinto(self, buffer: memoryview) -> int:
+        content = self._stream.read1(len(buffer))  # type: ignore[attr-defined]
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Leave it open."""

@@ -1,0 +1,289 @@
+"""Bad archives: every fault is typed and says where it is; what can still be read, is."""
+
+import gzip
+import math
+import resource
+import struct
+
+import numpy as np
+import pytest
+import reference_formats as slow
+
+from ninja._formats import TableReader, TableWriter
+from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
+from ninja.formats import read
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+INF = math.inf
+NOT_FINAL = slow.NOT_FINAL
+ARCS = [[(1, 3, 1.5, 2.5, [7, 8]), (2, 0, 0.5, 9.25, [])], [(2, 4, 1.0, 2.0, [9])], []]
+FINALS = [NOT_FINAL, NOT_FINAL, (0.5, 0.0, [1])]
+
+
+def entry(key="k", arcs=ARCS, finals=FINALS, start=0, arc_type="compactlattice44"):
+    return slow.write_binary(key, start, finals, arcs, arc_type)
+
+
+def text(key="k", lines=("0 1 3 1.5,2.5,7_8", "1 0,0,")):
+    return "\n".join([key + " ", *lines, "", ""]).encode()
+
+
+def parse(content, known=None, bytes_behind=0):
+    reader = TableReader("bad.ark", known)
+    reader.space(len(content))[:] = content
+    reader.advance(len(content))
+    return [found for _, found in reader.parse(bytes_behind)]
+
+
+def collect(path, **options):
+    errors = []
+    found = [key for key, _ in read(path, on_error=errors.append, **options)]
+    return found, errors
+
+
+@pytest.mark.parametrize("arc_type", ["compactlattice44", "compactlattice84", "lattice4"])
+def test_an_archive_cut_at_any_byte_gives_its_whole_lattices_and_one_error(arc_type):
+    arcs = [[(*arc[:4], arc[4][:1]) for arc in leaving] for leaving in ARCS]
+    finals = [NOT_FINAL, NOT_FINAL, (0.5, 0.0, [])]
+    one, two = entry("one", arcs, finals, 0, arc_type), entry("two", arcs, finals, 0, arc_type)
+    content = one + two
+    for cut in range(len(content)):
+        found = parse(content[:cut])
+        whole = cut // len(one)
+        assert [lattice.key for lattice in found[:whole]] == ["one", "two"][:whole]
+        if cut in (0, len(one)):
+            assert len(found) == whole
+        else:
+            (error,) = found[whole:]
+            assert isinstance(error, FormatError)
+            assert error.byte is not None
+            assert "the rest of this archive is not read" in error.message
+            assert len(error.message) < 300
+
+
+def test_a_text_archive_cut_at_any_byte_gives_its_whole_lattices_and_one_error():
+    one, two = text("one"), text("two")
+    content = one + two
+    for cut in range(len(content)):
+        found = parse(content[:cut])
+        whole = cut // len(one)
+        assert [lattice.key for lattice in found[:whole]] == ["one", "two"][:whole]
+        if cut in (0, len(one)):
+            assert len(found) == whole
+        else:
+            assert len(found) == whole + 1
+            assert isinstance(found[-1], FormatError)
+
+
+@pytest.mark.parametrize("content", [entry("one") + entry("two"), text("one") + text("two")], ids=["binary", "text"])
+@pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
+def test_any_damaged_byte_gives_typed_errors_or_sound_lattices(content, mask):
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= mask
+        for found in parse(bytes(damaged)):
+            if isinstance(found, Lattice):
+                check(found)
+            else:
+                assert isinstance(found, NinjaError)
+                assert found.byte is not None or found.line is not None
+        parse(bytes(damaged), bytes_behind=1 << 62)  # nor with more to come
+
+
+HEADER = len(b"k ") + 34  # up to the FST version
+COUNTS = {
+    "states": HEADER + 24,
+    "labels of a final state": HEADER + 40 + 8,
+    "arcs": HEADER + 40 + 12,
+    "labels of an arc": HEADER + 40 + 20 + 16,
+}
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 20, (1 << 31) - 1, 1 << 40, -(1 << 62)])
+@pytest.mark.parametrize("what", COUNTS)
+def test_absurd_counts_are_refused_before_memory_is_taken(what, count):
+    content = bytearray(entry())
+    if "labels" in what:
+        struct.pack_into("<i", content, COUNTS[what], count if abs(count) < 1 << 31 else -7)
+    else:
+        struct.pack_into("<q", content, COUNTS[what], count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (error,) = parse(bytes(content))
+    assert isinstance(error, FormatError)
+    assert "the rest of this archive is not read" in error.message
+    reader = TableReader("bad.ark")
+    reader.space(len(content))[:] = content
+    reader.advance(len(content))
+    assert all(isinstance(found, NinjaError) for _, found in reader.parse(1 << 62))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kB
+
+
+def changed(at, form, value):
+    content = bytearray(entry())
+    struct.pack_into(form, content, at, value)
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (changed(2, "<i", 77), "expected a new line (text) or the byte D6"),
+        (changed(3, "<B", 77), "wrong magic number"),
+        (changed(10, "<B", 65), "the FST type is 'Aector', but 'vector' is needed"),
+        (changed(20, "<B", 65), "the arc type is 'Aompactlattice44', which is no lattice"),
+        (changed(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
+        (changed(HEADER + 4, "<i", 2), "the lattice carries symbol tables"),
+        (changed(HEADER + 24, "<q", -1), "the header counts -1 states"),
+        (b"x" * 5000, "no Kaldi table"),
+        (b"RIFF\x00\x01 bytes of a wave file", "no lattice follows the key"),
+    ],
+)
+def test_damage_that_ends_an_archive_is_named(content, message):
+    found = parse(content + entry("next"))
+    assert len(found) == 1
+    assert message in found[0].message
+    assert found[0].byte is not None
+
+
+def faulty(**changes):
+    return entry("bad", **changes)
+
+
+SEMANTIC = {
+    "the lattice is empty: it has no states": faulty(arcs=[], finals=[], start=-1),
+    "the start state is -1 of 3 states": faulty(start=-1),
+    "the start state is 3 of 3 states": faulty(start=3),
+    "no state is final": faulty(finals=[NOT_FINAL] * 3),
+    "arc 0 of state 1 enters state 3, but there are 3 states": faulty(arcs=[ARCS[0], [(3, 4, 1, 2, [])], []]),
+    "arc 0 of state 1 enters state -1, but there are 3 states": faulty(arcs=[ARCS[0], [(-1, 4, 1, 2, [])], []]),
+    "arc 0 of state 1 has the negative word id -4": faulty(arcs=[ARCS[0], [(2, -4, 1, 2, [])], []]),
+    "arc 0 of state 1 has the graph cost NaN": faulty(arcs=[ARCS[0], [(2, 4, math.nan, 2, [])], []]),
+    "arc 0 of state 1 has the acoustic cost -infinity": faulty(arcs=[ARCS[0], [(2, 4, 1, -INF, [])], []]),
+    "arc 0 of state 1 has the graph cost +infinity": faulty(arcs=[ARCS[0], [(2, 4, INF, INF, [])], []]),
+    "state 2 has the final cost +infinity": faulty(finals=[NOT_FINAL, NOT_FINAL, (1, INF, [])]),
+    "state 2 has the final cost NaN": faulty(finals=[NOT_FINAL, NOT_FINAL, (INF, math.nan, [])]),
+    "state 2 has the final cost -infinity": faulty(finals=[NOT_FINAL, NOT_FINAL, (-INF, 1, [])]),
+    "state 1 lies on a cycle": faulty(arcs=[ARCS[0], [(2, 1, 1, 1, [])], [(1, 1, 1, 1, [])]]),
+    "state 0 lies on a cycle": faulty(arcs=[[(0, 1, 1, 1, [])], [], []]),
+}
+
+
+@pytest.mark.parametrize("message", SEMANTIC)
+def test_after_a_faulty_lattice_reading_goes_on(message, tmp_path):
+    path = tmp_path / "bad.ark"
+    path.write_bytes(entry("one") + SEMANTIC[message] + entry("two"))
+    found, (error,) = collect(path)
+    assert found == ["one", "two"]
+    assert isinstance(error, LatticeError)
+    assert error.message.startswith(message)
+    assert (error.path, error.key, error.byte) == (str(path), "bad", len(entry("one")))
+    with pytest.raises(LatticeError, match=r"bad\.ark, byte \d+, key 'bad': "):
+        list(read(path))
+
+
+def test_two_word_ids_on_an_arc_of_a_compact_lattice_are_refused():
+    content = bytearray(entry())
+    struct.pack_into("<i", content, HEADER + 40 + 20, 5)
+    (error,) = parse(bytes(content))
+    assert error.message == "arc 0 of state 0 has two word ids, 5 and 3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "message"),
+    [
+        (["0 1 HELLO 1,2,"], FormatError, "found '0 1 HELLO 1,2,'"),
+        (["0 1"], FormatError, "found '0 1'"),
+        (["0 1 2 3 4 5"], FormatError, "found"),
+        (["0 1 2 1,2,3_x"], FormatError, "found"),
+        (["0 1 2 1;2;3"], FormatError, "found"),
+        (["0 1 99999999999 1,2,"], FormatError, "found"),
+        (["-1 1 2 1,2,"], FormatError, "found"),
+        (["0 1 2 1,2,3", "0 1 2 3 1,2"], FormatError, "found '0 1 2 3 1,2'"),
+        (["0 1 -2 1,2,3"], LatticeError, "negative word id -2"),
+        (["0 1 2 Infinity,Infinity,3", "1"], LatticeError, "graph cost +infinity"),
+        (["0 1 2 BadNumber,1,3", "1"], LatticeError, "graph cost NaN"),
+        (["0 1 2 1,1,3", "1 -Infinity,1,"], LatticeError, "final cost -infinity"),
+        (["0 1 2 1,1,3", "1 Infinity,1,"], LatticeError, "final cost +infinity"),
+        (["0 1 2 1,1,3"], LatticeError, "no state is final"),
+        (["0 0 2 1,1,3", "0"], LatticeError, "state 0 lies on a cycle"),
+        (["0 2000000000 2 1,1,3", "2000000000"], LatticeError, "number the states from 0"),
+    ],
+)
+def test_a_faulty_text_lattice_is_left_out_up_to_its_empty_line(lines, kind, message, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(text("one") + text("bad", lines) + text("two"))
+    found, (error,) = collect(path)
+    assert found == ["one", "two"]
+    assert type(error) is kind
+    assert message in error.message
+    assert error.key == "bad"
+    assert error.path == str(path)
+    assert 5 <= error.line <= 5 + len(lines)
+
+
+def test_a_text_archive_with_a_bad_key_line_goes_on_behind_the_empty_line(tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(text("one") + text("bad 17") + text("two"))
+    found, (error,) = collect(path)
+    assert found == ["one", "two"]
+    assert str(error).startswith(f"{path}:5, key 'bad': expected the key alone on its line, found '17 '")
+
+
+def test_a_missing_empty_line_is_noticed():
+    found = parse(text("one") + text("two")[:-1])
+    assert isinstance(found[0], Lattice)
+    assert found[1].message == "the file ends inside a lattice; an empty line must follow it"
+
+
+def test_words_that_the_table_lacks_are_faults(tmp_path):
+    path = tmp_path / "lat.ark"
+    path.write_bytes(entry("one") + entry("two", [[(1, 1, 1, 1, [])], []], [NOT_FINAL, (0, 0, [])]))
+    errors = []
+    words = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+    found = list(read(path, words=words, on_error=errors.append))
+    assert [key for key, _ in found] == ["two"]
+    assert found[0][1].words is words
+    assert type(errors[0]) is SymbolError
+    assert "word id 4 is not in the symbol table" in str(errors[0])
+
+
+def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
+    rng = np.random.default_rng(1)
+    entries = [
+        entry(f"k{number}", [[(1, 1, float(rng.random()), 1, rng.integers(1, 9000, 2000).tolist())], []], FINALS[1:])
+        for number in range(20)
+    ]
+    packed = gzip.compress(b"".join(entries))
+    path = tmp_path / "lat.ark.gz"
+    for cut in (3, 15, len(packed) // 2, len(packed) - 9, len(packed) - 1):
+        path.write_bytes(packed[:cut])
+        found, errors = collect(path)
+        assert found == [f"k{number}" for number in range(len(found))]
+        assert errors
+        assert all(type(error) is FormatError for error in errors)
+        assert "gzip stream ends too early" in errors[-1].message
+    damaged = bytearray(packed)
+    for at in range(len(packed) // 2, len(packed) // 2 + 200):
+        damaged[at] ^= 0x5A
+    path.write_bytes(damaged)
+    found, errors = collect(path)
+    assert errors
+    assert len(found) < 20
+
+
+def test_the_next_archive_is_read_after_a_broken_one(tmp_path):
+    (tmp_path / "a.ark").write_bytes(entry("a") + entry("broken")[:-3])
+    (tmp_path / "b.ark").write_bytes(entry("b"))
+    found, (error,) = collect([tmp_path / "a.ark", tmp_path / "missing.ark", tmp_path / "b.ark"][::2])
+    assert found == ["a", "b"]
+    assert error.key == "broken"
+    assert "there is no resynchronising, the rest of this archive is not read" in str(error)
+
+
+def test_a_writer_refuses_arrays_that_do_not_fit_together():
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [INF, 0], ali_begin=[0, 1], ali=[5])
+    short = np.zeros(0, np.int32)
+    broken = Lattice(*(short if name == "ali" else getattr(lattice, name) for name in Lattice.__slots__))
+    with pytest.raises(LatticeError, match="do not fit together"):
+        TableWriter().append(broken, b"k", True)

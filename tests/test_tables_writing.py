@@ -1,0 +1,273 @@
+"""What ``ninja.write`` accepts as a target, and that outputs appear whole or not at all."""
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ninja.errors import FormatError, LatticeError, OptionError, OutputError
+from ninja.formats import files as files_module
+from ninja.formats import keys, read, write
+from ninja.lattice import Lattice
+
+INF = float("inf")
+
+
+def small(key, labels=3):
+    return Lattice.from_arrays(
+        key, [0, 1, 1], [1], [3], [1.5], [2.0], [INF, 0.5], ali_begin=[0, labels], ali=range(7, 7 + labels)
+    )
+
+
+LATTICES = [small("a"), small("b"), small("c")]
+TEXT = "".join(f"{key} \n0\t1\t3\t1.5,2,7_8_9\n1\t0.5,0,\n\n" for key in "abc")
+
+
+def put(target, lattices=LATTICES, **options):
+    with write(target, **options) as output:
+        for lattice in lattices:
+            output.write(lattice)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "packed", "text"),
+    [
+        ("a.ark", "a.ark", False, False),
+        (Path("a.ark"), "a.ark", False, False),
+        ("ark:a.ark", "a.ark", False, False),
+        ("ark,f:a.ark", "a.ark", False, False),
+        ("lat.1.gz", "lat.1.gz", True, False),
+        ("ark:lat.1.gz", "lat.1.gz", True, False),
+        ("ark:| gzip -c > lat.1.gz", "lat.1.gz", True, False),
+        ("ark:|gzip -c >lat.1.gz", "lat.1.gz", True, False),
+        ("ark,t:a", "a", False, True),
+        ("ark,t:|gzip -c>a.gz", "a.gz", True, True),
+        ("a.txt", "a.txt", False, True),
+        ("a.txt.gz", "a.txt.gz", True, True),
+    ],
+)
+def test_a_target_is_understood(target, file, packed, text):
+    put(target)
+    content = Path(file).read_bytes()
+    assert (content[:2] == b"\x1f\x8b") == packed
+    content = gzip.decompress(content) if packed else content
+    assert content == TEXT.encode() if text else content.startswith(b"a \xd6\xfd\xb2\x7e")
+    assert all(one.identical(other) for (_, one), other in zip(read(file), LATTICES, strict=True))
+    assert os.listdir() == [file]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("ark,x:a", "unknown option 'x'"),
+        ("scp:a", "must say 'ark'"),
+        ("ark,scp:a.ark", "must name two files"),
+        ("ark,scp:a.gz,a.scp", "a plain file"),
+        ("ark,scp:-,a.scp", "a plain file"),
+        ("ark,scp:a,a", "no file name of its own"),
+        ("ark:| lattice-copy ark:- ark:-", "only '| gzip -c > FILE' is served"),
+        ("ark:| gzip -c > a; rm b", "only '| gzip -c > FILE' is served"),
+        ("| cat", "commands are not run"),
+        (".", "is no file name"),
+        ("", "is no file name"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_refused(target, message):
+    with pytest.raises(OptionError) as caught:
+        write(target)
+    assert message in str(caught.value)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("target", ["ark,scp:a.ark,a.scp", "scp,ark:a.scp,a.ark", "ark,t,scp:a.ark,a.scp"])
+def test_a_script_file_says_where_each_lattice_lies(target):
+    put(target)
+    assert [line.split()[0] for line in Path("a.scp").read_text().splitlines()] == ["a", "b", "c"]
+    for line in Path("a.scp").read_text().splitlines():
+        name, _, offset = line.split()[1].rpartition(":")
+        assert name == "a.ark"
+        assert Path(name).read_bytes()[int(offset) : int(offset) + 1] == (b"\n" if ",t" in target else b"\xd6")
+    assert list(keys("scp:a.scp")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("target", "text"), [("-", False), ("ark:-", False), ("ark,t:-", True), ("ark,t:", True)])
+def test_the_standard_output_is_written(target, text, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stream)
+    put(target)
+    content = stream.buffer.getvalue()
+    assert content == TEXT.encode() if text else content.startswith(b"a \xd6")
+
+
+def test_a_lattice_is_written_as_the_kind_asked_for():
+    put("a.ark", kind="raw")
+    assert [lattice.kind for _, lattice in read("a.ark")] == ["raw"] * 3
+    assert next(read("a.ark"))[1].ali.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\n", "a\t"])
+def test_a_key_that_could_not_be_read_back_is_refused(key):
+    with pytest.raises(LatticeError, match="the key"):
+        put("a.ark", [small("a").with_key(key)])
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "ark,scp:a.ark,a.scp"])
+def test_nothing_is_left_behind_when_writing_fails(target, failure):
+    Path("a.scp").write_text("old")
+
+    def fail():
+        yield small("a", 300_000)
+        assert len(os.listdir()) > 1
+        raise failure
+
+    with pytest.raises(failure):
+        put(target, fail())
+    assert os.listdir() == ["a.scp"]
+    assert Path("a.scp").read_text() == "old"
+
+
+def test_the_output_may_be_the_input():
+    put("a.ark")
+    before = Path("a.ark").read_bytes()
+    with write("a.ark") as output:
+        for _, lattice in read("a.ark"):
+            output.write(lattice)
+            assert Path("a.ark").read_bytes() == before
+    assert Path("a.ark").read_bytes() == before
+    os.symlink("a.ark", "link.ark")
+    put("link.ark", LATTICES[:1])
+    assert os.path.islink("link.ark")
+    assert list(keys("a.ark")) == ["a"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("target", ["/dev/full", "ark,t:/dev/full"])
+def test_a_full_device_is_an_output_error(target):
+    with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left on device"):
+        put(target)
+    with pytest.raises(OutputError, match="No space left"):
+        put(target, [small("a", 300_000)])
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_full_disk_is_an_output_error_and_leaves_no_output(monkeypatch, resume):
+    class FullDisk(io.FileIO):
+        def write(self, content):
+            if self.tell() > 1 << 20:
+                raise OSError(28, "No space left on device")
+            return super().write(content[:100_000])  # files may take less than they are given
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files_module, "open", lambda path, mode, buffering: FullDisk(path, mode[:1]), raising=False)
+        with pytest.raises(OutputError, match=r"a\.ark: cannot be written: No space left on device"):
+            put("a.ark", [small(f"k{number}", 50_000) for number in range(30)], resume=resume)
+    assert os.listdir() == ([".a.ark.part"] if resume else [])
+    with write("a.ark", resume=True) as output:
+        assert len(output.keys_done) == (5 if resume else 0)
+
+
+def test_a_folder_that_is_missing_or_closed_is_an_output_error():
+    with pytest.raises(OutputError, match=r"none/a\.ark: cannot be written: No such file"):
+        put("none/a.ark")
+
+
+@pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt", "a.txt.gz", "ark,scp:a.ark,a.scp"])
+def test_an_interrupted_output_is_taken_up_again(target, monkeypatch):
+    monkeypatch.setattr(files_module, "MEMBER", 2000)
+    monkeypatch.setattr("ninja.formats.writer.FLUSH", 1000)
+    everything = [small(f"k{number}", 40 + number) for number in range(60)]
+
+    def interrupted():
+        yield from everything[:25]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        put(target, interrupted(), resume=True)
+    (part,) = [name for name in os.listdir() if name.endswith(".part")]
+    assert len(os.listdir()) == 1
+    with open(part, "ab") as stream:
+        stream.write(b"k25 \xd6\xfd\xb2\x7e\x06\0" if "txt" not in target else b"k25 \n0\t1")  # the machine went down
+    with write(target, resume=True) as output:
+        assert output.keys_done == {f"k{number}" for number in range(25)}
+        for lattice in everything:
+            if lattice.key not in output.keys_done:
+                output.write(lattice)
+    put(f"whole-{target}" if ":" not in target else "ark,scp:whole.ark,whole.scp", everything)
+    name = "a.ark" if ":" in target else target
+    whole = Path("whole.ark" if ":" in target else f"whole-{target}").read_bytes()
+    content = Path(name).read_bytes()
+    assert gzip.decompress(content) == gzip.decompress(whole) if name.endswith(".gz") else content == whole
+    if ":" in target:
+        assert Path("a.scp").read_text() == Path("whole.scp").read_text().replace("whole", "a")
+    with write(target, resume=True) as output:  # all is there already
+        assert len(output.keys_done) == 60
+    assert Path(name).read_bytes()[: len(content)] == content
+    assert list(keys(name)) == [lattice.key for lattice in everything]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 100, 1000, 2500])
+@pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt"])
+def test_an_output_cut_anywhere_is_taken_up_again(target, cut, monkeypatch):
+    monkeypatch.setattr(files_module, "MEMBER", 500)
+    monkeypatch.setattr("ninja.formats.writer.FLUSH", 300)
+    everything = [small(f"k{number}", 40 + number) for number in range(20)]
+    put(target, everything)
+    content = Path(target).read_bytes()
+    os.remove(target)
+    Path(f".{target}.part").write_bytes(content[: len(content) - cut])
+    with write(target, resume=True) as output:
+        assert len(output.keys_done) < 20
+        for lattice in everything:
+            if lattice.key not in output.keys_done:
+                output.write(lattice)
+    assert all(one.identical(other) for (_, one), other in zip(read(target), everything, strict=True))
+
+
+def test_a_damaged_output_is_not_appended_to():
+    put("a.ark")
+    content = Path("a.ark").read_bytes()
+    Path("a.ark").write_bytes(content[:-3])
+    with pytest.raises(FormatError, match=r"a\.ark: is damaged"):
+        put("a.ark", resume=True)
+    assert os.listdir() == ["a.ark"]
+    with pytest.raises(OptionError, match="name a file"):
+        put("-", resume=True)
+
+
+def test_ctrl_c_while_waiting_for_input_ends_at_once_and_leaves_no_output():
+    code = (
+        "import ninja\n"
+        "with ninja.write('a.ark') as output:\n"
+        "    print('ready', flush=True)\n"
+        "    for key, lattice in ninja.read('-'): output.write(lattice)\n"
+    )
+    root = str(Path(__file__).parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) != 0
+    assert process.stderr.read().rstrip().endswith(b"KeyboardInterrupt")
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+    assert os.listdir() == []
