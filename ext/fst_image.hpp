@@ -1,0 +1,320 @@
+// OpenFst's binary image of a vector FST: written from flat arrays, parsed into them.
+//
+// Layout (little-endian, as every machine OpenFst's wheels are built for):
+//   i32 magic; str "vector"; str arc type; i32 version 2; i32 flags; u64 properties; i64 start, states, arcs;
+//   [symbol tables]; per state: weight, i64 arcs, arcs x {i32 input label, i32 output label, weight, i32 next state}
+// with str = i32 length and that many bytes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "top_sort.hpp"
+
+namespace ninja {
+
+constexpr int32_t kFstMagic = 2125659606;
+constexpr int32_t kSymbolTableMagic = 2125658996;
+
+// A weighted transducer as flat arrays; borrowed pointers, valid for one call. State 0 is the start.
+struct FstArcs {
+  int64_t num_states = 0;
+  int64_t num_arcs = 0;
+  const int64_t* arc_begin = nullptr;   // [num_states + 1]
+  const int32_t* dst = nullptr;         // [num_arcs]
+  const int32_t* ilabel = nullptr;      // [num_arcs]
+  const int32_t* olabel = nullptr;      // [num_arcs]
+  const double* cost = nullptr;         // [num_arcs]
+  const double* final_cost = nullptr;   // [num_states], +inf = not final
+};
+
+// The same, owned, as parsed: states in topological order, state 0 the start. If `error` is not empty nothing else holds.
+struct ParsedFst {
+  std::string error;
+  int64_t byte = -1;          // where the image is malformed; -1: it is well formed, but no lattice
+  std::string arc_type;
+  int64_t end = 0;            // bytes the image took
+  std::vector<int64_t> arc_begin;
+  std::vector<int32_t> dst, ilabel, olabel;
+  std::vector<double> cost, final_cost;
+  std::vector<std::string> symbol;      // output symbols, else input symbols, where attached
+  std::vector<int64_t> symbol_id;
+};
+
+inline int64_t weight_bytes(const std::string& arc_type) { return arc_type == "log64" ? 8 : 4; }
+
+inline int64_t image_size(const FstArcs& fst, const std::string& arc_type) {
+  const int64_t weight = weight_bytes(arc_type);
+  return 58 + static_cast<int64_t>(arc_type.size()) + fst.num_states * (weight + 8) + fst.num_arcs * (weight + 12);
+}
+
+namespace fst_image {
+
+template <typename T>
+inline char* put(char* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+  return to + sizeof(T);
+}
+
+inline char* put_string(char* to, const std::string& text) {
+  to = put(to, static_cast<int32_t>(text.size()));
+  std::memcpy(to, text.data(), text.size());
+  return to + text.size();
+}
+
+template <typename Weight>
+inline char* put_states(char* to, const FstArcs& fst) {
+  for (int64_t state = 0; state < fst.num_states; ++state) {
+    to = put(to, static_cast<Weight>(fst.final_cost[state]));
+    to = put(to, fst.arc_begin[state + 1] - fst.arc_begin[state]);
+    for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      to = put(to, fst.ilabel[arc]);
+      to = put(to, fst.olabel[arc]);
+      to = put(to, static_cast<Weight>(fst.cost[arc]));
+      to = put(to, fst.dst[arc]);
+    }
+  }
+  return to;
+}
+
+// Thrown inside this header only; parse_image turns it into ParsedFst::error.
+struct Malformed {
+  std::string message;
+  int64_t byte;
+};
+
+class Cursor {
+ public:
+  Cursor(const char* begin, int64_t size) : begin_(begin), size_(size) {}
+
+  template <typename T>
+  T get(const char* what) {
+    need(sizeof(T), what);
+    T value;
+    std::memcpy(&value, begin_ + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+
+  std::string get_string(const char* what) {
+    const int64_t here = at_;
+    const int32_t length = get<int32_t>(what);
+    if (length < 0 || length > left()) {
+      throw Malformed{std::string(what) + " claims " + std::to_string(length) + " bytes, but " +
+                      std::to_string(left()) + " are left", here};
+    }
+    std::string text(begin_ + at_, static_cast<size_t>(length));
+    at_ += length;
+    return text;
+  }
+
+  void need(int64_t bytes, const char* what) const {
+    if (bytes > left()) throw Malformed{std::string("the image ends inside ") + what, at_};
+  }
+
+  int64_t at() const { return at_; }
+  int64_t left() const { return size_ - at_; }
+
+ private:
+  const char* begin_;
+  int64_t size_;
+  int64_t at_ = 0;
+};
+
+inline void get_symbols(Cursor& cursor, ParsedFst& fst) {
+  const int64_t here = cursor.at();
+  if (cursor.get<int32_t>("a symbol table") != kSymbolTableMagic) throw Malformed{"expected a symbol table", here};
+  cursor.get_string("the name of a symbol table");
+  cursor.get<int64_t>("a symbol table");
+  const int64_t count = cursor.get<int64_t>("a symbol table");
+  if (count < 0 || count > cursor.left() / 12) {
+    throw Malformed{"a symbol table claims " + std::to_string(count) + " symbols, more than fit", here};
+  }
+  fst.symbol.clear();  // the output table follows the input table and is the one that names words
+  fst.symbol_id.clear();
+  for (int64_t i = 0; i < count; ++i) {
+    fst.symbol.push_back(cursor.get_string("a symbol"));
+    fst.symbol_id.push_back(cursor.get<int64_t>("a symbol table"));
+  }
+}
+
+template <typename Weight>
+inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::vector<int64_t>& arc_byte) {
+  const int64_t arc_bytes = 12 + static_cast<int64_t>(sizeof(Weight));
+  fst.arc_begin.push_back(0);
+  // Old writers to pipes left -1 for the number of states: read to the end then.
+  for (int64_t state = 0; num_states < 0 ? cursor.left() > 0 : state < num_states; ++state) {
+    const double final_cost = cursor.get<Weight>("a state");
+    const int64_t here = cursor.at();
+    const int64_t count = cursor.get<int64_t>("a state");
+    if (count < 0 || count > cursor.left() / arc_bytes) {
+      throw Malformed{"state " + std::to_string(state) + " claims " + std::to_string(count) + " arcs, but " +
+                      std::to_string(cursor.left()) + " bytes are left", here};
+    }
+    arc_byte.push_back(cursor.at());
+    fst.final_cost.push_back(final_cost);
+    for (int64_t i = 0; i < count; ++i) {
+      fst.ilabel.push_back(cursor.get<int32_t>("an arc"));
+      fst.olabel.push_back(cursor.get<int32_t>("an arc"));
+      fst.cost.push_back(cursor.get<Weight>("an arc"));
+      fst.dst.push_back(cursor.get<int32_t>("an arc"));
+    }
+    fst.arc_begin.push_back(static_cast<int64_t>(fst.dst.size()));
+  }
+}
+
+// Returns what forbids the machine to be a lattice, or nothing.
+inline std::string flaw(const ParsedFst& fst) {
+  const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
+  for (int64_t state = 0; state < num_states; ++state) {
+    const double final_cost = fst.final_cost[state];
+    if (std::isnan(final_cost) || (std::isinf(final_cost) && final_cost < 0)) {
+      return "state " + std::to_string(state) + " has the final weight " + std::to_string(final_cost);
+    }
+    for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      const std::string where =
+          "arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) + " has the ";
+      if (!std::isfinite(fst.cost[arc])) return where + "weight " + std::to_string(fst.cost[arc]);
+      if (fst.ilabel[arc] < 0) return where + "negative input label " + std::to_string(fst.ilabel[arc]);
+      if (fst.olabel[arc] < 0) return where + "negative output label " + std::to_string(fst.olabel[arc]);
+    }
+  }
+  return "";
+}
+
+// Renumber the states, leaving out those whose new number is -1.
+inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
+  std::vector<int64_t> old(number.size());
+  int64_t reached = 0;
+  for (size_t state = 0; state < number.size(); ++state) {
+    if (number[state] < 0) continue;
+    old[number[state]] = static_cast<int64_t>(state);
+    ++reached;
+  }
+  ParsedFst sorted;
+  sorted.arc_begin.push_back(0);
+  for (int64_t i = 0; i < reached; ++i) {
+    const int64_t state = old[i];
+    for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      sorted.ilabel.push_back(fst.ilabel[arc]);
+      sorted.olabel.push_back(fst.olabel[arc]);
+      sorted.cost.push_back(fst.cost[arc]);
+      sorted.dst.push_back(number[fst.dst[arc]]);
+    }
+    sorted.arc_begin.push_back(static_cast<int64_t>(sorted.dst.size()));
+    sorted.final_cost.push_back(fst.final_cost[state]);
+  }
+  fst.arc_begin.swap(sorted.arc_begin);
+  fst.ilabel.swap(sorted.ilabel);
+  fst.olabel.swap(sorted.olabel);
+  fst.cost.swap(sorted.cost);
+  fst.dst.swap(sorted.dst);
+  fst.final_cost.swap(sorted.final_cost);
+}
+
+inline void parse(Cursor& cursor, ParsedFst& fst) {
+  if (cursor.get<int32_t>("the header") != kFstMagic) throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
+  int64_t here = cursor.at();
+  const std::string fst_type = cursor.get_string("the header");
+  if (fst_type != "vector") {
+    throw Malformed{"an FST of type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector", here};
+  }
+  here = cursor.at();
+  fst.arc_type = cursor.get_string("the header");
+  if (fst.arc_type != "standard" && fst.arc_type != "log" && fst.arc_type != "log64") {
+    throw Malformed{"arc type \"" + fst.arc_type.substr(0, 40) + "\"; only standard, log and log64 are read", here};
+  }
+  here = cursor.at();
+  const int32_t version = cursor.get<int32_t>("the header");
+  if (version != 2) throw Malformed{"version " + std::to_string(version) + " of a vector FST; 2 is needed", here};
+  here = cursor.at();
+  const int32_t flags = cursor.get<int32_t>("the header");
+  if (flags & ~3) throw Malformed{"unknown header flags " + std::to_string(flags), here};
+  cursor.get<uint64_t>("the header");
+  here = cursor.at();
+  const int64_t start = cursor.get<int64_t>("the header");
+  const int64_t num_states = cursor.get<int64_t>("the header");
+  cursor.get<int64_t>("the header");  // the number of arcs is 0 in most files: never relied on
+  if (num_states < -1 || num_states > std::numeric_limits<int32_t>::max() || num_states > cursor.left() / 12) {
+    throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
+                    std::to_string(cursor.left()) + " bytes are left", here + 8};
+  }
+  if (flags & 1) get_symbols(cursor, fst);
+  if (flags & 2) get_symbols(cursor, fst);
+
+  std::vector<int64_t> arc_byte;
+  if (fst.arc_type == "log64") {
+    get_states<double>(cursor, fst, num_states, arc_byte);
+  } else {
+    get_states<float>(cursor, fst, num_states, arc_byte);
+  }
+  fst.end = cursor.at();
+  const int64_t found = static_cast<int64_t>(fst.final_cost.size());
+  if (start < -1 || start >= found) {
+    throw Malformed{"start state " + std::to_string(start) + " of " + std::to_string(found), here};
+  }
+  bool sorted = start == 0;
+  for (int64_t state = 0; state < found; ++state) {
+    for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      if (fst.dst[arc] < 0 || fst.dst[arc] >= found) {
+        throw Malformed{"arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) +
+                        " enters state " + std::to_string(fst.dst[arc]) + " of " + std::to_string(found), arc_byte[state]};
+      }
+      sorted = sorted && fst.dst[arc] > state;
+    }
+  }
+  if (start < 0) {
+    fst.error = "the FST is empty: it has no start state";
+    return;
+  }
+  fst.error = flaw(fst);
+  if (!fst.error.empty() || sorted) return;
+  std::vector<int32_t> number(fst.final_cost.size());
+  const std::vector<int32_t> cycle =
+      top_sort(found, fst.arc_begin.data(), fst.dst.data(), static_cast<int32_t>(start), number.data());
+  if (!cycle.empty()) {
+    fst.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice has none";
+    return;
+  }
+  reorder(fst, number);
+}
+
+}  // namespace fst_image
+
+// Write the image into a buffer of image_size() bytes.
+inline void write_image(const FstArcs& fst, const std::string& arc_type, char* to) {
+  using namespace fst_image;
+  to = put(to, kFstMagic);
+  to = put_string(to, "vector");
+  to = put_string(to, arc_type);
+  to = put(to, int32_t{2});
+  to = put(to, int32_t{0});
+  to = put(to, uint64_t{3});  // expanded and mutable; OpenFst computes the other properties when it needs them
+  to = put(to, int64_t{0});
+  to = put(to, fst.num_states);
+  to = put(to, fst.num_arcs);
+  if (arc_type == "log64") {
+    put_states<double>(to, fst);
+  } else {
+    put_states<float>(to, fst);
+  }
+}
+
+// Parse an image; states already in topological order from start 0 keep their numbers, else the reachable ones are sorted.
+inline ParsedFst parse_image(const char* bytes, int64_t size) {
+  ParsedFst fst;
+  fst_image::Cursor cursor(bytes, size);
+  try {
+    fst_image::parse(cursor, fst);
+  } catch (const fst_image::Malformed& malformed) {
+    fst.error = malformed.message;
+    fst.byte = malformed.byte;
+  }
+  return fst;
+}
+
+}  // namespace ninja

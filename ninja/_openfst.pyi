@@ -1,0 +1,17 @@
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+def write_image(
+    arc_type: str, arc_begin: Int64, dst: Int32, ilabel: Int32, olabel: Int32, cost: Float64, final_cost: Float64
+) -> bytes: ...
+def parse_image(
+    image: bytes,
+) -> tuple[
+    str,
+    int,
+    tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, list[tuple[bytes, int]] | None] | None,
+]: ...

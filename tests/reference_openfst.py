@@ -1,0 +1,104 @@
+"""Slow, obvious twins: every path of a small lattice written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ninja.graph.epsilons import remove_epsilons
+from ninja.lattice import Lattice
+
+
+class Way(NamedTuple):
+    """One path: what it says, costs and says frame by frame."""
+
+    words: tuple[int, ...]
+    graph: float
+    acoustic: float
+    alignment: tuple[int, ...]
+
+    def total(self, acoustic_scale: float = 1.0) -> float:
+        return self.graph + acoustic_scale * self.acoustic
+
+
+def ways(lattice: Lattice) -> Iterator[Way]:
+    """Walk every path from the start to a final state."""
+
+    def walk(state: int, so_far: Way) -> Iterator[Way]:
+        if lattice.is_final[state]:
+            ali = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]]
+            yield Way(
+                so_far.words,
+                so_far.graph + float(lattice.final_graph[state]),
+                so_far.acoustic + float(lattice.final_acoustic[state]),
+                so_far.alignment + tuple(ali.tolist()),
+            )
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            word = int(lattice.word[arc])
+            ali = lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]
+            yield from walk(
+                int(lattice.dst[arc]),
+                Way(
+                    so_far.words + ((word,) if word else ()),
+                    so_far.graph + float(lattice.graph[arc]),
+                    so_far.acoustic + float(lattice.acoustic[arc]),
+                    so_far.alignment + tuple(ali.tolist()),
+                ),
+            )
+
+    yield from walk(0, Way((), 0.0, 0.0, ()))
+
+
+def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
+    """Return the best path of each word sequence."""
+    best: dict[tuple[int, ...], Way] = {}
+    for way in ways(lattice):
+        rank = (way.total(acoustic_scale), way.graph - way.acoustic)
+        held = best.get(way.words)
+        if held is None or rank < (held.total(acoustic_scale), held.graph - held.acoustic):
+            best[way.words] = way
+    return best
+
+
+def without_ties(lattice: Lattice, seed: int) -> Lattice:
+    """Return the lattice with random costs, so that hardly two paths cost the same; sums are exact in float32."""
+    random = np.random.default_rng(seed)
+
+    def drawn(size: int, where: np.ndarray | None = None) -> np.ndarray:
+        cost = (random.normal(0.0, 10.0, size) * 1024).round().astype(np.float32) / np.float32(1024)
+        return cost if where is None else np.where(where, cost, np.float32(np.inf))
+
+    return replace(
+        lattice,
+        graph=drawn(lattice.num_arcs),
+        acoustic=drawn(lattice.num_arcs),
+        final_graph=drawn(lattice.num_states, lattice.is_final),
+        final_acoustic=drawn(lattice.num_states, lattice.is_final),
+    )
+
+
+def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
+    """Determinize by OpenFst: the transducer from words to arc numbers, of each word sequence the best output kept."""
+    import pywrapfst
+
+    plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst takes them for words here
+    machine = plain.to_openfst(labels="word:arc", acoustic_scale=acoustic_scale)
+    unique = pywrapfst.determinize(machine, det_type="disambiguate")
+    return remove_epsilons(Lattice.from_openfst(unique, like=plain, labels="word:arc"), acoustic_scale)
+
+
+def fewest_edits(lattice: Lattice, reference: list[int]) -> int:
+    """Return the smallest edit distance between a reference and a path's words."""
+
+    def distance(words: tuple[int, ...]) -> int:
+        row = list(range(len(reference) + 1))
+        for i, word in enumerate(words, start=1):
+            above, row = row, [i]
+            for j, wanted in enumerate(reference, start=1):
+                row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != wanted)))
+        return row[-1]
+
+    return min(distance(way.words) for way in ways(lattice))

@@ -1,0 +1,202 @@
+"""Determinization, minimization, epsilon removal and equivalence against written-out paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_openfst import Way, best_of_each, determinized_by_openfst, ways, without_ties
+from strategies import lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import connect
+from ninja.graph.determinize import determinize, is_deterministic
+from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.equivalent import equivalent
+from ninja.graph.minimize import minimize
+from ninja.lattice import Lattice, check
+
+SCALES = st.sampled_from([1.0, 0.1, 0.0, 2.5])
+SMALL = lattices(max_states=7, max_word=3)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def assert_same(ours: dict[tuple[int, ...], Way], theirs: dict[tuple[int, ...], Way]) -> None:
+    assert ours.keys() == theirs.keys()
+    for words, way in ours.items():
+        assert way.graph == pytest.approx(theirs[words].graph, abs=1e-3)
+        assert way.acoustic == pytest.approx(theirs[words].acoustic, abs=1e-3)
+        assert way.alignment == theirs[words].alignment
+
+
+@settings(deadline=None, max_examples=300)
+@given(SMALL, SEEDS, SCALES)
+def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
+    lattice = without_ties(lattice, seed)
+    result = determinize(lattice, scale)
+    check(result)
+    assert is_deterministic(result)
+    assert len(list(ways(result))) == len({way.words for way in ways(result)})
+    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+
+
+@settings(deadline=None, max_examples=200)
+@given(SMALL, SEEDS, SCALES)
+def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: float) -> None:
+    pytest.importorskip("pywrapfst")
+    lattice = without_ties(lattice, seed)
+    theirs = determinized_by_openfst(lattice, scale)
+    assert determinize(lattice, scale).num_states <= theirs.num_states
+    assert_same(best_of_each(determinize(lattice, scale)), best_of_each(theirs, scale))
+
+
+@settings(deadline=None, max_examples=100)
+@given(SMALL)
+def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
+    wanted, found = best_of_each(lattice), best_of_each(determinize(lattice))
+    assert wanted.keys() == found.keys()
+    assert [wanted[words].total() for words in wanted] == pytest.approx([found[words].total() for words in wanted])
+
+
+@settings(deadline=None, max_examples=300)
+@given(SMALL, SEEDS, SCALES)
+def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
+    lattice = without_ties(lattice, seed)
+    result = remove_epsilons(lattice, scale)
+    check(result)
+    assert (result.word > 0).all()
+    assert connect(result).num_arcs == result.num_arcs
+    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+
+
+@settings(deadline=None, max_examples=100)
+@given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
+def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> None:
+    lattice = without_ties(lattice, seed)
+    wanted = best_of_each(lattice)
+    if not wanted:
+        for operation in (remove_epsilons, determinize, minimize):
+            with pytest.raises(LatticeError, match="no path leads from the start"):
+                operation(lattice)
+        return
+    for operation in (remove_epsilons, determinize, minimize):
+        result = operation(lattice)
+        assert connect(result).num_states == result.num_states
+        assert_same(best_of_each(result), wanted)
+
+
+@settings(deadline=None, max_examples=300)
+@given(SMALL, SEEDS, SCALES)
+def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, scale: float) -> None:
+    lattice = without_ties(lattice, seed)
+    result = minimize(lattice, scale)
+    check(result)
+    assert result.num_states <= lattice.num_states
+    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+
+
+def doubled(lattice: Lattice, shift: float) -> Lattice:
+    """Begin with word 98 or 99 and go on in one of two copies of a lattice, the second's final costs shifted."""
+    n, m = lattice.num_states, lattice.num_arcs
+    copy_final = np.where(lattice.is_final, lattice.final_graph + np.float32(shift), np.float32(np.inf))
+    return Lattice.from_arrays(
+        "two",
+        np.concatenate([[0], lattice.arc_begin + 2, lattice.arc_begin[1:] + m + 2]),
+        np.concatenate([[1, n + 1], lattice.dst + 1, lattice.dst + n + 1]),
+        np.concatenate([[98, 99], lattice.word, lattice.word]),
+        np.concatenate([[0, 0], lattice.graph, lattice.graph]),
+        np.concatenate([[0, 0], lattice.acoustic, lattice.acoustic]),
+        np.concatenate([[np.inf], lattice.final_graph, copy_final]),
+        np.concatenate([[np.inf], lattice.final_acoustic, lattice.final_acoustic]),
+        ali_begin=np.concatenate([[0, 0], lattice.ali_begin, lattice.ali_begin[1:] + lattice.ali.size]),
+        ali=np.concatenate([lattice.ali, lattice.ali]),
+        final_ali_begin=np.concatenate(
+            [[0], lattice.final_ali_begin, lattice.final_ali_begin[1:] + lattice.final_ali.size]
+        ),
+        final_ali=np.concatenate([lattice.final_ali, lattice.final_ali]),
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(SMALL, SEEDS, st.sampled_from([0.0, 1.5, -200.25]))
+def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed: int, shift: float) -> None:
+    lattice = without_ties(lattice, seed)
+    two = doubled(lattice, shift)
+    result = minimize(two)
+    assert result.num_states <= lattice.num_states + 1
+    assert_same(best_of_each(result), best_of_each(two))
+
+
+@settings(deadline=None, max_examples=100)
+@given(SMALL, SEEDS, SCALES)
+def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Lattice, seed: int, scale: float) -> None:
+    lattice = without_ties(lattice, seed)
+    for operation in (remove_epsilons, determinize, minimize):
+        assert equivalent(lattice, operation(lattice, scale), 1e-3, scale, costs="both")
+    arc = seed % lattice.num_arcs if lattice.num_arcs else None
+    if arc is None:
+        return
+    graph, word = lattice.graph.copy(), lattice.word.copy()
+    graph[arc] += 0.5
+    word[arc] = 4
+    for changed in (replace(lattice, graph=graph), replace(lattice, word=word)):
+        before, after = best_of_each(lattice, scale), best_of_each(changed, scale)
+        same = before.keys() == after.keys() and all(
+            abs(before[words].total(scale) - after[words].total(scale)) < 1e-3 for words in before
+        )
+        assert equivalent(lattice, changed, 1e-3, scale) == same
+        assert equivalent(changed, lattice, 1e-3, scale) == same
+
+
+def test_determinize_stays_within_its_bound() -> None:
+    # Two chains of 40 states spell every word sequence over {1, 2}: as many residual alignments as sequences.
+    length = 40
+    begin, dst, word, label = [0], [], [], []
+    for state in range(2 * length + 1):
+        ends = (1, 2) if state == 0 else (state + 2,)
+        if state <= 2 * length - 2:
+            for end in ends:
+                for spoken in (1, 2):
+                    dst.append(end)
+                    word.append(spoken)
+                    label.append(len(label) + 1)
+        begin.append(len(dst))
+    final = np.full(2 * length + 1, np.inf)
+    final[-2:] = 0
+    zero = np.zeros(len(dst))
+    lattice = Lattice.from_arrays(
+        "wide", begin, dst, word, zero, zero, final, ali_begin=np.arange(len(dst) + 1), ali=label
+    )
+    with pytest.raises(LatticeError, match="key 'wide': more than 500 arcs, or as much work, to determinize; prune"):
+        determinize(lattice, max_arcs=500)
+
+
+def test_remove_epsilons_stays_within_its_bound() -> None:
+    length = 60  # an epsilon chain with a word at each state: every state gets the words of all behind it
+    begin = np.minimum(np.arange(length + 1) * 2, 2 * (length - 1))
+    dst = np.repeat(np.arange(1, length), 2)
+    word = np.tile([0, 1], length - 1)
+    zero = np.zeros(len(dst))
+    lattice = Lattice.from_arrays("long", begin, dst, word, zero, zero, [*[np.inf] * (length - 1), 0.0])
+    assert remove_epsilons(lattice).num_arcs == length * (length - 1) // 2
+    with pytest.raises(LatticeError, match="key 'long': more than 100 arcs without the epsilons; prune"):
+        remove_epsilons(lattice, max_arcs=100)
+
+
+def test_options_out_of_range_are_refused() -> None:
+    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0.5], [0.5], [np.inf, 0])
+    with pytest.raises(OptionError, match="max_arcs is 0, but must be 1 or more"):
+        determinize(lattice, max_arcs=0)
+    with pytest.raises(OptionError, match="max_arcs is 0, but must be 1 or more"):
+        remove_epsilons(lattice, max_arcs=0)
+    with pytest.raises(OptionError, match=r"delta is 0.0, but must be above 0"):
+        minimize(lattice, delta=0.0)
+    with pytest.raises(OptionError, match="delta is nan, but must be 0 or more"):
+        equivalent(lattice, lattice, delta=float("nan"))
+    with pytest.raises(OptionError, match="costs is 'acoustic', but must be one of total, both"):
+        equivalent(lattice, lattice, costs="acoustic")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="acoustic_scale is nan"):
+        determinize(lattice, float("nan"))

@@ -1,0 +1,168 @@
+"""Word error rates and the oracle."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_openfst import fewest_edits
+from strategies import lattices
+
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, read_text, score, score_each
+from ninja.graph.oracle import oracle
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "", "é"]).filter(bool), max_size=6)
+
+
+def test_an_alignment_shows_every_edit() -> None:
+    found = align(["the", "cat", "sat", "down"], ["a", "cat", "sat", "right", "down", "there"])
+    assert found.rate() == ErrorRate(
+        words=4, substitutions=1, insertions=2, deletions=0, sentences=1, sentence_errors=1
+    )
+    assert found.rate().correct == 3
+    assert str(found) == "ref: the cat sat ***   down ***\nhyp: a   cat sat right down there"
+    assert align(["a"], []).pairs == (("a", None),)
+    assert align([], ["a"]).pairs == ((None, "a"),)
+    assert str(align([], [])) == "ref:\nhyp:"
+
+
+@settings(deadline=None)
+@given(WORDS, WORDS)
+def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str], hypothesis: list[str]) -> None:
+    found = align(reference, hypothesis)
+    assert [said for said, _ in found.pairs if said is not None] == reference
+    assert [heard for _, heard in found.pairs if heard is not None] == hypothesis
+    numbers = {word: i + 1 for i, word in enumerate(sorted({*reference, *hypothesis}))}
+    size = len(hypothesis)
+    chain = Lattice.from_arrays(
+        "chain",
+        [*range(size + 1), size],
+        range(1, size + 1),
+        [numbers[word] for word in hypothesis],
+        [0.0] * size,
+        [0.0] * size,
+        [np.inf] * size + [0],
+    )
+    assert found.rate().errors == fewest_edits(chain, [numbers[word] for word in reference])
+
+
+def test_scores_are_printed_as_kaldi_prints_them() -> None:
+    references = {"u1": ["a", "b", "c"], "u2": ["a", "b"], "u3": []}
+    hypotheses = {"u1": ["a", "x"], "u2": ["a", "b"], "u3": ["c"]}
+    rate = score(references, hypotheses)
+    assert str(rate) == (
+        "%WER 60.00 [ 3 / 5, 1 ins, 1 del, 1 sub ]\n%SER 66.67 [ 2 / 3 ]\nScored 3 sentences, 0 not present in hyp."
+    )
+    assert list(score_each(references, hypotheses)) == ["u1", "u2", "u3"]
+
+
+def test_rates_add_up_over_parts() -> None:
+    references = {"u1": ["a", "b", "c"], "u2": ["a", "b"]}
+    hypotheses = {"u1": ["a", "c"], "u2": ["b", "b", "c"]}
+    parts = [score({key: references[key]}, {key: hypotheses[key]}) for key in references]
+    assert sum(parts, ErrorRate()) == score(references, hypotheses)
+    assert score(references, hypotheses).wer == pytest.approx(60.0)
+    with pytest.raises(TypeError):
+        parts[0] + 1  # type: ignore[operator]
+
+
+def test_without_reference_words_errors_make_an_infinite_rate() -> None:
+    assert ErrorRate().wer == ErrorRate().ser == 0.0
+    assert ErrorRate(insertions=1).wer == float("inf")
+
+
+def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
+    references = {"u1": ["a"], "u2": ["b", "c"], "u3": ["d"]}
+    hypotheses = {"u1": ["a"], "other": ["x"]}
+    with pytest.raises(FormatError, match=r"key 'u2': 2 of 3 references have no hypothesis; .* mode 'all'"):
+        score(references, hypotheses)
+    everything = score(references, hypotheses, "all")
+    assert (everything.errors, everything.words, everything.sentences) == (3, 4, 3)
+    assert (everything.missing, everything.unreferenced) == (2, 1)
+    assert "[PARTIAL]" in str(everything)
+    present = score(references, hypotheses, "present")
+    assert (present.errors, present.words, present.sentences, present.missing) == (0, 1, 1, 2)
+    with pytest.raises(FormatError, match="none of the 3 references has a hypothesis"):
+        score(references, {"other": []}, "all")
+    with pytest.raises(OptionError, match="mode is 'some', but must be one of strict, all, present"):
+        score(references, hypotheses, "some")  # type: ignore[arg-type]
+
+
+def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("u1 한국  말\nu2\t a\u3000b c\r\nu3\n", encoding="utf-8")
+    wanted = {"u1": ["한국", "말"], "u2": ["a\u3000b", "c"], "u3": []}
+    assert read_text(path) == wanted
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_text(packed) == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "text: the file is empty"),
+        (b"u1 a\n\nu2 b\n", "text:2: the line is empty; an utterance id is needed"),
+        (b"u1 a\nu1 b\n", "text:2: utterance 'u1' occurs twice"),
+        (b"u1 a\nu2 \xff\n", r"text:2: not UTF-8 \(invalid start byte\); convert it with iconv"),
+        (gzip.compress(b"u1 a\n")[:-4], "text: the gzip stream is damaged"),
+        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff", "text: the gzip stream is damaged"),
+    ],
+)
+def test_broken_transcripts_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        read_text(path)
+
+
+@settings(deadline=None, max_examples=300)
+@given(lattices(max_states=7, max_word=4, connected=False), st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6))
+def test_the_oracle_agrees_with_all_paths(lattice: Lattice, reference: list[int]) -> None:
+    try:
+        wanted = fewest_edits(lattice, reference)
+    except ValueError:
+        with pytest.raises(LatticeError, match="no path leads"):
+            oracle(lattice, reference)
+        return
+    found = oracle(lattice, reference)
+    assert found.edits == wanted
+    # The path returned is one of the lattice, and the edits are split rightly.
+    src = lattice.src
+    ends = [0, *lattice.dst[found.arcs]]
+    assert ends[:-1] == src[found.arcs].tolist()
+    assert lattice.is_final[ends[-1]]
+    assert found.words.tolist() == [word for word in lattice.word[found.arcs].tolist() if word]
+    assert align([str(word) for word in reference], [str(word) for word in found.words]).rate().errors == wanted
+    assert found.insertions - found.deletions == len(found.words) - len(reference)
+
+
+def two_words() -> Lattice:
+    return Lattice.from_arrays("u1", [0, 2, 3, 3], [1, 1, 2], [1, 2, 3], [0, 0, 0], [0, 0, 0], [np.inf, np.inf, 0])
+
+
+def test_the_oracle_rate_counts_what_has_no_partner() -> None:
+    words = SymbolTable([("<eps>", 0), ("a", 1), ("<unk>", 2), ("c", 3)])
+    references = {"u1": ["zzz", "c", "d"], "gone": ["a"]}
+    made = [two_words(), two_words().with_key("extra")]
+    rate = oracle_score(made, references, words)
+    assert (rate.words, rate.substitutions, rate.deletions, rate.insertions) == (3, 1, 1, 0)
+    assert (rate.sentences, rate.missing, rate.unreferenced) == (1, 1, 1)
+    assert oracle_score(made, references, words, unknown=2).errors == 1
+    with pytest.raises(FormatError, match="no lattice has a reference"):
+        oracle_score(made, {"other": []}, words)
+    with pytest.raises(OptionError, match="word id 0, epsilon"):
+        oracle(made[0], [0])
+
+
+def test_an_alignment_of_equal_words_has_no_errors() -> None:
+    rate: Any = Alignment((("a", "a"),)).rate()
+    assert (rate.errors, rate.sentence_errors) == (0, 0)

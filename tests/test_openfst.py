@@ -1,0 +1,309 @@
+"""Lattices to OpenFst and back, and its files, with OpenFst itself as the witness."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_openfst import best_of_each, ways, without_ties
+from strategies import lattices
+
+from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
+from ninja.formats.openfst import read_fst, write_fst
+from ninja.lattice import Lattice, check
+
+fst = pytest.importorskip("pywrapfst")
+
+ARC_TYPES = ("standard", "log", "log64")
+FIRST_STATE = 66  # byte at which the first state of a "standard" vector FST begins
+
+
+def small() -> Lattice:
+    """0 -7-> 1 -0-> 2, 0 -8-> 2; states 1 and 2 final."""
+    return Lattice.from_arrays(
+        "utt",
+        [0, 2, 3, 3],
+        [1, 2, 2],
+        [7, 8, 0],
+        [1.5, 2.0, 0.25],
+        [-10.0, 4.0, 8.0],
+        [np.inf, 0.5, 0.0],
+        [np.inf, 1.0, 3.0],
+        ali_begin=[0, 2, 3, 3],
+        ali=[11, 12, 13],
+        final_ali_begin=[0, 0, 1, 1],
+        final_ali=[14],
+    )
+
+
+def arcs_of(machine: Any) -> list[tuple[int, int, int, float, int]]:
+    return [
+        (state, arc.ilabel, arc.olabel, float(arc.weight), arc.nextstate)
+        for state in machine.states()
+        for arc in machine.arcs(state)
+    ]
+
+
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
+    machine = small().to_openfst(arc_type, acoustic_scale=0.5)
+    assert machine.arc_type() == arc_type
+    assert machine.verify()
+    assert arcs_of(machine) == [(0, 7, 7, -3.5, 1), (0, 8, 8, 4.0, 2), (1, 0, 0, 4.25, 2)]
+    assert [float(machine.final(state)) for state in machine.states()] == [np.inf, 1.0, 1.5]
+    assert machine.start() == 0
+
+
+def test_either_cost_can_be_the_weight() -> None:
+    assert [arc[3] for arc in arcs_of(small().to_openfst(costs="graph", acoustic_scale=0.5))] == [1.5, 2.0, 0.25]
+    machine = small().to_openfst(costs="acoustic", acoustic_scale=0.5)
+    assert [arc[3] for arc in arcs_of(machine)] == [-5.0, 2.0, 4.0]
+    assert float(machine.final(1)) == 0.5
+
+
+def test_arc_labels_number_arcs_and_final_states() -> None:
+    arcs = arcs_of(small().to_openfst(labels="arc"))
+    assert [(src, ilabel, olabel, dst) for src, ilabel, olabel, _, dst in arcs] == [
+        (0, 1, 1, 1),
+        (0, 2, 2, 2),
+        (1, 3, 3, 2),
+        (1, 5, 5, 3),  # final state 1: label num_arcs + 1 + 1
+        (2, 6, 6, 3),
+    ]
+    assert [weight for *_, weight, _ in arcs] == [-8.5, 6.0, 8.25, 1.5, 3.0]
+    pairs = [(ilabel, olabel) for _, ilabel, olabel, _, _ in arcs_of(small().to_openfst(labels="word:arc"))]
+    assert pairs == [(7, 1), (8, 2), (0, 3), (0, 5), (0, 6)]
+
+
+@settings(deadline=None)
+@given(lattices(connected=False), st.sampled_from(ARC_TYPES))
+def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: Any) -> None:
+    back = Lattice.from_openfst(lattice.to_openfst(arc_type, acoustic_scale=0.5), "back")
+    assert back.key == "back"
+    for name in ("arc_begin", "dst", "word"):
+        assert np.array_equal(getattr(back, name), getattr(lattice, name))
+    assert np.array_equal(back.graph, lattice.graph + np.float32(0.5) * lattice.acoustic)
+    assert np.array_equal(back.final_graph, lattice.final_graph + np.float32(0.5) * lattice.final_acoustic)
+    assert not back.acoustic.any()
+    assert np.array_equal(back.is_final, lattice.is_final)
+
+
+@settings(deadline=None)
+@given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.sampled_from(["arc", "word:arc"]))
+def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: Any, labels: Any) -> None:
+    machine = lattice.to_openfst(arc_type, labels=labels)
+    back = Lattice.from_openfst(machine, like=lattice, labels=labels)
+    assert back.identical(lattice)
+
+
+@settings(deadline=None)
+@given(lattices(), st.integers(0, 2**32 - 1), st.sampled_from(["arc", "word:arc"]))
+def test_what_openfst_finds_is_mapped_back_to_both_costs_and_alignments(
+    lattice: Lattice, seed: int, labels: Any
+) -> None:
+    lattice = without_ties(lattice, seed)
+    best = min(ways(lattice), key=lambda way: way.total(0.1))
+    machine = lattice.to_openfst(labels=labels, acoustic_scale=0.1)
+    for found in (fst.shortestpath(machine), fst.shortestpath(machine, nshortest=3)):
+        back = Lattice.from_openfst(found, "1best", lattice, labels)
+        check(back)
+        way = min(ways(back), key=lambda way: way.total(0.1))
+        assert (way.words, way.alignment) == (best.words, best.alignment)
+        assert way.graph == pytest.approx(best.graph, abs=1e-4)
+        assert way.acoustic == pytest.approx(best.acoustic, abs=1e-4)
+
+
+@settings(deadline=None)
+@given(lattices(), st.integers(0, 2**32 - 1))
+def test_states_in_any_order_are_sorted(lattice: Lattice, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(lattice.num_states)
+    machine = fst.VectorFst()
+    machine.add_states(lattice.num_states)
+    machine.set_start(int(order[0]))
+    for arc, src in enumerate(lattice.src):
+        word = int(lattice.word[arc])
+        machine.add_arc(
+            int(order[src]), fst.Arc(word, word, str(float(lattice.graph[arc])), int(order[lattice.dst[arc]]))
+        )
+    for state in np.flatnonzero(lattice.is_final):
+        machine.set_final(int(order[state]), str(float(lattice.final_graph[state])))
+    back = Lattice.from_openfst(machine)
+    check(back)
+    ours = {words: way.graph for words, way in best_of_each(back, 0.0).items()}
+    assert ours == pytest.approx({words: way.graph for words, way in best_of_each(lattice, 0.0).items()})
+
+
+def machine_of(text: str, arc_type: str = "standard", *, acceptor: bool = True) -> Any:
+    compiler = fst.Compiler(acceptor=acceptor, arc_type=arc_type)
+    compiler.write(text)
+    return compiler.compile()
+
+
+def test_a_transducer_gives_its_output_labels_as_words() -> None:
+    lattice = Lattice.from_openfst(machine_of("0 1 5 9 0.5\n1\n", acceptor=False))
+    assert lattice.word.tolist() == [9]
+
+
+def test_constant_machines_are_read_too() -> None:
+    machine = fst.convert(small().to_openfst(), "const")
+    assert machine.fst_type() == "const"
+    assert Lattice.from_openfst(machine).word.tolist() == [7, 8, 0]
+
+
+def test_an_attached_symbol_table_follows() -> None:
+    machine = small().to_openfst()
+    symbols = fst.SymbolTable()
+    for word, number in (("<eps>", 0), ("옷", 7), ("b", 8)):
+        symbols.add_symbol(word, number)
+    machine.set_output_symbols(symbols)
+    words = Lattice.from_openfst(machine).words
+    assert words is not None
+    assert words.spell([7, 0, 8]) == ["옷", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 1 5 0.5\n1 0 5\n1\n", "state 0 lies on a cycle"),
+        ("0 0 5 0.5\n0\n", "state 0 lies on a cycle"),
+        ("", "the FST is empty: it has no start state"),
+        ("0 1 5 0.5\n", "no state is final"),
+    ],
+)
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_machines_that_are_no_lattices_are_refused(text: str, message: str, arc_type: str) -> None:
+    with pytest.raises(LatticeError, match=f"key 'utt': {message}"):
+        Lattice.from_openfst(machine_of(text, arc_type), "utt")
+
+
+def test_an_arc_of_weight_zero_is_refused() -> None:
+    machine = machine_of("0 1 5 0.5\n1\n")
+    machine.add_arc(0, fst.Arc(5, 5, fst.Weight.zero("tropical"), 1))
+    with pytest.raises(LatticeError, match="arc 1 of state 0 has the weight inf"):
+        Lattice.from_openfst(machine)
+
+
+def test_a_cost_beyond_float32_is_refused() -> None:
+    with pytest.raises(LatticeError, match="key 'utt': arc 0 has the graph cost inf"):
+        Lattice.from_openfst(machine_of("0 1 5 1e300\n1\n", "log64"), "utt")
+
+
+def test_a_label_that_names_no_arc_is_refused() -> None:
+    lattice = small()
+    for label in (7, 4):  # beyond all labels; state 0, which is not final
+        with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} names no arc \(1 to 3\)"):
+            Lattice.from_openfst(machine_of(f"0 1 {label} 0.5\n1\n"), like=lattice)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"arc_type": "tropical"}, "arc_type is 'tropical', but must be one of standard, log, log64"),
+        ({"costs": "both"}, "costs is 'both'"),
+        ({"labels": "arcs"}, "labels is 'arcs'"),
+        ({"acoustic_scale": float("inf")}, "acoustic_scale is inf, but must be finite"),
+    ],
+)
+def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        small().to_openfst(**arguments)
+
+
+def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pywrapfst", None)
+    with pytest.raises(DependencyError, match="pywrapfst is not installed; pip install pynini"):
+        small().to_openfst()
+
+
+@settings(deadline=None)
+@given(lattices(), st.sampled_from(ARC_TYPES))
+def test_written_files_are_what_openfst_writes(lattice: Lattice, arc_type: Any) -> None:
+    content = write_fst(lattice, arc_type)
+    theirs = fst.Fst.read_from_string(content).write_to_string()
+    header = 50 + len(arc_type)  # magic, types, version, flags, properties, start and states; then the number of arcs
+    header -= 16 + 8
+    assert content[:header] == theirs[:header]
+    assert content[header + 8 : header + 24] == theirs[header + 8 : header + 24]
+    assert content[header + 32 :] == theirs[header + 32 :]
+    back = read_fst(theirs, lattice.key)
+    assert np.array_equal(back.word, lattice.word)
+    assert write_fst(back, arc_type) == content
+
+
+def test_a_file_cut_anywhere_is_refused() -> None:
+    content = write_fst(small())
+    for length in range(len(content)):
+        with pytest.raises(FormatError, match=r"a\.fst, byte \d+, key 'utt'"):
+            read_fst(content[:length], "utt", "a.fst")
+
+
+def test_a_file_with_any_byte_changed_is_read_or_refused() -> None:
+    for arc_type in ARC_TYPES:
+        content = write_fst(small(), arc_type)
+        for at in range(len(content)):
+            for value in (0x00, 0x01, 0x7F, 0x80, 0xFF):
+                with suppress(FormatError, LatticeError):
+                    check(read_fst(content[:at] + bytes([value]) + content[at + 1 :], "utt", "a.fst"))
+
+
+def patched(at: int, layout: str, value: float) -> bytes:
+    content = bytearray(write_fst(small()))
+    struct.pack_into("<" + layout, content, at, value)
+    return bytes(content)
+
+
+FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "byte 0, key 'utt': the image ends inside the header"),
+        (patched(0, "i", 7), "not an OpenFst file: the magic number is wrong"),
+        (patched(4, "i", 10**9), "the header claims 1000000000 bytes, but"),
+        (write_fst(small()).replace(b"vector", b"compac"), 'an FST of type "compac"; convert it with fstconvert'),
+        (write_fst(small()).replace(b"standard", b"lattice4"), 'arc type "lattice4"; only standard, log and log64'),
+        (patched(26, "i", 1), "version 1 of a vector FST; 2 is needed"),
+        (patched(30, "i", 8), "unknown header flags 8"),
+        (patched(42, "q", 3), "start state 3 of 3"),
+        (patched(50, "q", 2**40), "the header claims 1099511627776 states"),
+        (patched(50, "q", -2), "the header claims -2 states"),
+        (patched(FIRST_STATE + 4, "q", 2**60), "state 0 claims 1152921504606846976 arcs, but"),
+        (patched(FIRST_STATE + 4, "q", -1), "state 0 claims -1 arcs"),
+        (patched(FIRST_ARC + 12, "i", 3), "arc 0 of state 0 enters state 3 of 3"),
+        (patched(FIRST_ARC + 12, "i", -1), "arc 0 of state 0 enters state -1 of 3"),
+        (write_fst(small()) + b"x", "1 bytes follow the end of the FST"),
+    ],
+)
+def test_damaged_files_are_refused_with_their_place(content: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as caught:
+        read_fst(content, "utt", "a.fst")
+    assert str(caught.value).startswith("a.fst, byte ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (patched(FIRST_ARC + 8, "f", float("nan")), "arc 0 of state 0 has the weight -?nan"),
+        (patched(FIRST_ARC + 8, "f", float("-inf")), "arc 0 of state 0 has the weight -inf"),
+        (patched(FIRST_STATE, "f", float("nan")), "state 0 has the final weight -?nan"),
+        (patched(FIRST_STATE, "f", float("-inf")), "state 0 has the final weight -inf"),
+        (patched(FIRST_ARC, "i", -7), "arc 0 of state 0 has the negative input label -7"),
+        (patched(FIRST_ARC + 4, "i", -7), "arc 0 of state 0 has the negative output label -7"),
+        (patched(FIRST_ARC + 12, "i", 0), "state 0 lies on a cycle"),
+        (patched(42, "q", -1), "the FST is empty"),
+    ],
+)
+def test_files_that_hold_no_lattice_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(LatticeError, match=f"a.fst, key 'utt': {message}"):
+        read_fst(content, "utt", "a.fst")
+
+
+def test_a_file_that_does_not_know_its_number_of_states_is_read_to_the_end() -> None:
+    assert read_fst(patched(50, "q", -1), "utt").word.tolist() == [7, 8, 0]
