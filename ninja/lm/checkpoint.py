@@ -1,0 +1,182 @@
+r"""Ninja's own checkpoint: weights, configuration and vocabulary of a model in one file, without code.
+
+A zip as `torch.save` writes it, holding one dictionary of plain values and tensors:
+
+    format   "ninja-lm"                     version  1
+    kind     "lstm"                         config   {"vocabulary": 32700, "embedding": 256, …}
+    words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 tensor, …}
+    card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ninja.errors import ModelError
+from ninja.lm.text import BOS, EOS
+
+if TYPE_CHECKING:
+    from ninja.models.lstm import LSTMLanguageModel
+
+FORMAT = "ninja-lm"
+VERSION = 1
+
+RETRAIN = "train it again, or copy it again from where it came"  # what to do about most damage
+
+CardEntry = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A language model as a file holds it."""
+
+    module: LSTMLanguageModel  # float32, in evaluation mode
+    words: list[str]  # by id
+    card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
+
+
+def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
+    """Save tensors and plain values with torch, under a temporary name that becomes `path` only when complete."""
+    import torch
+
+    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    try:
+        torch.save(content, temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def as_stored(module: LSTMLanguageModel) -> LSTMLanguageModel:
+    """Copy a model with its weights rounded to the half precision in which they are stored."""
+    rounded = copy.deepcopy(module)
+    rounded.load_state_dict({name: weight.half().float() for name, weight in module.state_dict().items()})
+    return rounded.eval()
+
+
+def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
+    """Write a checkpoint with its weights in half precision.
+
+    Raises:
+        ModelError: A weight is not finite in half precision (beyond ±65504, or NaN).
+        OSError: The file cannot be written.
+    """
+    import torch
+
+    state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
+    for name, weight in state.items():
+        if not torch.isfinite(weight).all():
+            raise ModelError(f"weight {name} is not finite in half precision; the training diverged", path)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": "lstm",
+        "config": dataclasses.asdict(checkpoint.module.config),
+        "words": "\n".join(checkpoint.words),
+        "state": state,
+        "card": checkpoint.card,
+    }
+    write_atomically(content, path)
+
+
+def read(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint, running no code from it and believing no size in it before the file's own is compared.
+
+    Raises:
+        ModelError: The file is damaged, or no checkpoint of this format.
+        OSError: The file cannot be read.
+    """
+    import torch
+
+    _check_zip(path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
+        reason = str(error).split("\n")[0][:200]
+        message = f"torch cannot read it as weights only ({reason}); Ninja loads no files that may run code"
+        raise ModelError(message, path) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelError("a torch file, but not a Ninja checkpoint; `ninja train` makes those", path)
+    if content.get("version") != VERSION:
+        message = f"checkpoint version {content.get('version')!r}; this Ninja reads version {VERSION}, upgrade it"
+        raise ModelError(message, path)
+    if content.get("kind") != "lstm":
+        raise ModelError(f"a model of kind {content.get('kind')!r}; this Ninja knows 'lstm', upgrade it", path)
+    for key, kind in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
+        if not isinstance(content.get(key), kind):
+            raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
+    words = _check_words(content["words"].split("\n"), content["config"], path)
+    return Checkpoint(_build(content["config"], content["state"], path), words, content["card"])
+
+
+def _check_zip(path: str | os.PathLike[str]) -> None:
+    """Refuse what is not a whole, uncompressed zip: torch's own messages about that help nobody."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if not any(name.endswith("/data.pkl") for name in archive.namelist()):
+                raise ModelError("a zip, but not one that torch wrote; give a checkpoint of `ninja train`", path)
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ModelError("a zip packed anew; give the checkpoint as `ninja train` wrote it", path)
+            damaged = archive.testzip()
+    except zipfile.BadZipFile as error:
+        raise ModelError(f"a truncated or damaged checkpoint ({error}); {RETRAIN}", path) from error
+    if damaged:
+        raise ModelError(f"a damaged checkpoint: the checksum of {damaged} is wrong; {RETRAIN}", path)
+
+
+def _check_words(words: list[str], config: dict[str, Any], path: str | os.PathLike[str]) -> list[str]:
+    if len(words) != config.get("vocabulary"):
+        size = config.get("vocabulary")
+        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {RETRAIN}", path)
+    if len(set(words)) != len(words) or "" in words:
+        raise ModelError(f"a word is empty or occurs twice in the vocabulary; {RETRAIN}", path)
+    for needed in (BOS, EOS):
+        if needed not in words:
+            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
+    return words
+
+
+def _build(config: dict[str, Any], state: dict[str, Any], path: str | os.PathLike[str]) -> LSTMLanguageModel:
+    """Make the network that a configuration describes, if the weights are exactly its weights."""
+    import torch
+
+    from ninja.models.lstm import Config, LSTMLanguageModel
+
+    sizes = ("vocabulary", "embedding", "hidden", "layers")
+    if set(config) != {field.name for field in dataclasses.fields(Config)}:
+        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
+    for name in sizes:
+        # A layer has more than one byte and so has a cell: larger numbers are lies, told before memory is asked for.
+        if type(config[name]) is not int or not 1 <= config[name] <= os.path.getsize(path):
+            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
+    if config["layers"] > 64 or config["hidden"] <= config["embedding"]:
+        raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
+    if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
+        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
+    with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
+        module = LSTMLanguageModel(Config(**config))
+    expected = module.state_dict()
+    if set(state) != set(expected):
+        odd = sorted(map(str, set(state) ^ set(expected)))
+        raise ModelError(f"weights missing or not expected: {', '.join(odd)[:200]}; {RETRAIN}", path)
+    for name, weight in state.items():
+        if not isinstance(weight, torch.Tensor) or not weight.is_floating_point():
+            raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
+        if weight.shape != expected[name].shape:
+            message = f"{name} is {list(weight.shape)}, its configuration wants {list(expected[name].shape)}; {RETRAIN}"
+            raise ModelError(message, path)
+        if weight.untyped_storage().nbytes() < weight.numel() * weight.element_size():
+            raise ModelError(f"{name} repeats its bytes to look larger than it is; {RETRAIN}", path)
+        if not torch.isfinite(weight).all():
+            raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
+    module.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
+    return module.eval()

@@ -1,0 +1,142 @@
+"""What training minimises and what it reports: sampled cross-entropy, exact perplexity."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ninja.lm.text import Sentences, batches, pad
+
+if TYPE_CHECKING:
+    from ninja.models.lstm import LSTMLanguageModel
+
+ROWS = 1024  # tokens whose logits exist at once: 1024 × 34,000 words in float32 are 140 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Draw the words that stand for the whole vocabulary in a softmax.
+
+    Each word joins on its own with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is
+    an unbiased estimate of the normaliser Σ_w exp(s_w), and common words, with π = 1, add no variance.
+
+    Source: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952.
+    """
+
+    inclusion: torch.Tensor  # π in (0, 1], float32 [vocabulary]
+
+    @classmethod
+    def of_counts(cls, count: np.ndarray, samples: int, power: float = 0.75) -> Sampler:
+        """Make π proportional to ``count ** power``, but at most 1.
+
+        Args:
+            count: Occurrences of each word; 0 counts as 1, so that each word can be drawn.
+            samples: Mean number of words drawn; 0 = always every word.
+            power: Between 0, where all words are as likely, and 1.
+        """
+        if samples == 0 or samples >= len(count):
+            return cls(torch.ones(len(count)))
+        mass = np.maximum(count, 1).astype(np.float64) ** power
+        inclusion = np.zeros_like(mass)
+        for _ in range(50):  # what words capped at 1 leave over goes to the others; settles in a few rounds
+            free = inclusion < 1
+            inclusion[free] = np.minimum(1, mass[free] * (samples - (~free).sum()) / mass[free].sum())
+        return cls(torch.from_numpy(inclusion.astype(np.float32)))
+
+    def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw from torch's global generator: word ids int64 [sample] and −log π, float32 [sample]."""
+        word = (torch.rand(len(self.inclusion)) < self.inclusion).nonzero()[:, 0]
+        return word, -self.inclusion[word].log()
+
+
+@torch.no_grad()
+def backward(
+    module: LSTMLanguageModel,
+    output: torch.Tensor,
+    target: torch.Tensor,
+    sampler: Sampler,
+    self_normalize: float = 0.0,
+) -> float:
+    """Add the gradients of the mean (sampled) cross-entropy to the parameters' `grad`.
+
+    With scores s, the estimated normaliser z = log Σ exp(s) and the penalty λ z², the derivative by a score is
+    (1 + 2 λ z) exp(s − z), less 1 for the target. It is written out, and a slice of rows at a time: autograd
+    would keep every slice's logits and make a gradient of the size of the vocabulary for each.
+
+    Args:
+        module: The network.
+        output: What `LSTMLanguageModel.forward` returned for the tokens, with its graph, float [tokens, embedding].
+        target: Word ids, int64 [tokens].
+        sampler: Draws the words whose scores stand for all.
+        self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
+
+    Returns:
+        The cross-entropy in nats per token, without the penalty.
+    """
+    word, correction = (tensor.to(target.device) for tensor in sampler.draw())
+    place = target.new_full((len(sampler.inclusion),), -1)
+    place[word] = torch.arange(len(word), device=target.device)
+    with torch.enable_grad():
+        picked = module.embedding(torch.cat((word, target))).to(output.dtype)  # [sample + tokens, embedding]
+        offset = module.bias[torch.cat((word, target))]  # [sample + tokens]
+    weight, target_weight = picked.detach().split((len(word), len(target)))
+    bias, target_bias = offset.detach().split((len(word), len(target)))
+    output_slope = torch.empty_like(output)
+    picked_slope, offset_slope = torch.zeros_like(picked), torch.zeros_like(offset)
+    total = 0.0
+    for first in range(0, len(target), ROWS):
+        rows = slice(first, first + ROWS)
+        vector = output[rows].detach()  # [rows, embedding]
+        score = (vector * target_weight[rows]).sum(-1, dtype=torch.float32) + target_bias[rows]  # [rows]
+        others = (vector @ weight.t()).float().add_(bias + correction)  # [rows, sample]
+        # The target is counted exactly once: through its own score, not through the sample.
+        hit = place[target[rows]]
+        struck = (hit >= 0).nonzero()[:, 0]
+        others[struck, hit[struck]] = -math.inf
+        normaliser = torch.logaddexp(others.logsumexp(-1), score)  # [rows]
+        total += float((normaliser - score).sum(dtype=torch.float64))
+
+        share = (1 + 2 * self_normalize * normaliser) / len(target)  # [rows]
+        slope = others.sub_(normaliser[:, None]).exp_().mul_(share[:, None])  # [rows, sample]
+        target_slope = share * (score - normaliser).exp() - 1 / len(target)  # [rows]
+        offset_slope[: len(word)] += slope.sum(0)
+        offset_slope[len(word) :][rows] = target_slope
+        slope, target_slope = slope.to(output.dtype), target_slope.to(output.dtype)[:, None]
+        output_slope[rows] = torch.addmm(target_slope * target_weight[rows], slope, weight)
+        picked_slope[: len(word)].addmm_(slope.t(), vector)
+        picked_slope[len(word) :][rows] = target_slope * vector
+    torch.autograd.backward([output, picked, offset], [output_slope, picked_slope, offset_slope])
+    return total / len(target)
+
+
+def half_multiplication(device: str) -> contextlib.AbstractContextManager[object]:
+    """Multiply matrices in bfloat16 with float32 weights: several times faster on recent CPUs and GPUs."""
+    return torch.autocast(torch.device(device).type, torch.bfloat16)
+
+
+@torch.inference_mode()
+def perplexity(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
+    """Compute the exact perplexity of sentences, each scored alone from ``<s>``, in float32.
+
+    Returns:
+        exp of the mean negative natural-log probability per token; ``</s>`` is a token, and so is ``<unk>``,
+        which stands for each word outside the vocabulary.
+    """
+    module.eval()
+    total = 0.0
+    tokens = 0
+    for members in batches(sentences, max_tokens):
+        source, target = (torch.from_numpy(array).to(device) for array in pad(sentences, members))
+        real = target >= 0  # [time, batch]
+        output = module(source)[real]  # [tokens, embedding]
+        for vector, word in zip(output.split(ROWS), target[real].split(ROWS), strict=True):
+            logits = module.logits(vector)  # [rows, vocabulary]
+            score = logits.gather(-1, word[:, None])[:, 0]
+            total += float((logits.logsumexp(-1) - score).double().sum())
+            tokens += len(word)
+    return math.exp(total / tokens)

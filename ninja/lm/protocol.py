@@ -1,0 +1,94 @@
+"""What a language model is to the rest of Ninja: states by slot, batches in, log-probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from ninja.errors import OptionError
+from ninja.symbols import SymbolTable
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A language model over words, which keeps the states of histories itself.
+
+    A history is a sentence's beginning: ``<s>`` and the words after it. The model holds what it knows of each in
+    a *slot*; callers hold the slot's number, an opaque integer ≥ 0. Every call works on a batch, and what it
+    returns for one history does not depend on the others beyond 1e-4.
+
+        slot ──advance(word)──► new slot        the old one stays valid until released
+          └────logprob(word)──► ln P(word | history)
+    """
+
+    vocabulary: SymbolTable  # the model's own words and ids; all word ids below are these
+    bos: int | None  # id of <s>, where the model has one
+    eos: int  # id of </s>
+    unk: int | None  # id of the word that stands for all unknown ones, where the model has one
+    unk_words: int | None  # how many distinct words that was in training, where known
+
+    def start(self, count: int) -> np.ndarray:
+        """Make slots of the history that is ``<s>`` alone.
+
+        Returns:
+            Slots, int64 [count], distinct unless the model needs no states.
+        """
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Make slots of longer histories.
+
+        Args:
+            slots: Histories, int64 [n]; one may occur several times.
+            words: The word that follows each, int32 [n].
+
+        Returns:
+            New slots, int64 [n].
+        """
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Score words after histories.
+
+        Args:
+            slots: Histories, int64 [n]; one may occur several times, and is then cheapest.
+            words: The word scored after each, int32 [n]; `eos` ends the sentence.
+
+        Returns:
+            Natural-log probabilities, float32 [n].
+        """
+
+    def release(self, slots: np.ndarray) -> None:
+        """Give slots back, int64 [n], each once; later calls reuse them."""
+
+
+def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Score whole sentences, all side by side.
+
+    Args:
+        lm: The language model; it holds no more slots afterwards than before.
+        sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty sentence is allowed.
+
+    Returns:
+        Natural-log probabilities, ``</s>`` included, float64 [sentences].
+
+    Raises:
+        OptionError: A word id is not one of the model's.
+    """
+    # Longest first, so that the sentences still running are a prefix of the batch.
+    order = sorted(range(len(sentences)), key=lambda place: -len(sentences[place]))
+    total = np.zeros(len(sentences))
+    slot = lm.start(len(sentences))
+    for time in range(len(sentences[order[0]]) + 1 if order else 0):
+        num_ending = sum(len(sentences[place]) == time for place in order)
+        running = len(order) - num_ending
+        word = np.full(len(order), lm.eos, np.int32)
+        word[:running] = [sentences[place][time] for place in order[:running]]
+        if len(word) and (word.min() < 0 or word.max() >= len(lm.vocabulary)):
+            raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
+        total[order] += lm.logprob(slot, word)
+        lm.release(slot[running:])
+        longer = lm.advance(slot[:running], word[:running])
+        lm.release(slot[:running])
+        slot, order = longer, order[:running]
+    return total

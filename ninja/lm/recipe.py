@@ -1,0 +1,80 @@
+"""How a language model is trained, how far a training is, and what it came to; all without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninja.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """How a model is trained; sizes and rates default to those of the shipped English model."""
+
+    vocabulary: int = 32_700  # most words, <s>, </s> and <unk> included
+    min_count: int = 2  # rarer words become <unk>
+    embedding: int = 256  # width of embeddings and of each layer's output
+    hidden: int = 768  # LSTM cells per layer, more than `embedding`
+    layers: int = 2
+    dropout: float = 0.1
+
+    epochs: float = 4.5  # passes over the text; the learning rate falls to 0 at their end
+    max_minutes: float | None = None  # or at the end of this time, if that comes first
+    batch_tokens: int = 4096  # tokens per step, padding included
+    learning_rate: float = 2e-3  # highest, after the warm-up
+    warmup: int = 300  # steps in which the learning rate rises
+    clip: float = 1.0  # largest norm of the gradient
+    samples: int = 4096  # words that stand for the vocabulary in the softmax; 0 = all of them
+    self_normalize: float = 0.0  # weight of the squared log-normaliser; 0.1 makes scores need no softmax
+
+    check_steps: int = 1000  # steps between two measurements on the held-out text
+    patience: int = 5  # stop after this many measurements without a better perplexity
+    seed: int = 1
+    resume: bool = False  # go on from `<output>.state`
+    device: str = "cpu"
+    threads: int | None = None  # of torch, None = its own choice
+
+    def __post_init__(self) -> None:
+        lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
+        lowest |= {"warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
+        for name, least in lowest.items():
+            if not getattr(self, name) >= least:
+                raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("epochs", "learning_rate", "clip", "max_minutes", "threads"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise OptionError(f"{name} is {value}; it must be above 0")
+        if not 0 <= self.dropout < 1:
+            raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
+        if self.hidden <= self.embedding:
+            raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
+
+
+# What may change between a run and its continuation: when it ends, and where it runs.
+CHANGEABLE = ("epochs", "max_minutes", "patience", "resume", "device", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a training stands; given to the caller's `progress` function."""
+
+    step: int
+    num_steps: int  # planned; fewer are made when the time runs out
+    epoch: float
+    minutes: float
+    words_per_second: float
+    loss: float  # nats per token, mean since the last report; sampled, so only roughly comparable
+    learning_rate: float
+    perplexity: float | None  # on the held-out text, when it has just been measured
+    best: bool  # it was the lowest so far, and the checkpoint has just been written
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training came to."""
+
+    perplexity: float  # on the held-out text, of the weights as stored
+    unknown: float  # share of the held-out words that are outside the vocabulary
+    step: int  # at which the stored weights were reached
+    minutes: float
+    output: str

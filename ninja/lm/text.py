@@ -1,0 +1,166 @@
+"""Text for language models: sentences as word ids, a vocabulary by frequency, batches by length."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ninja.errors import FormatError, OptionError
+
+BOS = "<s>"
+EOS = "</s>"
+UNK = "<unk>"
+SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary made here
+
+# A whole book on one line would train one endless sentence and exhaust the memory on the way.
+LONGEST_SENTENCE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """Encoded sentences, one after the other, without ``<s>`` and ``</s>``."""
+
+    word: np.ndarray  # int32 [num_words]
+    begin: np.ndarray  # int64 [num_sentences + 1], sentence i is word[begin[i] : begin[i + 1]]
+    num_unknown: int  # words that were mapped to <unk>
+    unk_words: int = 0  # distinct words among them
+
+    def __len__(self) -> int:
+        return len(self.begin) - 1
+
+
+def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
+    """Read a text of one sentence a line, words between white space; ``.gz`` is unpacked, empty lines are skipped.
+
+    Raises:
+        FormatError: The text is not UTF-8, its gzip stream is damaged, or a line is no sentence.
+        OSError: The file cannot be read.
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as probe:
+        zipped = probe.read(2) == b"\x1f\x8b"
+    number = 0
+    with gzip.open(name, "rb") if zipped else open(name, "rb") as stream:
+        try:
+            for number, line in enumerate(stream, start=1):
+                words = line.decode("utf-8").split()
+                if len(words) > LONGEST_SENTENCE:
+                    message = f"{len(words)} words on a line, more than {LONGEST_SENTENCE}; put one sentence on each"
+                    raise FormatError(message, name, line=number)
+                if not {BOS, EOS}.isdisjoint(words):
+                    raise FormatError(f"{BOS} or {EOS} in the text; remove them, they are implied", name, line=number)
+                if words:
+                    yield words
+        except UnicodeDecodeError as error:
+            raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=number) from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise FormatError(f"the gzip stream is damaged: {error}", name, line=number + 1) from error
+
+
+def digest(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    result = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(2**20):
+            result.update(block)
+    return result.hexdigest()
+
+
+def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1) -> list[str]:
+    """Choose the commonest words of a text, by falling count, ties in the order of the alphabet.
+
+    Args:
+        path: The text, see `read_sentences`.
+        size: Most words to take, `SPECIAL` included.
+        min_count: Leave out words rarer than this.
+
+    Returns:
+        Words by id, `SPECIAL` first.
+
+    Raises:
+        FormatError: See `read_sentences`; or the text is empty.
+    """
+    count: Counter[str] = Counter()
+    for words in read_sentences(path):
+        count.update(words)
+    if not count:
+        raise FormatError("no sentence in this text", path)
+    count.pop(UNK, None)
+    ranked = sorted((-times, word) for word, times in count.items() if times >= min_count)
+    return [*SPECIAL, *(word for _, word in ranked[: size - len(SPECIAL)])]
+
+
+def encode(path: str | os.PathLike[str], words: list[str]) -> Sentences:
+    """Read a text as word ids, words outside the vocabulary as ``<unk>``.
+
+    Raises:
+        FormatError: See `read_sentences`; or the text is empty.
+    """
+    number = {word: identity for identity, word in enumerate(words)}
+    unk = number[UNK]
+    flat: list[np.ndarray] = []
+    length: list[int] = []
+    lacking: set[str] = set()
+    for sentence in read_sentences(path):
+        lacking.update(word for word in sentence if word not in number)
+        flat.append(np.fromiter((number.get(word, unk) for word in sentence), np.int32, len(sentence)))
+        length.append(len(sentence))
+    if not flat:
+        raise FormatError("no sentence in this text", path)
+    word = np.concatenate(flat)
+    begin = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+    return Sentences(word, begin, int((word == unk).sum()), len(lacking))
+
+
+def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] | None = None) -> list[np.ndarray]:
+    """Group sentences of like length, so that little of a batch is padding.
+
+    Args:
+        sentences: The text.
+        max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is a batch alone.
+        seed: Order of the batches and of equally long sentences; None keeps both as they are.
+
+    Returns:
+        Sentence numbers of each batch, int64.
+    """
+    if max_tokens < 1:
+        raise OptionError(f"a batch of {max_tokens} tokens holds nothing; use 1 or more")
+    length = np.diff(sentences.begin) + 1  # a sentence of n words predicts n + 1: its </s> too
+    random = None if seed is None else np.random.default_rng(seed)
+    order = np.arange(len(length)) if random is None else random.permutation(len(length))
+    order = order[np.argsort(length[order], kind="stable")]
+    groups: list[np.ndarray] = []
+    first = 0
+    for last in range(1, len(order) + 1):
+        # Sorted by length: the newest member sets the padded width of all.
+        if last == len(order) or length[order[last]] * (last + 1 - first) > max_tokens:
+            groups.append(order[first:last])
+            first = last
+    if random is not None:
+        groups = [groups[place] for place in random.permutation(len(groups))]
+    return groups
+
+
+def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lay sentences side by side: what the model reads and what it has to predict.
+
+    Returns:
+        Inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch]; targets past the end are −1.
+    """
+    begin = sentences.begin[members]
+    length = sentences.begin[members + 1] - begin
+    time = np.arange(int(length.max()) + 1)[:, None]
+    inside = time < length  # [time, batch]
+    target = np.full(inside.shape, -1, np.int64)
+    target[inside] = sentences.word[(begin + time)[inside]]
+    source = np.zeros_like(target)  # padding reads <s>; its output is never used
+    source[1:] = np.where(target[:-1] >= 0, target[:-1], 0)
+    target[length, np.arange(len(members))] = SPECIAL.index(EOS)
+    return source, target

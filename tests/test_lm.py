@@ -1,0 +1,202 @@
+"""Language models by slot: the network's one-step twin against its whole-sentence definition, and the dummies."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import ModelError, OptionError, SymbolError
+from ninja.lm import LanguageModel, sentence_logprobs
+from ninja.lm.dummy import HashLM, UniformLM
+from ninja.symbols import SymbolTable
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import neural  # noqa: E402
+from ninja.lm.neural import NeuralLM  # noqa: E402
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+
+NUM_WORDS = 40
+VOCABULARY = SymbolTable.from_words(["<s>", "</s>", "<unk>", *(f"w{number}" for number in range(3, NUM_WORDS))])
+SENTENCES = st.lists(st.lists(st.integers(2, NUM_WORDS - 1), max_size=7), min_size=1, max_size=8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small networks on many threads wait for each other more than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_module(layers=2):
+    torch.manual_seed(layers)
+    module = LSTMLanguageModel(Config(NUM_WORDS, embedding=8, hidden=16, layers=layers))
+    module.initialise()
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(3.0)  # far from linear: a wrong gate must show
+        module.bias.normal_()
+    return module.eval()
+
+
+MODULE = make_module()
+
+
+@pytest.fixture
+def lm():
+    return NeuralLM(MODULE, VOCABULARY)
+
+
+@torch.inference_mode()
+def whole_sentence(module, sentence):
+    """The slow twin: torch's own LSTM and softmax over the sentence; the log-probability of each of its words."""
+    word = torch.tensor([0, *sentence])
+    logprob = module.logits(module(word[:, None])[:, 0]).log_softmax(-1)  # [time, vocabulary]
+    return [float(logprob[time, target]) for time, target in enumerate([*sentence, 1])]
+
+
+def array(*numbers):
+    return np.array(numbers, np.int32)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_steps_agree_with_the_definition_over_a_sentence(layers):
+    module = make_module(layers)
+    lm = NeuralLM(module, VOCABULARY)
+    sentence = [5, 3, 2, 39, 5, 5]
+    slot = lm.start(1)
+    for word, expected in zip([*sentence, lm.eos], whole_sentence(module, sentence), strict=True):
+        assert lm.logprob(slot, array(word))[0] == pytest.approx(expected, abs=1e-5)
+        slot = lm.advance(slot, array(word))
+
+
+@settings(max_examples=25, deadline=None)
+@given(SENTENCES)
+def test_sentences_side_by_side_score_as_each_alone(sentences):
+    lm = NeuralLM(MODULE, VOCABULARY)
+    expected = [sum(whole_sentence(MODULE, sentence)) for sentence in sentences]
+    assert sentence_logprobs(lm, sentences) == pytest.approx(expected, abs=1e-4)
+    assert lm.num_slots == 0
+
+
+def test_no_sentences_score_nothing(lm):
+    assert sentence_logprobs(lm, []).shape == (0,)
+
+
+def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
+    with pytest.raises(OptionError, match="outside the model's 0 … 39"):
+        sentence_logprobs(lm, [[3, NUM_WORDS]])
+
+
+def test_probabilities_of_all_words_sum_to_one(lm):
+    slot = lm.advance(lm.start(3), array(4, 17, 4))
+    every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
+    logprob = lm.logprob(np.repeat(slot, NUM_WORDS), every)
+    assert np.exp(logprob.astype(np.float64)).reshape(3, -1).sum(1) == pytest.approx([1, 1, 1], abs=1e-5)
+
+
+def test_without_normalisation_scores_are_off_by_one_constant_a_history():
+    exact, raw = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, normalize=False)
+    words = array(1, 5, 9, 30)
+    difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
+    assert np.ptp(difference) < 1e-5
+    assert abs(difference[0]) > 0.1
+
+
+@pytest.mark.parametrize("logit_bytes", [1, 4 * NUM_WORDS * 3, 2**24])
+def test_scores_do_not_depend_on_the_batch(monkeypatch, logit_bytes):
+    monkeypatch.setattr(neural, "LOGIT_BYTES", logit_bytes)
+    random = np.random.default_rng(0)
+    words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
+    together, alone = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, max_batch=1)
+    for _ in range(2):
+        score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
+        assert score[0] == pytest.approx(score[1], abs=1e-4)
+
+
+def test_old_slots_stay_valid_and_branches_are_independent(lm):
+    root = lm.start(1)
+    before = lm.logprob(root, array(7))
+    branch = lm.advance(np.repeat(root, 2), array(5, 6))
+    assert lm.logprob(root, array(7)) == before
+    expected = [whole_sentence(MODULE, [word, 7])[1] for word in (5, 6)]
+    assert lm.logprob(branch, array(7, 7)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_released_slots_are_reused_and_forget_their_past(lm):
+    root = lm.start(1)
+    old = lm.advance(np.repeat(root, 2), array(5, 5))
+    lm.logprob(old, array(7, 7))  # leaves normalisers behind
+    lm.release(old)
+    new, again = lm.advance(root, array(6)), lm.start(1)
+    assert {*new, *again} == {*old}
+    assert lm.logprob(new, array(7))[0] == pytest.approx(whole_sentence(MODULE, [6, 7])[1], abs=1e-5)
+    assert lm.logprob(again, array(7))[0] == pytest.approx(whole_sentence(MODULE, [7])[0], abs=1e-5)
+
+
+def test_states_survive_the_growth_of_the_slab(monkeypatch):
+    monkeypatch.setattr(neural, "FIRST_CAPACITY", 2)
+    lm = NeuralLM(MODULE, VOCABULARY)
+    slot = lm.advance(lm.start(2), array(5, 6))
+    expected = lm.logprob(slot, array(7, 7))
+    many = lm.start(100)
+    assert len({*slot.tolist(), *many.tolist()}) == 102
+    assert lm.logprob(slot, array(7, 7)) == pytest.approx(expected, abs=1e-6)
+    lm.release(many)
+    capacity = len(lm._free)
+    lm.start(90)
+    assert len(lm._free) == capacity
+
+
+def test_empty_batches_are_harmless(lm):
+    nothing = np.empty(0, np.int64)
+    for call in (lm.advance, lm.logprob):
+        assert len(call(nothing, nothing.astype(np.int32))) == 0
+    lm.release(lm.start(0))
+
+
+def test_models_keep_the_protocol(lm):
+    for model in (lm, HashLM(VOCABULARY), UniformLM(VOCABULARY)):
+        assert isinstance(model, LanguageModel)
+        assert (model.bos, model.eos, model.unk) == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "options", "error", "message"),
+    [
+        (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0; it must be at least 1"),
+        (VOCABULARY, {"device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
+        (SymbolTable.from_words(["<s>", "</s>"]), {}, ModelError, "2 words in the vocabulary, but the network has 40"),
+        (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "lacks <s>"),
+    ],
+)
+def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):
+    with pytest.raises(error, match=message):
+        NeuralLM(MODULE, vocabulary, **options)
+
+
+def test_hash_scores_depend_on_the_whole_history_and_on_nothing_else():
+    first, second = HashLM(VOCABULARY), HashLM(VOCABULARY)
+    history = [first.advance(first.advance(first.start(1), array(a)), array(b)) for a, b in ((3, 4), (4, 3), (5, 4))]
+    scores = [float(first.logprob(slot, array(9))[0]) for slot in history]
+    assert len(set(scores)) == 3
+    twin = second.advance(second.advance(second.start(1), array(3)), array(4))
+    assert second.logprob(twin, array(9))[0] == scores[0]
+    every = first.logprob(np.repeat(twin, NUM_WORDS), np.arange(NUM_WORDS, dtype=np.int32))
+    assert every.min() >= -12
+    assert every.max() < 0
+    assert len(set(every.tolist())) == NUM_WORDS
+
+
+def test_uniform_scores_are_the_same_everywhere():
+    lm = UniformLM(VOCABULARY)
+    assert sentence_logprobs(lm, [[3, 4], []]) == pytest.approx([-3 * np.log(NUM_WORDS), -np.log(NUM_WORDS)], rel=1e-6)
+
+
+def test_a_dummy_needs_an_end_of_sentence():
+    with pytest.raises(SymbolError, match="lacks </s>"):
+        HashLM(SymbolTable.from_words(["<s>", "a"]))

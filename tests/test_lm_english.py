@@ -1,0 +1,71 @@
+"""The shipped English model: it loads, fits its card, and prefers English to its likes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ninja.lm import load, sentence_logprobs
+from ninja.models import ENGLISH
+
+pytestmark = pytest.mark.skipif(not ENGLISH.exists(), reason="the model is not in this copy of the source")
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return load()
+
+
+def logprob(lm, *sentences):
+    ids = [
+        [number if (number := lm.vocabulary.id(word)) is not None else lm.unk for word in s.split()] for s in sentences
+    ]
+    return sentence_logprobs(lm, ids)
+
+
+def test_it_fits_the_size_it_may_have():
+    assert ENGLISH.stat().st_size <= 25_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "misheard"),
+    [
+        ("she went to the window and looked out", "she went too the window and look doubt"),
+        ("he had been ill for a long time", "he had bean ill four along time"),
+        ("i do not know what you mean", "eye do not no what you mean"),
+        ("the children were playing in the garden", "the children where playing in the guard in"),
+    ],
+)
+def test_it_prefers_what_was_said_to_what_sounds_like_it(lm, said, misheard):
+    right, wrong = logprob(lm, said, misheard)
+    assert right > wrong + 5
+
+
+def test_its_perplexity_is_that_of_a_trained_model(lm):
+    # Written for this test, so in no training text.
+    sentences = [
+        "the old man opened the door slowly and asked us to come in",
+        "there was nothing in the letter that could explain her silence",
+        "when the rain had stopped they walked down to the river together",
+        "you must not think that i have forgotten what you did for my brother",
+        "on the following morning the captain sent for his officers",
+    ]
+    tokens = sum(len(sentence.split()) + 1 for sentence in sentences)
+    assert math.exp(-logprob(lm, *sentences).sum() / tokens) < 100
+
+
+def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew(lm):
+    slot = lm.advance(lm.start(1), np.array([lm.vocabulary.id("the")], np.int32))
+    every = np.arange(len(lm.vocabulary), dtype=np.int32)
+    probability = np.exp(lm.logprob(np.repeat(slot, len(every)), every).astype(np.float64))
+    assert probability.sum() == pytest.approx(1, abs=1e-4)
+    assert probability[lm.bos] < 1e-4
+
+
+def test_its_card_tells_the_perplexity_of_its_checkpoint():
+    pytest.importorskip("torch")
+    from ninja.lm import checkpoint
+
+    card = checkpoint.read(ENGLISH).card
+    assert f"**{card['perplexity']:.2f}**" in ENGLISH.with_suffix(".md").read_text(encoding="utf-8")
+    assert card["perplexity"] < 150

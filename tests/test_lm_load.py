@@ -1,0 +1,199 @@
+"""Model files: what is written is read back; what is no model, damaged or untrue is refused with a reason."""
+
+import gzip
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm import load
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.checkpoint import Checkpoint  # noqa: E402
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+
+WORDS = ["<s>", "</s>", "<unk>", "a", "b", "ça"]
+
+
+@pytest.fixture
+def module():
+    torch.manual_seed(0)
+    module = LSTMLanguageModel(Config(len(WORDS), embedding=4, hidden=6, layers=2, dropout=0.1))
+    module.initialise()
+    return checkpoint.as_stored(module)
+
+
+@pytest.fixture
+def path(tmp_path, module):
+    checkpoint.save(Checkpoint(module, WORDS, {"seed": 1}), tmp_path / "model.pt")
+    return tmp_path / "model.pt"
+
+
+@pytest.fixture
+def content(path):
+    return torch.load(path, weights_only=True)
+
+
+def test_a_checkpoint_is_read_as_it_was_written(path, module):
+    stored = checkpoint.read(path)
+    assert stored.words == WORDS
+    assert stored.card == {"seed": 1}
+    assert stored.module.config == module.config
+    assert not stored.module.training
+    word = torch.tensor([[0], [3], [5]])
+    torch.testing.assert_close(stored.module(word), module(word))
+
+
+def test_loading_gives_a_model_with_its_vocabulary(path):
+    lm = load(path)
+    assert [lm.vocabulary.word(number) for number in range(len(WORDS))] == WORDS
+    assert (lm.bos, lm.eos, lm.unk) == (0, 1, 2)
+    assert np.isfinite(lm.logprob(lm.start(1), np.array([5], np.int32))).all()
+
+
+def test_options_reach_the_model(path):
+    with pytest.raises(OptionError, match="max_batch"):
+        load(path, max_batch=0)
+    with pytest.raises(OptionError, match="device"):
+        load(path, "nonsense")
+
+
+def test_equal_models_give_equal_bytes(tmp_path, path, module):
+    os.mkdir(tmp_path / "again")
+    checkpoint.save(Checkpoint(module, WORDS, {"seed": 1}), tmp_path / "again" / "model.pt")
+    assert (tmp_path / "again" / "model.pt").read_bytes() == path.read_bytes()
+
+
+def test_a_diverged_model_is_not_written(tmp_path, module):
+    with torch.no_grad():
+        module.bias[3] = 1e6
+    with pytest.raises(ModelError, match="bias is not finite in half precision"):
+        checkpoint.save(Checkpoint(module, WORDS, {}), tmp_path / "model.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "an empty file"),
+        (pickle.dumps({"format": "ninja-lm"}), "a pickle"),
+        (b"\n\\data\\\nngram 1=3\n", "an n-gram model"),
+        (b"once upon a time\n", "a text file"),
+        (gzip.compress(b"once"), "a gzip file"),
+        (b"\x7fELF\0\0", "a file of unknown kind"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
+    (tmp_path / "file.pt").write_bytes(data)
+    with pytest.raises(ModelError, match=f"file.pt: {reason}.*, not a Ninja checkpoint; train a model with"):
+        load(tmp_path / "file.pt")
+
+
+def test_a_directory_and_a_missing_file_are_told_apart(tmp_path):
+    with pytest.raises(ModelError, match="a directory; give the model file"):
+        load(tmp_path)
+    with pytest.raises(ModelError, match="no such file"):
+        load(tmp_path / "none.pt")
+
+
+def test_every_truncation_is_noticed(tmp_path, path):
+    whole = path.read_bytes()
+    broken = tmp_path / "broken.pt"
+    for length in range(4, len(whole), 97):
+        broken.write_bytes(whole[:length])
+        with pytest.raises(ModelError, match="truncated or damaged"):
+            load(broken)
+
+
+def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
+    whole = bytearray(path.read_bytes())
+    weights = content["state"]["embedding.weight"].numpy().tobytes()
+    whole[whole.index(weights) + 5] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(ModelError, match="checksum"):
+        load(path)
+
+
+def test_zips_that_are_no_checkpoints_are_refused(tmp_path, path):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("readme", "hello")
+    with pytest.raises(ModelError, match="not one that torch wrote"):
+        load(tmp_path / "other.zip")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+        for member in source.namelist():
+            packed.writestr(member, source.read(member))
+    with pytest.raises(ModelError, match="packed anew"):
+        load(tmp_path / "packed.pt")
+
+
+class Harmful:
+    def __reduce__(self):
+        return (print, ("code of the file ran",))
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
+    torch.save({"format": "ninja-lm", "card": Harmful()}, tmp_path / "harmful.pt")
+    with pytest.raises(ModelError, match="loads no files that may run code"):
+        load(tmp_path / "harmful.pt")
+    assert capsys.readouterr().out == ""
+
+
+def change(content, *keys, to):
+    """A deep copy with one entry replaced, or removed with `to` = None."""
+    copy = dict(content)
+    if len(keys) > 1:
+        copy[keys[0]] = change(content[keys[0]], *keys[1:], to=to)
+    elif to is None:
+        del copy[keys[0]]
+    else:
+        copy[keys[0]] = to
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "reason"),
+    [
+        (["format"], None, "not a Ninja checkpoint"),
+        (["version"], 2, "checkpoint version 2; this Ninja reads version 1"),
+        (["kind"], "transformer", "kind 'transformer'"),
+        (["words"], None, "'words' is missing"),
+        (["state"], [], "'state' is missing or of the wrong type"),
+        (["card"], None, "'card' is missing"),
+        (["words"], "<s>\n</s>", "2 words, but a vocabulary of 6"),
+        (["words"], "<s>\n</s>\na\na\nb\nc", "occurs twice"),
+        (["words"], "<s>\n</s>\n\na\nb\nc", "empty"),
+        (["words"], "<s>\n<unk>\na\nb\nc\nd", "lacks </s>"),
+        (["config", "hidden"], None, "has the entries"),
+        (["config", "hidden"], 10**12, "absurd hidden of 1000000000000"),
+        (["config", "embedding"], -1, "absurd embedding of -1"),
+        (["config", "layers"], 2.0, "absurd layers of 2.0"),
+        (["config", "layers"], 65, "absurd shape"),
+        (["config", "embedding"], 6, "absurd shape"),
+        (["config", "dropout"], 1.5, "absurd dropout"),
+        (["config", "hidden"], 7, r"is \[24, 4\], its configuration wants \[28, 4\]"),
+        (["config", "layers"], 1, "not expected: lstm.bias_hh_l1"),
+        (["state", "bias"], None, "missing or not expected: bias"),
+        (["state", "bias"], [0.0] * 6, "bias is no tensor"),
+        (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is no tensor of numbers"),
+        (["state", "bias"], torch.zeros(1).expand(6), "bias repeats its bytes"),
+        (["state", "bias"], torch.full((6,), float("nan")), "bias holds NaN"),
+    ],
+)
+def test_an_untrue_checkpoint_is_refused(path, content, keys, value, reason):
+    torch.save(change(content, *keys, to=value), path)
+    with pytest.raises(ModelError, match=reason) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_bare_tensor_is_no_checkpoint(tmp_path):
+    torch.save(torch.zeros(3), tmp_path / "tensor.pt")
+    with pytest.raises(ModelError, match="not a Ninja checkpoint"):
+        load(tmp_path / "tensor.pt")
