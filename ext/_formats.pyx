@@ -5,6 +5,7 @@
 cimport cython
 cimport numpy as np
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -19,27 +20,35 @@ from arrays cimport alignments_of, arcs_of
 from ckaldi cimport (
     Block,
     Entry,
+    EntryBatch,
     Fault,
+    FileReader,
     Output,
     RawLattice,
+    ReaderState,
     TableParser,
     Window,
     expand,
     fits_raw,
+    kBatch,
+    kFailed,
     kLattice,
     kMore,
     kNone,
     kSlack,
     kSymbol,
+    kTooLarge,
+    kWait,
     string_view,
     write_binary,
     write_text,
 )
 from clattice cimport Alignments, Arcs
 
+import os
 from dataclasses import fields
 
-from ninja.errors import FormatError, LatticeError, SymbolError
+from ninja.errors import FormatError, InputError, LatticeError, SymbolError
 from ninja.lattice import Lattice
 
 np.import_array()
@@ -124,6 +133,88 @@ cdef object _error(Fault* fault, object path, object key, cbool archive):
         line=fault.line if fault.line >= 0 else None,
         byte=fault.byte if fault.byte >= 0 else None,
     )
+
+
+cdef int64_t _wrap(vector[Entry]& entries, object path, object words, list result) except -1:
+    """Append ``(key, lattice or error)`` for each entry; returns how many are faulty."""
+    cdef int64_t num_faults = 0
+    cdef size_t number
+    cdef Entry* entry
+    cdef object key
+    for number in range(entries.size()):
+        entry = &entries[number]
+        key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
+        if entry.fault.kind == kNone:
+            result.append((key, _lattice(key, &entry.block, words)))
+        else:
+            num_faults += 1
+            result.append((key, _error(&entry.fault, path, key, True)))
+    return num_faults
+
+
+cdef class FileBatches:
+    """The entries of a plain file, read ahead by a thread that does not need the interpreter.
+
+    Args:
+        path: Name of the file in errors.
+        file: Its descriptor, at the begin of an archive; it is closed in the end.
+        known, words: As for ``TableReader``.
+        chunk: Bytes read at once.
+        ahead: Bytes read ahead, at most (or one batch).
+        largest: Bytes that one entry may take.
+    """
+
+    cdef FileReader* reader
+    cdef object path
+    cdef object known
+    cdef object words
+    cdef readonly int64_t size  # of the last batch, in bytes of the file
+    cdef readonly int64_t num_faults  # in it
+
+    def __init__(self, object path, int file, object known, object words, *, int64_t chunk, int64_t ahead,
+                 int64_t largest):
+        if self.reader != NULL:
+            raise RuntimeError("begun already")
+        self.path = path
+        self.known = known
+        self.words = words
+        cdef const uint8_t* ids = NULL
+        cdef int64_t num_ids = 0
+        if known is not None:
+            ids = <const uint8_t*>np.PyArray_DATA(<np.ndarray?>known)
+            num_ids = np.PyArray_DIM(<np.ndarray>known, 0)
+        self.reader = new FileReader(file, ids, num_ids, chunk, ahead, largest)
+
+    def next(self):
+        """Return ``(key, lattice)``, or ``(key, error)``, of each entry of the next batch; an empty list at the end."""
+        cdef EntryBatch batch
+        cdef ReaderState state = kWait
+        cdef list result = []
+        if self.reader == NULL:
+            raise RuntimeError("closed")
+        while state == kWait:
+            PyErr_CheckSignals()  # Ctrl-C
+            with nogil:
+                state = self.reader.next(batch, 100)
+        if state == kFailed:
+            raise InputError(f"cannot be read: {os.strerror(self.reader.error_number())}", self.path)
+        if state == kTooLarge:
+            raise FormatError("a lattice that seems to be larger than any can be; the rest of this archive is not read",
+                              self.path, byte=self.reader.position())
+        if state == kBatch:
+            self.num_faults = _wrap(batch.entries, self.path, self.words, result)
+            self.size = batch.size
+        return result
+
+    def close(self):
+        """End the thread and close the file."""
+        cdef FileReader* reader = self.reader
+        self.reader = NULL
+        with nogil:
+            del reader
+
+    def __dealloc__(self):
+        del self.reader
 
 
 cdef class TableReader:
@@ -229,26 +320,14 @@ cdef class TableReader:
         cdef Window window = self._window(bytes_behind)
         cdef int64_t consumed = 0
         cdef int64_t before = self.offset
-        self.num_faults = 0
-        self.offsets = []
         cdef list result = []
-        cdef size_t number
-        cdef object key
-        cdef Entry* entry
         try:
             with nogil:
                 consumed = self.parser.parse(window, self.entries)
             self.begin += consumed
             self.offset += consumed
-            for number in range(self.entries.size()):
-                entry = &self.entries[number]
-                self.offsets.append(before + (entry.object - window.begin))
-                key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
-                if entry.fault.kind == kNone:
-                    result.append((key, _lattice(key, &entry.block, self.words)))
-                else:
-                    self.num_faults += 1
-                    result.append((key, _error(&entry.fault, self.path, key, True)))
+            self.offsets = [before + (entry.object - window.begin) for entry in self.entries]
+            self.num_faults = _wrap(self.entries, self.path, self.words, result)
         finally:
             self._clear()
         return result

@@ -79,6 +79,26 @@ cdef extern from "kaldi_table.hpp" namespace "ninja" nogil:
         Scan parse_one(const Window&, const char*&, Entry&) except +
 
 
+cdef extern from "read_ahead.hpp" namespace "ninja" nogil:
+    cdef cppclass EntryBatch:
+        EntryBatch() except +
+        vector[Entry] entries
+        int64_t size
+
+    enum ReaderState "ninja::FileReader::State":
+        kBatch "ninja::FileReader::kBatch"
+        kWait "ninja::FileReader::kWait"
+        kEnd "ninja::FileReader::kEnd"
+        kFailed "ninja::FileReader::kFailed"
+        kTooLarge "ninja::FileReader::kTooLarge"
+
+    cdef cppclass FileReader:
+        FileReader(int, const uint8_t*, int64_t, int64_t, int64_t, int64_t) except +
+        ReaderState next(EntryBatch&, int) except +
+        int error_number()
+        int64_t position()
+
+
 cdef extern from "kaldi_write.hpp" namespace "ninja" nogil:
     cdef cppclass Output:
         Output() except +

@@ -28,6 +28,23 @@ class TableReader:
     def parse(self, bytes_behind: int) -> list[tuple[str, Lattice | NinjaError]]: ...
     def parse_one(self, key: str, bytes_behind: int) -> Lattice | NinjaError | None: ...
 
+class FileBatches:
+    size: int
+    num_faults: int
+    def __init__(
+        self,
+        path: str,
+        file: int,
+        known: npt.NDArray[np.bool_] | None,
+        words: SymbolTable | None,
+        *,
+        chunk: int,
+        ahead: int,
+        largest: int,
+    ) -> None: ...
+    def next(self) -> list[tuple[str, Lattice | NinjaError]]: ...
+    def close(self) -> None: ...
+
 class TableWriter:
     def __init__(self, *, text: bool = False) -> None: ...
     @property

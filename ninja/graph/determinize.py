@@ -110,7 +110,7 @@ def _sums(
 ) -> npt.NDArray[np.float64]:
     """Sum ``values[picked[begin[i] : begin[i + 1]]]`` for each i, in float64."""
     owner = np.repeat(np.arange(begin.size - 1), np.diff(begin))
-    return np.bincount(owner, values[picked], begin.size - 1)
+    return np.bincount(owner, values[picked], begin.size - 1).astype(np.float64)
 
 
 def _begins(length: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
