@@ -18,6 +18,7 @@ class FakeLM:
         self.bos: int | None = 0
         self.eos = 1
         self.unk = 2 if unk else None
+        self.unk_words: int | None = None
         self.history: dict[int, tuple[int, ...]] = {}
         self.next_slot = 0
         self.num_advanced = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ninja.errors import OptionError
 
@@ -26,7 +26,7 @@ class RescoreOptions:
     lm_weight: float = 0.5  # share λ of the new LM in the graph cost, 0..1
     acoustic_scale: float = 0.1  # as in Kaldi's rescoring tools; 1.0 for chain models
     word_penalty: float = 0.0  # added to the cost of each word while searching; never written back
-    unk_penalty: float | None = None  # cost of a word the LM lacks, beyond <unk>; None: ln of how many it lacks
+    unk_penalty: float | None = None  # cost of a word the LM lacks, beyond <unk>'s; None: ln of how many share it
     max_unknown: float = 0.25  # refuse when a larger share of arcs carries words the LM lacks
 
     max_hyps: int | None = None  # live hypotheses per cell; None: 4 per arc or 5 per state; 0: unlimited
@@ -62,7 +62,7 @@ class RescoreOptions:
                 raise OptionError(f"{name} is {value}, but must lie in [{low}, {high}]")
         choices = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
         for name, kind in choices.items():
-            allowed = kind.__args__
+            allowed = get_args(kind)
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(allowed)}")
 

@@ -53,8 +53,9 @@ class WordMap:
     Args:
         words: The lattices' symbol table.
         lm: The language model.
-        unk_penalty: Cost beyond <unk>'s for words the model lacks; None takes the natural log of how many words of
-            the table it lacks, i.e. shares <unk>'s probability out among them evenly.
+        unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
+            natural log of how many words it stood for in training, or if that is not known, of how many words of
+            the table the model lacks.
 
     Raises:
         VocabularyError: The model lacks words and has no <unk> to score them by.
@@ -73,9 +74,9 @@ class WordMap:
             found = lm.vocabulary.id(word)
             self._known[number] = found is not None
             self._lm_word[number] = (NO_WORD if lm.unk is None else lm.unk) if found is None else found
-        lacking = int(np.count_nonzero(~self._known))
         self.has_unk = lm.unk is not None
-        self.unk_penalty = math.log(max(lacking, 1)) if unk_penalty is None else unk_penalty
+        sharing = lm.unk_words or int(np.count_nonzero(~self._known))
+        self.unk_penalty = math.log(max(sharing, 1)) if unk_penalty is None else unk_penalty
         self._extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
