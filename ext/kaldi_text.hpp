@@ -88,15 +88,24 @@ class TextScanner {
     if (*at != ',') return is(Kind::kRaw) ? at : nullptr;
     if (!is(Kind::kCompact)) return nullptr;
     ++at;
-    const int64_t first = num_labels_;
+    int32_t* const first = labels_.begin() + num_labels_;
+    int32_t* to = first;
     while (*at != '\n' && !blank(*at)) {
-      at = parse_integer(at, labels_[num_labels_]);
-      if (at == nullptr) return nullptr;
-      ++num_labels_;
+      const char* begin = at;
+      uint32_t number = 0;
+      for (uint32_t digit; (digit = static_cast<uint32_t>(*at - '0')) < 10; ++at) number = number * 10 + digit;
+      if (at == begin || at - begin > 9) {  // negative or large numbers, or none
+        at = parse_integer(begin, *to);
+        if (at == nullptr) return nullptr;
+      } else {
+        *to = static_cast<int32_t>(number);
+      }
+      ++to;
       if (*at != '_') break;
       ++at;
     }
-    weight.num_labels = num_labels_ - first;
+    num_labels_ += to - first;
+    weight.num_labels = to - first;
     return at;
   }
 

@@ -2,11 +2,12 @@
 // slows down whoever holds it.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -14,8 +15,8 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kaldi_table.hpp"
@@ -25,12 +26,17 @@ namespace ninja {
 // Entries in their order, with the bytes of their keys.
 struct EntryBatch {
   std::vector<Entry> entries;
-  std::string keys;  // what `Entry::key` points into
+  std::vector<char> keys;  // what `Entry::key` points into; a moved string might move its letters
   int64_t size = 0;  // bytes of the file
 
   EntryBatch() = default;
-  EntryBatch(EntryBatch&& other) = default;
-  EntryBatch& operator=(EntryBatch&& other) = default;
+  EntryBatch(EntryBatch&& other) noexcept { *this = std::move(other); }
+  EntryBatch& operator=(EntryBatch&& other) noexcept {
+    entries.swap(other.entries);
+    keys.swap(other.keys);
+    std::swap(size, other.size);
+    return *this;
+  }
   ~EntryBatch() {
     for (Entry& entry : entries) std::free(entry.block.memory);
   }
@@ -130,7 +136,7 @@ class FileReader {
     batch.keys.reserve(size);  // so that no key moves
     for (Entry& entry : batch.entries) {
       const char* key = batch.keys.data() + batch.keys.size();
-      batch.keys.append(entry.key);
+      batch.keys.insert(batch.keys.end(), entry.key.begin(), entry.key.end());
       entry.key = {key, entry.key.size()};
     }
   }

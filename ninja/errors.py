@@ -56,7 +56,7 @@ class FormatError(NinjaError, ValueError):
 
 
 class LatticeError(NinjaError, ValueError):
-    """A lattice that could be read breaks an invariant: a cycle, NaN, no final state, …"""
+    """A lattice that could be read breaks an invariant: a cycle, NaN, no final state."""
 
 
 class SymbolError(NinjaError, ValueError):

@@ -131,9 +131,7 @@ class Lattice:
         """Whether each state is final, bool [num_states]."""
         return np.isfinite(self.final_graph) & np.isfinite(self.final_acoustic)
 
-    def with_costs(
-        self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None
-    ) -> Lattice:
+    def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
         """Return the same lattice with other arc costs, float32 [num_arcs] each."""
         changed = replace(self, graph=_frozen(graph, np.float32))
         return changed if acoustic is None else replace(changed, acoustic=_frozen(acoustic, np.float32))

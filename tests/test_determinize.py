@@ -32,7 +32,7 @@ def assert_same(ours: dict[tuple[int, ...], Way], theirs: dict[tuple[int, ...], 
         assert way.alignment == theirs[words].alignment
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -43,7 +43,7 @@ def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice,
     assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
@@ -53,7 +53,7 @@ def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: flo
     assert_same(best_of_each(determinize(lattice, scale)), best_of_each(theirs, scale))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(SMALL)
 def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
     wanted, found = best_of_each(lattice), best_of_each(determinize(lattice))
@@ -61,7 +61,7 @@ def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> N
     assert [wanted[words].total() for words in wanted] == pytest.approx([found[words].total() for words in wanted])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -88,7 +88,7 @@ def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> 
         assert_same(best_of_each(result), wanted)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -99,9 +99,10 @@ def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, sca
 
 
 def doubled(lattice: Lattice, shift: float) -> Lattice:
-    """Begin with word 98 or 99 and go on in one of two copies of a lattice, the second's final costs shifted."""
+    """Begin with word 98 or 99 and go on in one of two copies of a lattice, the second's final costs shifted, both."""
     n, m = lattice.num_states, lattice.num_arcs
-    copy_final = np.where(lattice.is_final, lattice.final_graph + np.float32(shift), np.float32(np.inf))
+    copy_graph = np.where(lattice.is_final, lattice.final_graph + np.float32(shift), np.float32(np.inf))
+    copy_acoustic = np.where(lattice.is_final, lattice.final_acoustic - np.float32(3 * shift), np.float32(np.inf))
     return Lattice.from_arrays(
         "two",
         np.concatenate([[0], lattice.arc_begin + 2, lattice.arc_begin[1:] + m + 2]),
@@ -109,8 +110,8 @@ def doubled(lattice: Lattice, shift: float) -> Lattice:
         np.concatenate([[98, 99], lattice.word, lattice.word]),
         np.concatenate([[0, 0], lattice.graph, lattice.graph]),
         np.concatenate([[0, 0], lattice.acoustic, lattice.acoustic]),
-        np.concatenate([[np.inf], lattice.final_graph, copy_final]),
-        np.concatenate([[np.inf], lattice.final_acoustic, lattice.final_acoustic]),
+        np.concatenate([[np.inf], lattice.final_graph, copy_graph]),
+        np.concatenate([[np.inf], lattice.final_acoustic, copy_acoustic]),
         ali_begin=np.concatenate([[0, 0], lattice.ali_begin, lattice.ali_begin[1:] + lattice.ali.size]),
         ali=np.concatenate([lattice.ali, lattice.ali]),
         final_ali_begin=np.concatenate(

@@ -14,6 +14,7 @@ import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescore.options import LookAhead
 from tests.fake_lm import FakeLM, symbols
 from tests.reference_rescore import PathCost, path_costs, rescored_path_costs, total
 from tests.strategies import lattices
@@ -71,17 +72,74 @@ def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattic
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=60, deadline=None)
-@given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 2.0, 6.0]), k=st.integers(1, 3))
+@given(
+    lattice=lattices(max_states=6, max_word=8),
+    beam=st.sampled_from([0.0, 2.0, 6.0]),
+    k=st.integers(1, 3),
+    look_ahead=st.sampled_from(["calibrated", "first-pass", "none"]),
+)
 def test_every_path_of_a_pruned_search_has_its_exact_cost(
-    algorithm: str, lattice: Lattice, beam: float, k: int
+    algorithm: str, lattice: Lattice, beam: float, k: int, look_ahead: LookAhead
 ) -> None:
-    options = replace(EXACT, algorithm=algorithm, beam=beam, max_hyps=k, merge_order=0)
+    options = replace(EXACT, algorithm=algorithm, beam=beam, max_hyps=k, merge_order=0, look_ahead=look_ahead)
     lattice = named(lattice)
     exact = rescored_path_costs(lattice, FakeLM(), options)
     found = path_costs(run(lattice, options))
     assert found
     for cost in found:
         assert any(close([cost], [other]) for other in exact)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=100, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 1.0, 4.0]))
+def test_a_look_ahead_that_is_exact_keeps_every_path_within_the_beam(
+    algorithm: str, lattice: Lattice, beam: float
+) -> None:
+    options = replace(EXACT, algorithm=algorithm, beam=beam, lm_weight=0.0)
+    lattice = named(lattice)
+    every = path_costs(lattice)
+    best = min(total(cost, options) for cost in every)
+    kept = path_costs(run(lattice, options))
+    for cost in every:
+        if total(cost, options) <= best + beam - 1e-4:
+            assert any(close([cost], [other]) for other in kept)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_look_ahead_dead_ends_go_and_every_path_within_the_beam_stays(seed: int) -> None:
+    lattice = random_lattice(seed, num_states=10, fan=1)  # its costs are not negative: no path gets better on its way
+    options = replace(EXACT, look_ahead="none", beam=6.0, prune_beam=math.inf, lm_weight=0.0)
+    every = path_costs(lattice)
+    best = min(total(cost, options) for cost in every)
+    kept = path_costs(run(lattice, options))
+    assert len(kept) < len(every)
+    for cost in every:
+        if total(cost, options) <= best + options.beam - 1e-4:
+            assert any(close([cost], [other]) for other in kept)
+
+
+def test_equal_paths_survive_a_beam_of_zero_together() -> None:
+    unheard = 8
+    twice = Lattice.from_arrays(
+        "k", [0, 2, 2], [1, 1], [unheard, unheard], [1, 2], [2, 0], [np.inf, 0], words=TABLE
+    )  # fmt: skip
+    found = run(twice, replace(EXACT, beam=0.0, acoustic_scale=1.0, lm_weight=0.5, max_hyps=4))
+    assert found.num_arcs == 1  # the second costs half a nat less at LM weight 1/2
+    even = twice.with_costs(np.array([1, 2], np.float32), np.array([0.5, 0], np.float32))
+    assert run(even, replace(EXACT, beam=0.0, acoustic_scale=1.0, lm_weight=0.5, max_hyps=4)).num_arcs == 2
+
+
+def test_the_best_hypothesis_takes_the_only_place() -> None:
+    lm = FakeLM()
+    scores = {word: lm.score((), word + 2) + lm.score((word + 2,), lm.eos) for word in range(1, 8)}
+    best, middle, worst = (sorted(scores, key=scores.__getitem__)[i] for i in (-1, 3, 0))
+    # The first pass likes the middle one best, and its path always survives; one place is left for the others.
+    fan = Lattice.from_arrays(
+        "k", [0, 3, 3], [1, 1, 1], [worst, middle, best], [1, 0, 1], [0, 0, 0], [np.inf, 0], words=TABLE
+    )  # fmt: skip
+    options = replace(EXACT, algorithm="pushforward", max_hyps=1, lm_weight=1.0, word_penalty=0.0, look_ahead="none")
+    assert sorted(cost.words for cost in path_costs(run(fan, options))) == sorted([(best,), (middle,)])
 
 
 @settings(max_examples=60, deadline=None)

@@ -265,32 +265,37 @@ def test_gzip_members_follow_each_other(folder):
     assert list(keys("all.gz")) == ALL
 
 
-def readers():
-    return [thread for thread in threading.enumerate() if thread.name == "ninja-read-ahead"]
+def threads():
+    """Count the threads of this process, those that Python does not know of as well."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
 
-def test_an_abandoned_reader_ends_its_thread(tmp_path):
-    with write(tmp_path / "big.ark") as output:
-        for number in range(3000):
-            output.write(small(f"k{number}", range(1, 900)))
-    lattices = read(tmp_path / "big.ark")
+@pytest.mark.parametrize("name", ["big.ark", "big.ark.gz", "big.scp"])
+def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with write("ark,scp:big.ark,big.scp" if name == "big.scp" else name) as output:
+        for number in range(10_000):
+            output.write(small(f"k{number}", range(1, 400)))
+    before = threads()
+    lattices = read(name)
     assert next(lattices)[0] == "k0"
-    assert len(readers()) == 1
+    assert threads() > before
     lattices.close()
-    unfinished = read(tmp_path / "big.ark")
+    unfinished = read(name)
     next(unfinished)
     del unfinished
-    read(tmp_path / "big.ark")  # never begun
+    read(name)  # never begun
     gc.collect()
     for _ in range(100):
-        if not readers():
+        if threads() <= before:
             break
         time.sleep(0.05)
-    assert not readers()
+    assert threads() <= before
 
 
 def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
-    with write(tmp_path / "a.ark") as output:
+    with write(tmp_path / "a.ark.gz") as output:
         output.write(small("k"))
 
     def fail(*_):
@@ -298,7 +303,35 @@ def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
 
     monkeypatch.setattr("ninja.formats.kaldi._fill", fail)
     with pytest.raises(RuntimeError, match="a bug"):
-        list(read(tmp_path / "a.ark"))
+        list(read(tmp_path / "a.ark.gz"))
+
+
+def test_read_ahead_gives_what_plain_reading_gives(tmp_path):
+    path = tmp_path / "mixed.ark"
+    content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
+    path.write_bytes(content * 60 + b"bad \xd6\xfd\xb2\x7e damaged" + content)
+    outcomes = []
+    for read_ahead in (True, False):
+        errors = []
+        outcomes.append((list(read(path, on_error=errors.append, read_ahead=read_ahead)), errors))
+    (one, (error,)), (other, (same_error,)) = outcomes
+    assert len(one) == len(other) == 180
+    assert all(a.identical(b) for (_, a), (_, b) in zip(one, other, strict=True))
+    assert str(error) == str(same_error)
+    assert error.byte > 60 * len(content)
+
+
+def test_an_entry_that_could_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ninja.formats.kaldi.LARGEST_ENTRY", 1000)
+    monkeypatch.setattr("ninja.formats.kaldi.CHUNK", 256)
+    for name in ("a.ark", "b.ark.gz"):
+        with write(tmp_path / name) as output:
+            output.write(small("k"))
+            output.write(small("large", range(1, 2000)))
+        errors = []
+        assert list(keys(tmp_path / name, on_error=errors.append)) == ["k"]
+        assert "larger than any can be" in str(errors[0])
+        assert errors[0].byte > 0
 
 
 def test_an_exception_of_the_error_handler_stops_the_reading(folder):

@@ -1,0 +1,148 @@
+"""The command line: parse, call one function, print."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+import warnings
+
+import click
+
+from ninja.errors import NinjaError, OptionError
+
+# Name and help line of each command, so that `ninja --help` imports none of them.
+COMMANDS = {
+    "rescore": "Rescore lattices with a neural language model.",
+    "prune": "Remove the arcs of lattices that lie outside a beam.",
+    "best": "Print the best word sequence of each lattice.",
+    "nbest": "Print the n best word sequences of each lattice.",
+    "posteriors": "Print the probability of each arc.",
+    "info": "Show the size of lattices and how well a vocabulary covers them.",
+    "convert": "Convert lattices between formats.",
+    "score": "Compute the word error rate of transcripts or lattices.",
+    "train": "Train a language model on a text.",
+    "doctor": "Check the installation.",
+    "version": "Print the version.",
+}
+
+MODULES = {"nbest": "best", "version": "doctor"}  # those that share a module with another
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+DEBUG = "ninja.debug"  # key in a context's meta
+
+
+class UnreadOutput(Exception):
+    """Whoever read our output has gone away."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import a command, or return None when there is none of this name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"ninja.cli.{MODULES.get(name, name)}"), name)
+        return command
+
+    def invoke(self, context: click.Context) -> object:
+        """Run the command; click itself would end the process when nobody reads its output."""
+        try:
+            return super().invoke(context)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) or isinstance(error.__cause__, BrokenPipeError):
+                raise UnreadOutput from error
+            raise
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from ninja.doctor import installed_version
+
+        click.echo(f"ninja-asr {installed_version()}")
+        context.exit()
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["--help"], "max_content_width": 110})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@click.option("--debug", is_flag=True, help="Show the Python traceback of errors.")
+@click.pass_context
+def group(context: click.Context, debug: bool) -> None:
+    """Better transcripts from the word lattices of any recogniser.
+
+    \b
+    Example:
+      ninja rescore lat.ark.gz --words words.txt -o rescored.ark.gz
+    """
+    context.meta[DEBUG] = debug
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        Exit code: 0 done; 1 bad input, or a lattice failed; 2 wrong usage; 130 interrupted; 141 output not read.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
+    try:
+        code = group.main(arguments, prog_name="ninja", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
+    except (UnreadOutput, BrokenPipeError):
+        # What Python itself would still flush at its end must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return BROKEN_PIPE
+    except Exception as error:
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        _say(f"error: {describe(error)}")
+        return 2 if isinstance(error, OptionError) else 1
+
+
+def describe(error: Exception) -> str:
+    """Say in one line what is wrong and what to do."""
+    if isinstance(error, NinjaError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory; use a smaller --batch-arcs, fewer --jobs, or prune the lattices first"
+    if isinstance(error, OSError):
+        place = error.filename if error.filename is not None else "input or output"
+        return f"{place}: {error.strerror or error}"
+    name = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return f"internal error ({name}); please report it; --debug before the command shows the traceback"
+
+
+def _say(message: str) -> None:
+    print(f"ninja: {message}", file=sys.stderr)

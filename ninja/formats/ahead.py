@@ -1,4 +1,4 @@
-"""Reading ahead: a thread makes the next batches while the caller works on the last."""
+"""Reading ahead what comes through Python: a thread makes the next batches while the caller works on the last."""
 
 from __future__ import annotations
 

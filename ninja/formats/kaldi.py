@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ninja._formats import TableReader
+from ninja._formats import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.formats.sources import Place, Table, resolve
 from ninja.formats.streams import Stream, open_stream
@@ -18,8 +18,9 @@ from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
 MAGIC = b"\xd6\xfd\xb2\x7e"
-CHUNK = 1 << 20  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
+CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
+AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
 LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
 
 
@@ -70,29 +71,61 @@ class Vocabulary:
         return lattice.with_words(self.words)
 
 
-def batches(tables: list[Table], vocabulary: Vocabulary) -> Iterator[Batch]:
+def batches(tables: list[Table], vocabulary: Vocabulary, *, read_ahead: bool) -> Iterator[Batch]:
     """Read tables one after the other; what breaks one off is its last entry, and the next one is begun."""
     for table in tables:
         try:
-            yield from _script(table, vocabulary) if table.kind == "scp" else _archive(table.place, vocabulary)
+            if table.kind == "scp":
+                yield from _ahead(_script(table, vocabulary), read_ahead)
+            else:
+                yield from _archive(table.place, vocabulary, read_ahead)
         except NinjaError as error:
             yield Batch([(error.key or "", error)], 0, True)
 
 
-def _archive(place: Place, vocabulary: Vocabulary) -> Iterator[Batch]:
+def _archive(place: Place, vocabulary: Vocabulary, read_ahead: bool) -> Iterator[Batch]:
     with open_stream(place) as stream:
-        reader = vocabulary.reader(stream.name)
-        while True:
-            count = _fill(reader, stream, CHUNK)
-            if reader.position == 0 and reader.begins_with(MAGIC):
-                yield _bare(place, stream, reader, vocabulary)
-                return
-            before = reader.position
-            entries = reader.parse(stream.bytes_left if count else 0)
-            if entries:
-                yield Batch(entries, reader.position - before, reader.num_faults > 0)
-            if count == 0 or reader.broken:
-                return
+        if stream.head(len(MAGIC)) == MAGIC:
+            yield _bare(place, stream, vocabulary)
+        elif read_ahead and stream.seekable:
+            yield from _plain_file(stream, vocabulary)
+        else:
+            yield from _ahead(_stream(stream, vocabulary), read_ahead)
+
+
+def _ahead(batches: Iterator[Batch], read_ahead: bool) -> Iterator[Batch]:
+    if not read_ahead:
+        return batches
+    from ninja.formats.ahead import ahead
+
+    return ahead(batches)
+
+
+def _plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read ahead in a thread that does not hold the interpreter up."""
+    reader = FileBatches(
+        stream.name,
+        stream.descriptor(),
+        vocabulary.known,
+        vocabulary.words,
+        chunk=CHUNK,
+        ahead=AHEAD,
+        largest=LARGEST_ENTRY,
+    )
+    with closing(reader):
+        while entries := reader.next():
+            yield Batch(entries, reader.size, reader.num_faults > 0)
+
+
+def _stream(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+    reader = vocabulary.reader(stream.name)
+    count = 1
+    while count and not reader.broken:
+        count = _fill(reader, stream, CHUNK)
+        before = reader.position
+        entries = reader.parse(stream.bytes_left if count else 0)
+        if entries:
+            yield Batch(entries, reader.position - before, reader.num_faults > 0)
 
 
 def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
@@ -100,7 +133,7 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
-            f"a lattice seems to take more than {LARGEST_ENTRY} bytes; the rest is not read",
+            "a lattice that seems to be larger than any can be; the rest of this archive is not read",
             stream.name,
             byte=reader.position,
         )
@@ -109,8 +142,9 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     return count
 
 
-def _bare(place: Place, stream: Stream, reader: TableReader, vocabulary: Vocabulary) -> Batch:
+def _bare(place: Place, stream: Stream, vocabulary: Vocabulary) -> Batch:
     """Read a file that is one lattice without a key, Kaldi's or OpenFst's; the file's name is its key."""
+    reader = vocabulary.reader(stream.name)
     key = os.path.basename(place.path).removesuffix(".gz")
     key = os.path.splitext(key)[0] or key
     while _fill(reader, stream, CHUNK):

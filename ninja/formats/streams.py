@@ -102,6 +102,11 @@ class Stream:
         self._head = b""
         self._left = max(0, size - offset)
 
+    def descriptor(self) -> int:
+        """Return a descriptor of a plain file of one's own, at the file's begin."""
+        self.seek(0)
+        return os.dup(self._raw.fileno())
+
     def close(self) -> None:
         """Close the file; a command still running is ended."""
         self._source.close()

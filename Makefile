@@ -1,0 +1,46 @@
+# Each target sets up what it needs; what stands already is not made again.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
+EXTENSIONS = $(wildcard ext/*.pyx ext/*.pxd ext/*.hpp)
+
+.PHONY: demo test lint bench docs clean dist-check
+
+# `make demo` needs the package alone, the others its tools too.
+demo: $(VENV)/.package
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.tools
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: $(VENV)/.tools
+	$(BIN)/ruff check .
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint ext  # it calls pycodestyle
+	$(BIN)/mypy
+
+bench: $(VENV)/.package
+	for what in formats graph rescore; do $(BIN)/python -m benchmarks.bench_$$what || exit; done
+
+docs: $(VENV)/.package
+	$(BIN)/python docs/render_cli.py > docs/cli.md
+
+# From the source archive to an installed command, in an environment of its own.
+dist-check: $(VENV)/.tools
+	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_packaging.py
+
+clean:
+	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"pytest>=8" "pytest-timeout>=2.3" "hypothesis>=6.100" "ruff>=0.9" "mypy>=1.13" "cython-lint>=0.16"
+	touch $@

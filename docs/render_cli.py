@@ -1,0 +1,29 @@
+"""Render docs/cli.md: every command with its help, as ``ninja COMMAND --help`` prints it."""
+
+import click
+
+from ninja.cli import COMMANDS, group
+
+INTRODUCTION = """# The command line
+
+`make docs` writes this page; a test fails when it is stale.
+
+Results go to stdout or to `-o FILE`, everything else to stderr. Files appear under their names only when they are
+complete. SOURCE is an archive, several, a folder, `-`, or a Kaldi rspecifier. Exit codes: 0 done, 1 bad input or a
+lattice that failed, 2 wrong usage, 130 interrupted, 141 the reader of the output went away.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    top = click.Context(group, info_name="ninja", max_content_width=100, terminal_width=100)
+    pages = [INTRODUCTION]
+    for name in COMMANDS:
+        command = group.get_command(top, name)
+        context = click.Context(command, info_name=name, parent=top, max_content_width=100, terminal_width=100)
+        pages.append(f"## ninja {name}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(pages)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,104 @@
+"""Better transcripts from word lattices: read, prune and rescore them with neural language models.
+
+    import ninja
+
+    lm = ninja.lm.load()  # the shipped English model
+    with ninja.write("rescored.ark.gz") as output:
+        for key, lattice in ninja.rescore(ninja.read("lat.ark.gz", words="words.txt"), lm, ninja.RescoreOptions()):
+            output.write(lattice)
+
+Names are imported when they are first used, so that importing the package costs nothing.
+"""
+
+TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
+if TYPE_CHECKING:
+    from ninja import evaluate, formats, graph, lm, openfst, pipeline
+    from ninja.errors import (
+        DependencyError,
+        FormatError,
+        InputError,
+        LatticeError,
+        ModelError,
+        NinjaError,
+        OptionError,
+        OutputError,
+        SymbolError,
+        VocabularyError,
+        WorkerError,
+    )
+    from ninja.formats import keys, read, write
+    from ninja.lattice import Lattice
+    from ninja.rescore import RescoreOptions, RescoreReport, coverage, rescore
+    from ninja.symbols import SymbolTable
+
+    __version__: str
+    BIN_DIR: str
+
+__all__ = [
+    "DependencyError",
+    "FormatError",
+    "InputError",
+    "Lattice",
+    "LatticeError",
+    "ModelError",
+    "NinjaError",
+    "OptionError",
+    "OutputError",
+    "RescoreOptions",
+    "RescoreReport",
+    "SymbolError",
+    "SymbolTable",
+    "VocabularyError",
+    "WorkerError",
+    "coverage",
+    "evaluate",
+    "formats",
+    "graph",
+    "keys",
+    "lm",
+    "openfst",
+    "pipeline",
+    "read",
+    "rescore",
+    "write",
+]
+
+_MODULES = ("evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore")  # `ninja.rescore` can be called
+_HOME = {
+    "Lattice": "ninja.lattice",
+    "SymbolTable": "ninja.symbols",
+    "RescoreOptions": "ninja.rescore",
+    "RescoreReport": "ninja.rescore",
+    "coverage": "ninja.rescore",
+    "keys": "ninja.formats",
+    "read": "ninja.formats",
+    "write": "ninja.formats",
+}
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    value: object
+    if name in _MODULES:
+        value = importlib.import_module(f"ninja.{name}")
+    elif name in __all__:
+        value = getattr(importlib.import_module(_HOME.get(name, "ninja.errors")), name)
+    elif name == "__version__":
+        value = importlib.import_module("ninja.doctor").installed_version()
+    elif name == "BIN_DIR":
+        # scikit-build-core and others ask the build tool's package, whose name we share, where its program lies.
+        import os
+        import sys
+
+        from ninja._launch import find_build_tool
+
+        value = os.path.dirname(find_build_tool() or sys.executable)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,96 @@
+"""Options that several commands share, and options made of the fields of an options dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+Command = Callable[..., Any]
+
+
+def scales(command: Command) -> Command:
+    """Add the scales under which paths are compared."""
+    for decorate in (
+        click.option("--word-penalty", type=float, default=0.0, show_default=True, help="Cost added for each word."),
+        click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs."),
+        click.option(
+            "--acoustic-scale",
+            type=float,
+            default=1.0,
+            show_default=True,
+            help="Factor of acoustic costs; 0.1 is usual for models that are not chain models.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def output_file(what: str) -> Callable[[Command], Command]:
+    """Add ``-o``, for results that go to stdout without it."""
+    return click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout.  [default: -]")
+
+
+def resume(command: Command) -> Command:
+    """Add ``--resume``."""
+    text = "Keep what was written if the run is cut short, and go on after it the next time."
+    return click.option("--resume", is_flag=True, help=text)(command)
+
+
+def from_fields(
+    options: type[Any], help_of: Mapping[str, str], *, skip: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
+    """Add an option for each field of an options dataclass, of the same name, type and default.
+
+    Args:
+        options: The dataclass; its annotations are plain types, Literals, or one of these or None.
+        help_of: Help of each field.
+        skip: Fields that the command offers in its own way, or not at all.
+    """
+    kinds = typing.get_type_hints(options)
+
+    def add(command: Command) -> Command:
+        for field in reversed(dataclasses.fields(options)):
+            if field.name in skip:
+                continue
+            kind = kinds[field.name]
+            if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+                (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
+            given: dict[str, Any] = {"type": kind}
+            if typing.get_origin(kind) is typing.Literal:
+                given = {"type": click.Choice(typing.get_args(kind))}
+            elif kind is bool:
+                given = {"is_flag": True}
+            shown = field.default is not None and kind is not bool
+            name = f"--{field.name.replace('_', '-')}"
+            decorate = click.option(
+                name, field.name, default=field.default, show_default=shown, help=help_of[field.name], **given
+            )
+            command = decorate(command)
+        return command
+
+    return add
+
+
+@contextmanager
+def text_output(path: str) -> Iterator[TextIO]:
+    """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete."""
+    if path == "-":
+        yield sys.stdout
+        return
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as stream:
+            yield stream
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise

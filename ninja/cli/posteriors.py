@@ -1,0 +1,73 @@
+"""``ninja posteriors``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from ninja.cli.options import output_file, scales, text_output
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.lattice import Lattice
+from ninja.pipeline import Each
+
+
+@dataclass(frozen=True, slots=True)
+class ArcLines:
+    """The function from a lattice to one printed line for each probable arc, picklable."""
+
+    min_post: float
+    acoustic_scale: float
+    lm_scale: float
+    word_penalty: float
+
+    def __call__(self, lattice: Lattice) -> str:
+        """Compute the posteriors and print them."""
+        import numpy as np
+
+        from ninja.graph import posteriors, state_times
+
+        probability = posteriors(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
+        begin, src, time = lattice.ali_begin, lattice.src, state_times(lattice)
+        lines = []
+        for arc in np.flatnonzero(probability >= self.min_post).tolist():
+            number = int(lattice.word[arc])
+            word = str(number) if lattice.words is None else lattice.words.word(number)
+            labels = lattice.ali[begin[arc] : begin[arc + 1]].tolist()
+            frames = int(time[lattice.dst[arc]] - time[src[arc]])
+            fields = [lattice.key, time[src[arc]], frames, f"{probability[arc]:.7g}", word]
+            if labels:
+                fields.append("_".join(map(str, labels)))
+            lines.append("\t".join(map(str, fields)) + "\n")
+        return "".join(lines)
+
+
+@click.command()
+@output_file("Text file for the lines")
+@click.option(
+    "--min-post",
+    type=click.FloatRange(0, 1),
+    default=0.0001,
+    show_default=True,
+    help="Leave out arcs less probable than this.",
+)
+@scales
+@reads_lattices
+def posteriors(
+    reading: Reading, output_file: str, min_post: float, acoustic_scale: float, lm_scale: float, word_penalty: float
+) -> None:
+    """Print the probability of each arc.
+
+    One line for each, with tabs between: key, first frame, number of frames, probability, word (or its id where --words
+    is not given), transition ids.
+
+    \b
+    Example:
+      ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
+    """
+    with text_output(output_file) as stream:
+        for _, lines in reading.results(
+            Each(ArcLines(min_post, acoustic_scale, lm_scale, word_penalty)), to_stdout=output_file == "-"
+        ):
+            stream.write(lines)
+    reading.close()

@@ -1,0 +1,196 @@
+"""What every command that reads lattices shares: its source and options, its progress, its failures, its exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ninja.errors import NinjaError, OptionError
+from ninja.lattice import Kind, Lattice
+from ninja.pipeline import Counts, Stage, stream
+
+if TYPE_CHECKING:
+    from ninja.symbols import SymbolTable
+
+Result = TypeVar("Result")
+NAMED_FAILURES = 20
+BATCH_ARCS = 200_000
+
+WORDS_NAMES = ("words.txt", "words.txt.gz")
+WORDS_HELP = "Symbol table, a word and its id on each line."
+
+
+@dataclass(slots=True)
+class Reading:
+    """One command's run over its lattices."""
+
+    source: tuple[str, ...]
+    words: str | None
+    jobs: int
+    on_error: str  # "skip" or "raise"
+    allow_pipes: bool
+    counts: Counts = field(default_factory=Counts)
+    start: float = field(default_factory=time.perf_counter)
+    _progress: Any = None
+    _table: SymbolTable | None = None
+
+    def table(self) -> SymbolTable | None:
+        """Return the symbol table of ``--words``, None where that is not given."""
+        from ninja.symbols import SymbolTable
+
+        if self._table is None and self.words is not None:
+            self._table = SymbolTable.read(self.words)
+        return self._table
+
+    def lattices(self) -> Iterator[tuple[str, Lattice]]:
+        """Read the sources, one after the other."""
+        from ninja.formats import read
+
+        tolerated = self.failed if self.on_error == "skip" else None
+        return read(self.source, words=self.table(), on_error=tolerated, allow_pipes=self.allow_pipes)
+
+    def results(
+        self,
+        stage: Stage[Result],
+        to_stdout: bool = False,
+        done: Collection[str] = (),
+        batch_arcs: int = BATCH_ARCS,
+        on_batch: Callable[[Any], None] | None = None,
+    ) -> Iterator[tuple[str, Result]]:
+        """Yield the stage's result for each lattice, showing progress where somebody watches that and no results."""
+        results = stream(
+            self.lattices(),
+            stage,
+            jobs=self.jobs,
+            batch_arcs=batch_arcs,
+            done=done,
+            on_error=self._say_failed if self.on_error == "skip" else None,
+            counts=self.counts,
+            on_batch=on_batch,
+        )
+        watched = sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
+        return self._shown(results) if watched else results
+
+    def write(
+        self,
+        target: str,
+        stage: Stage[Lattice],
+        *,
+        resume: bool = False,
+        kind: Kind | None = None,
+        batch_arcs: int = BATCH_ARCS,
+        on_batch: Callable[[Any], None] | None = None,
+    ) -> int:
+        """Write the stage's lattices to an archive; on a terminal, as text. Return how many arcs they have."""
+        from ninja.formats import write
+
+        to_stdout = target == "-"
+        if to_stdout and sys.stdout.isatty():
+            target = "ark,t:-"
+        arcs = 0
+        with write(target, resume=resume, kind=kind) as output:
+            for _, lattice in self.results(stage, to_stdout, output.keys_done, batch_arcs, on_batch):
+                output.write(lattice)
+                arcs += lattice.num_arcs
+        return arcs
+
+    def failed(self, failure: NinjaError) -> None:
+        """Note a failure, and say so at once."""
+        self.counts.failures.append(failure)
+        self._say_failed(failure)
+
+    def say(self, message: str) -> None:
+        """Print a line on stderr, above the progress bar if there is one."""
+        if self._progress is None:
+            click.echo(f"ninja: {message}", err=True)
+        else:
+            self._progress.console.print(f"ninja: {message}", markup=False, highlight=False, soft_wrap=True)
+
+    def close(self, message: str | None = None) -> None:
+        """Say what was done and what failed, and end the command with the right exit code."""
+        if message is not None:
+            self.say(message)
+        if self.counts.skipped:
+            self.say(f"{self.counts.skipped} lattices stood in the output already and were left alone")
+        failures = self.counts.failures
+        if failures:
+            keys = [failure.key or failure.path or "?" for failure in failures]
+            more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
+            self.say(f"{len(failures)} failed: {', '.join(keys[:NAMED_FAILURES])}{more}")
+        click.get_current_context().exit(1 if failures else 0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the command began."""
+        return time.perf_counter() - self.start
+
+    def _say_failed(self, failure: NinjaError) -> None:
+        self.say(f"failed: {failure}")
+
+    def _shown(self, results: Iterable[tuple[str, Result]]) -> Iterator[tuple[str, Result]]:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.completed} lattices"),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(
+            *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+        ) as progress:
+            self._progress = progress
+            task = progress.add_task("")
+            try:
+                for key, result in results:
+                    progress.update(task, advance=1, description=f"[dim]{key.replace('[', '')}")
+                    yield key, result
+            finally:
+                self._progress = None
+
+
+def reads_lattices(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the source argument and the options of reading, handed to it as one ``Reading``."""
+
+    @click.argument("source", nargs=-1, required=True)
+    @click.option("--words", metavar="FILE", help=WORDS_HELP)
+    @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+    @click.option(
+        "--on-error",
+        type=click.Choice(["skip", "raise"]),
+        default="skip",
+        show_default=True,
+        help="Go on after a lattice failed (exit code 1 at the end), or stop there.",
+    )
+    @click.option("--allow-pipes", is_flag=True, help="Run a command typed as SOURCE ('ark:command |').")
+    @functools.wraps(command)
+    def collected(
+        source: tuple[str, ...], words: str | None, jobs: int, on_error: str, allow_pipes: bool, **options: Any
+    ) -> None:
+        command(Reading(source, words, jobs, on_error, allow_pipes), **options)
+
+    return collected
+
+
+def find_words(source: tuple[str, ...]) -> str:
+    """Return the symbol table that lies beside the lattices.
+
+    Raises:
+        OptionError: There is none.
+    """
+    for each in source:
+        path = each.partition(":")[2] if each.startswith(("ark", "scp")) else each
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        for name in WORDS_NAMES:
+            found = os.path.join(folder, name)
+            if each != "-" and os.path.isfile(found):
+                return found
+    raise OptionError(f"{source[0]}: no {' or '.join(WORDS_NAMES)} beside it; give the words' spelling with --words")

@@ -1,0 +1,76 @@
+"""``ninja train``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ninja.cli.options import from_fields
+from ninja.lm.recipe import Progress, TrainOptions
+
+HELP = {
+    "vocabulary": "Most words, <s>, </s> and <unk> included.",
+    "min_count": "Rarer words become <unk>.",
+    "embedding": "Width of embeddings and of each layer's output.",
+    "hidden": "LSTM cells per layer, more than --embedding.",
+    "layers": "LSTM layers.",
+    "dropout": "Share of activations left out in training.",
+    "epochs": "Passes over the text; the learning rate falls to 0 at their end.",
+    "max_minutes": "End after this time, if it comes first.",
+    "batch_tokens": "Tokens per step, padding included.",
+    "learning_rate": "Highest, after the warm-up.",
+    "warmup": "Steps in which the learning rate rises.",
+    "clip": "Largest norm of the gradient.",
+    "samples": "Words that stand for the vocabulary in the softmax; 0 is all of them.",
+    "self_normalize": "Weight of the squared log-normaliser; 0.1 makes scores need no softmax.",
+    "check_steps": "Steps between two measurements on the held-out text.",
+    "patience": "Stop after this many measurements without a better perplexity.",
+    "seed": "Of everything random.",
+    "resume": "Go on from FILE.state, which an interrupted training leaves.",
+    "device": "Where torch computes: cpu, cuda, cuda:1, …",
+    "threads": "Threads of torch.  [default: its own choice]",
+}
+
+
+@click.command()
+@click.argument("text")
+@click.option("--dev", required=True, metavar="FILE", help="Held-out text, for which weights are chosen.")
+@click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint to write.")
+@from_fields(TrainOptions, HELP)
+def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
+    """Train a language model on a text.
+
+    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. The checkpoint is
+    written whenever the held-out perplexity falls.
+
+    \b
+    Example:
+      ninja train train.txt.gz --dev dev.txt -o model.pt
+    """
+    options = TrainOptions(**chosen)
+    from ninja.lm.train import train as train_model
+
+    result = train_model(text, dev, output_file, options, _show)
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+    click.echo(
+        f"ninja: {result.output}: perplexity {result.perplexity:.2f} on the held-out text "
+        f"({result.unknown:.2%} unknown words), step {result.step}, {result.minutes:.1f} min",
+        err=True,
+    )
+
+
+def _show(progress: Progress) -> None:
+    """Show where the training stands: one line that changes on a terminal, else a line for each measurement."""
+    watched = sys.stderr.isatty()
+    line = (
+        f"step {progress.step}/{progress.num_steps}, epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, "
+        f"{progress.words_per_second:.0f} words/s, {progress.minutes:.1f} min"
+    )
+    if progress.perplexity is not None:
+        wipe, kept = ("\r\033[K" if watched else ""), (", kept" if progress.best else "")
+        click.echo(f"{wipe}ninja: {line}, perplexity {progress.perplexity:.2f}{kept}", err=True)
+    elif watched:
+        click.echo(f"\r\033[K{line}", nl=False, err=True)

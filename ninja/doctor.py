@@ -1,0 +1,155 @@
+"""Checks of an installation: versions, compiled modules, devices, the shipped model, who owns the name ``ninja``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+DISTRIBUTION = "ninja-asr"
+LIBRARIES = ("numpy", "click", "isal", "kaldialign", "rich")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    subject: str
+    good: bool
+    text: str  # what was found, and what to do where it is not good
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A file that several installed distributions claim."""
+
+    path: str
+    owners: tuple[str, ...]  # distributions whose record names the file
+    present: str | None  # the one whose content lies there; None: nobody's, or the file is gone
+
+
+def installed_version() -> str:
+    """Return the version of the installed distribution; the package's own attribute may be another package's."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything the package needs, one finding at a time; torch comes last but one, as it takes longest."""
+    yield Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
+    version = installed_version()
+    home = Path(__file__).parent
+    if version == "0+unknown":
+        yield Finding(DISTRIBUTION, True, f"used from {home}, not installed")
+    else:
+        yield Finding(DISTRIBUTION, True, f"{version} in {home}")
+    for stub in sorted(home.glob("_*.pyi")):
+        yield _attempt(f"ninja.{stub.stem}", partial(_compiled, stub.stem), f"reinstall {DISTRIBUTION}")
+    for name in LIBRARIES:
+        yield _attempt(name, partial(importlib.metadata.version, name), f"pip install {name}")
+    yield _attempt("pywrapfst", _openfst, "pip install pynini; the OpenFst operations need it")
+    yield _attempt("model", _model, f"give --rnnlm, or reinstall {DISTRIBUTION}")
+    yield _build_tool()
+    yield from _names()
+    yield _attempt("torch", _torch, "pip install torch; rescoring and training need it")
+
+
+def claims() -> list[Claim]:
+    """Return the files of this distribution's names that other installed distributions claim too, sorted by path.
+
+    pip overwrites such files silently, and uninstalling one distribution deletes them from under the other.
+    """
+    names = {DISTRIBUTION, *importlib.metadata.packages_distributions().get("ninja", ())}
+    owners: dict[str, dict[str, str]] = defaultdict(dict)  # path → distribution → sha256 in its record
+    for name in sorted(names):
+        try:
+            files = importlib.metadata.distribution(name).files or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.hash is not None and file.hash.mode == "sha256":
+                owners[os.path.normpath(str(file.locate()))][name] = file.hash.value
+    shared = []
+    for path, digests in sorted(owners.items()):
+        if len(digests) > 1 and len(set(digests.values())) > 1:
+            digest = _digest(path)
+            present = next((name for name, recorded in digests.items() if recorded == digest), None)
+            shared.append(Claim(path, tuple(digests), present))
+    return shared
+
+
+def _digest(path: str) -> str | None:
+    """Return a file's SHA-256 as an installation record writes it, or None when it cannot be read."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return None
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _names() -> Iterator[Finding]:
+    shared = claims()
+    if not shared:
+        yield Finding("names", True, "no other package claims our files")
+        return
+    others = sorted({owner for claim in shared for owner in claim.owners if owner != DISTRIBUTION})
+    for claim in shared:
+        held = f"it holds {claim.present}'s" if claim.present else "it holds neither's"
+        yield Finding("names", False, f"{claim.path} is claimed by {' and '.join(claim.owners)}; {held}")
+    yield Finding(
+        "names",
+        False,
+        f"{', '.join(others)} and {DISTRIBUTION} overwrite each other; pip uninstall {' '.join(others)}, then "
+        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; take the build tool from the system (ninja-build) or "
+        "another environment ($NINJA_BUILD_TOOL): its calls are handed to it. Until then, ninja-asr works",
+    )
+
+
+def _attempt(subject: str, look: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(subject, True, look())
+    except Exception as error:  # a broken library may raise anything when it is imported
+        return Finding(subject, False, f"{type(error).__name__}: {error}; {remedy}")
+
+
+def _compiled(name: str) -> str:
+    return str(importlib.import_module(f"ninja.{name}").__file__)
+
+
+def _openfst() -> str:
+    importlib.import_module("pywrapfst")
+    return f"pynini {importlib.metadata.version('pynini')}"
+
+
+def _torch() -> str:
+    import torch
+
+    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    return f"{torch.__version__}; cpu ({torch.get_num_threads()} threads)" + "".join(f", {name}" for name in devices)
+
+
+def _model() -> str:
+    from ninja.models import ENGLISH
+
+    return f"{ENGLISH} ({ENGLISH.stat().st_size / 1e6:.1f} MB)"
+
+
+def _build_tool() -> Finding:
+    from ninja._launch import find_build_tool
+
+    tool = find_build_tool()
+    ours = f"{sys.executable}'s environment"
+    return Finding("build tool", True, f"{tool}; its calls are handed to it" if tool else f"none beside {ours}")

@@ -1,0 +1,125 @@
+"""The floors of the design: imports only go down, and heavy libraries stay where they are used."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Lowest first; what stands on one floor may import its neighbours.
+FLOORS = [
+    ["errors", "symbols"],
+    ["lattice"],
+    ["openfst", "formats"],
+    ["graph"],
+    ["evaluate"],
+    ["lm"],
+    ["rescore"],
+    ["context"],
+    ["pipeline"],
+    ["_launch", "doctor"],
+    ["cli", "__main__"],
+]
+# What may import upwards, when called: the noun for its conversions, the launcher once it knows that a call is ours.
+DOORS = {("lattice", "openfst"), ("_launch", "cli")}
+COMPILED = {
+    "_formats": "formats",
+    "_openfst": "openfst",
+    "_graph": "graph",
+    "_determinize": "graph",
+    "_evaluate": "graph",
+    "_expand": "rescore",
+}  # a kernel stands with its first caller
+HEAVY = {
+    "torch": {"lm/neural", "lm/train", "lm/objective", "lm/checkpoint"},
+    "pywrapfst": set(),
+    "transformers": set(),
+    "click": {"cli/"},
+    "rich": set(),
+    "kaldialign": set(),
+}
+
+
+def floor(module):
+    name = module.split(".")[1] if module.startswith("ninja.") else module
+    name = COMPILED.get(name, name)
+    for number, names in enumerate(FLOORS):
+        if name in names:
+            return number
+    pytest.fail(f"{module} stands on no floor; give it one in FLOORS")
+
+
+def imports(path, *, module_level=False):
+    """Every module that a file imports, as (dotted name, line), within functions too unless `module_level`."""
+    tree = ast.parse(path.read_text())
+    skipped = set()
+    for node in ast.walk(tree):
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if module_level and (typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)):
+            skipped |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            if node.module == "ninja":
+                yield from ((f"ninja.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
+
+
+SOURCES = sorted((ROOT / "ninja").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_only_go_down(path):
+    own = path.relative_to(ROOT / "ninja").with_suffix("").parts[0]
+    if own == "__init__":
+        return  # the public page names every floor, lazily
+    for name, line in imports(path):
+        parts = name.split(".")
+        if parts[0] != "ninja" or parts[1:2] == ["models"] or (own, parts[1]) in DOORS:
+            continue
+        assert len(parts) > 1, f"{path}:{line}: the package itself may have been overwritten; import its modules"
+        assert floor(name) <= floor(own), f"{path}:{line}: {own} imports {name}, which stands above it"
+
+
+def test_only_language_models_import_the_networks():
+    for path in SOURCES:
+        if path.relative_to(ROOT / "ninja").parts[0] not in ("lm", "doctor.py", "cli"):
+            assert not [name for name, _ in imports(path) if name.startswith("ninja.models")], path
+
+
+def test_the_networks_import_nothing_of_the_package():
+    for path in (ROOT / "models").glob("*.py"):
+        inside = [name for name, _ in imports(path) if name.split(".")[0] == "ninja" and name != "ninja.models"]
+        if path.name.startswith("train_"):  # a recipe, run by hand, not a definition
+            continue
+        assert all(name.startswith("ninja.models") for name in inside), path
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_heavy_libraries_are_imported_where_they_are_used(path):
+    name = str(path.relative_to(ROOT / "ninja").with_suffix(""))
+    for module, line in imports(path, module_level=True):
+        library = module.split(".")[0]
+        if library in HEAVY:
+            allowed = any(name.startswith(prefix) for prefix in HEAVY[library])
+            assert allowed, f"{path}:{line}: imports {library} when it is imported itself"
+
+
+def test_kernels_are_free_of_python():
+    headers = list((ROOT / "ext").glob("*.hpp"))
+    assert headers
+    for path in headers:
+        included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", path.read_text())
+        assert not {"Python.h", "numpy/arrayobject.h"} & set(included), path
+
+
+def test_a_source_file_can_be_read_in_one_sitting():
+    for path in [*SOURCES, *(ROOT / "models").glob("*.py"), *(ROOT / "ext").iterdir()]:
+        assert len(path.read_text().splitlines()) <= 600, f"{path} is long; split it"

@@ -1,0 +1,137 @@
+"""The stream of lattices: order, isolation of failures, workers and their deaths."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from ninja.errors import LatticeError, OptionError, WorkerError
+from ninja.lattice import Lattice
+from ninja.pipeline import Counts, Each, stream
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
+
+
+def lattices(number, *, words=None, seen=None):
+    for index in range(number):
+        if seen is not None:
+            seen.append(index)
+        key = f"utt{index}"
+        yield key, Lattice.from_arrays(key, [0, 1, 1], [1], [1 + index % 2], [index], [0], [np.inf, 0], words=words)
+
+
+# Stages stand at the top of the module: workers find them by name.
+
+
+def cost(lattice):
+    if lattice.graph[0] == 3:
+        raise LatticeError("it is the third")
+    return float(lattice.graph[0])
+
+
+def process_of(lattice):
+    time.sleep(0.01)
+    return os.getpid()
+
+
+def spelled(lattice):
+    assert lattice.words is not None
+    return lattice.with_costs(lattice.graph + 1)
+
+
+def dies(lattice):
+    if lattice.graph[0] == 5:
+        os._exit(9)
+    return 0
+
+
+def crowded(lattice):
+    raise MemoryError
+
+
+class Counted:
+    """A stage that reports how many lattices its last call saw."""
+
+    report = 0
+
+    def __call__(self, lattices, on_error):
+        self.report = 0
+        for key, _ in lattices:
+            self.report += 1
+            yield key, None
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_input_order_and_a_failure_is_its_lattices_own(jobs):
+    failures = []
+    counts = Counts()
+    answers = list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2, on_error=failures.append, counts=counts))
+    assert answers == [(f"utt{index}", float(index)) for index in range(9) if index != 3]
+    assert [str(failure) for failure in failures] == ["key 'utt3': it is the third"]
+    assert (counts.lattices, len(counts.failures)) == (8, 1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_without_a_listener_the_first_failure_is_raised(jobs):
+    with pytest.raises(LatticeError, match="key 'utt3': it is the third"):
+        list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2))
+
+
+def test_workers_are_processes_and_several():
+    answers = dict(stream(lattices(40), Each(process_of), jobs=2, batch_arcs=1))
+    assert os.getpid() not in answers.values()
+    assert len(set(answers.values())) == 2
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_words_reach_the_stage_and_come_back_as_the_same_table(jobs):
+    for index, (key, lattice) in enumerate(stream(lattices(3, words=WORDS), Each(spelled), jobs=jobs)):
+        assert lattice.key == key
+        assert lattice.words is WORDS
+        assert lattice.graph[0] == index + 1
+        assert not lattice.graph.flags.writeable
+        assert not lattice.dst.flags.writeable
+
+
+def test_a_workers_death_is_told_and_does_not_hang():
+    with pytest.raises(WorkerError, match="one of 2 worker processes died"):
+        list(stream(lattices(20), Each(dies), jobs=2, batch_arcs=1, on_error=[].append))
+
+
+def test_a_lattice_too_large_for_the_memory_is_one_failure():
+    failures = []
+    assert list(stream(lattices(1), Each(crowded), on_error=failures.append)) == []
+    assert "more memory than there is" in str(failures[0])
+
+
+def test_input_is_read_no_further_than_workers_need():
+    seen = []
+    results = stream(lattices(1000, seen=seen), Each(cost), jobs=2, batch_arcs=1, on_error=[].append)
+    next(results)
+    assert len(seen) < 20
+    results.close()
+
+
+def test_keys_already_done_are_left_out_and_counted():
+    counts = Counts()
+    answers = dict(stream(lattices(4), Each(cost), done={"utt0", "utt3"}, counts=counts))
+    assert answers == {"utt1": 1.0, "utt2": 2.0}
+    assert (counts.lattices, counts.skipped) == (2, 2)
+
+
+def test_a_stages_report_comes_with_each_batch():
+    reports = []
+    list(stream(lattices(7), Counted(), jobs=2, batch_arcs=12, on_batch=reports.append))
+    assert reports == [3, 3, 1]
+
+
+def test_no_input_gives_no_results_and_starts_nobody():
+    assert list(stream(lattices(0), Each(cost), jobs=2)) == []
+
+
+@pytest.mark.parametrize("option", ["jobs", "batch_arcs"])
+def test_options_out_of_range_are_refused(option):
+    with pytest.raises(OptionError, match=f"{option} is 0"):
+        list(stream(lattices(1), Each(cost), **{option: 0}))

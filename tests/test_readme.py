@@ -1,0 +1,64 @@
+"""The worked examples of README.md and docs/ run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_RUN = "pip install"  # the block that installs
+
+PAGES = ["README.md", "docs/python.md"]
+
+
+def blocks(language):
+    found = []
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for number, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
+            if NOT_RUN not in block:
+                found.append(pytest.param(block, id=f"{page}-{number}"))
+    return found
+
+
+def run(command, folder):
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "ninja"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ninja "$@"\n')
+    program.chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("block", blocks("sh"))
+def test_shell_examples_run_and_lower_the_word_error_rate(block, tmp_path):
+    done = run(["bash", "-euo", "pipefail", "-c", block], tmp_path)
+    before, after = (float(rate) for rate in re.findall(r"%WER ([\d.]+)", done.stdout))
+    assert after < before
+    assert "vocabulary: " in done.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_examples_run(block, tmp_path):
+    run([sys.executable, "-c", block], tmp_path)
+
+
+def test_the_demo_shows_the_word_error_rate_fall(tmp_path):
+    done = run([sys.executable, "examples/demo.py"], tmp_path)
+    before, after, best = (float(rate) for rate in re.findall(r"([\d.]+) %$", done.stdout, re.MULTILINE))
+    assert best < after < before
+    assert "synthetic" in done.stdout
+
+
+def test_every_relative_link_leads_somewhere():
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
