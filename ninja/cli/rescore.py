@@ -23,7 +23,7 @@ HELP = {
     "lm_weight": "Share of the language model in the graph cost, 0 to 1.",
     "acoustic_scale": "Factor of acoustic costs; 1 for chain models.",
     "word_penalty": "Cost of each word while searching; never written back.",
-    "unk_penalty": "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many it lacks]",
+    "unk_penalty": "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]",
     "max_unknown": "Refuse when a larger share of arcs carries words the model lacks.",
     "max_hyps": "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]",
     "beam": "Keep hypotheses within this cost of the best; inf keeps all.",

@@ -46,6 +46,7 @@ class NeuralLM:
             normalize: Normalise scores exactly. A network trained to normalise itself may go without.
             max_batch: Most histories the network sees at once; None = as many as a call brings. 1 computes step
                 by step and word by word, as decoders without batching do.
+            unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
 
         Raises:
             OptionError: `max_batch` is below 1, or torch has no such device.

@@ -144,7 +144,7 @@ class _Run:
         self.report.coverage = coverage
         if coverage.share > self.options.max_unknown:
             raise VocabularyError(
-                f"{coverage}; more than max_unknown = {self.options.max_unknown:.0%}: is this the right model, and the "
+                f"{coverage.facts}; more than max_unknown = {self.options.max_unknown:.0%}: is this the right model, and the "
                 f"right symbol table? Raise max_unknown to go on all the same"
             )
         return first

@@ -37,14 +37,21 @@ class Coverage:
         """Share of arcs whose word the model lacks, in [0, 1]."""
         return self.unknown_arcs / self.arcs if self.arcs else 0.0
 
-    def __str__(self) -> str:
+    @property
+    def facts(self) -> str:
+        """How many arcs carry words the model lacks, and which."""
         if not self.unknown_arcs:
             return f"the language model knows all {self.words} words of the lattices"
         named = ", ".join(word for word, _ in self.commonest)
         return (
             f"{self.share:.1%} of arcs carry words unknown to the language model ({self.unknown_words} of "
-            f"{self.words} words; commonest: {named}); scored as <unk> with penalty {self.unk_penalty:.2f}"
+            f"{self.words} words; commonest: {named})"
         )
+
+    def __str__(self) -> str:
+        if not self.unknown_arcs:
+            return self.facts
+        return f"{self.facts}; scored as <unk> with penalty {self.unk_penalty:.2f}"
 
 
 class WordMap:
