@@ -8,7 +8,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 OPTIONS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-fno-math-errno", "-Wall"]
-NAMES = os.environ.get("NINJA_EXTENSIONS", "_formats,_graph,_expand,_openfst,_determinize,_evaluate").split(",")
+NAMES = os.environ.get("NINJA_EXTENSIONS", "_formats,_graph,_expand,_lm,_openfst,_determinize,_evaluate").split(",")
 
 setup(
     ext_modules=cythonize(

@@ -23,10 +23,10 @@ from ninja.graph import best_path, nbest
 from ninja.lm import LanguageModel, load, sentence_logprobs
 from ninja.rescore import RescoreOptions, RescoreReport, WordMap, rescore
 
-LM_WEIGHTS = (0.5, 0.65, 0.8)
-ACOUSTIC_SCALES = (1 / 12, 0.1, 0.12)
-WORD_PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
-SEARCH = RescoreOptions(acoustic_scale=0.1, word_penalty=1.0)
+LM_WEIGHTS = (0.5, 0.7, 0.8, 0.9, 1.0)
+ACOUSTIC_SCALES = (1 / 16, 1 / 14, 1 / 12, 0.1, 0.12)
+WORD_PENALTIES = (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
+SEARCH = RescoreOptions(acoustic_scale=1 / 12, word_penalty=1.0)  # while searching; the grid is for the best path
 NUM_BEST = 100
 
 Weights = tuple[float, float, float]  # LM weight, acoustic scale, word penalty
@@ -89,7 +89,7 @@ class NBestRescoring:
     """The n best sentences of the first pass, each scored whole by the same language model."""
 
     name = f"{NUM_BEST}-best"
-    lm_weights: Sequence[float] = (*LM_WEIGHTS, 0.9)
+    lm_weights: Sequence[float] = LM_WEIGHTS
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm

@@ -3,11 +3,10 @@
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from arrays cimport alignments_of, arcs_of, freeze, new_array
+from arrays cimport alignments_of, arcs_of, floats, freeze, int32s, int64s, new_array
 from clattice cimport Alignments, Arcs
 
 np.import_array()
@@ -61,26 +60,6 @@ cdef extern from "determinize.hpp" namespace "ninja" nogil:
         vector[int64_t] final_taken_begin
         vector[int32_t] final_taken
     Determinized c_determinize "ninja::determinize"(const Arcs& arcs, double acoustic_scale, int64_t max_arcs) except +
-
-
-cdef object copied(const void* content, size_t length, int type_number):
-    """Copy the content of a vector into a new read-only array."""
-    array = new_array(<np.npy_intp>length, type_number)
-    if length > 0:
-        memcpy(np.PyArray_DATA(<np.ndarray>array), content, length * np.PyArray_ITEMSIZE(<np.ndarray>array))
-    return freeze(array)
-
-
-cdef object int32s(const vector[int32_t]& values):
-    return copied(values.data(), values.size(), np.NPY_INT32)
-
-
-cdef object int64s(const vector[int64_t]& values):
-    return copied(values.data(), values.size(), np.NPY_INT64)
-
-
-cdef object floats(const vector[float]& values):
-    return copied(values.data(), values.size(), np.NPY_FLOAT32)
 
 
 def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst not None,

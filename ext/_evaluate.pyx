@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from arrays cimport arcs_of, freeze, new_array
+from arrays cimport arcs_of, int64s
 from clattice cimport Arcs
 
 np.import_array()
@@ -32,9 +32,4 @@ def oracle(lattice not None, const int32_t[::1] reference not None):
         found = c_oracle(arcs, words, length)
     if not found.reached:
         return None
-    path = new_array(<np.npy_intp>found.arc.size(), np.NPY_INT64)
-    cdef int64_t[::1] to = path
-    cdef int64_t i
-    for i in range(to.shape[0]):
-        to[i] = found.arc[i]
-    return found.substitutions, found.insertions, found.deletions, freeze(path)
+    return found.substitutions, found.insertions, found.deletions, int64s(found.arc)

@@ -4,12 +4,11 @@
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
 from libcpp cimport bool
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from arrays cimport alignments_of, arcs_of, data_of, freeze, new_array
+from arrays cimport alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
 from cexpand cimport (
     CExpander,
     Expansion,
@@ -32,13 +31,6 @@ NOT_FINITE = <int>SearchStatus.kNotFinite
 TOO_LARGE = <int>SearchStatus.kTooLarge
 
 
-cdef object copied(const void* source, np.npy_intp length, int type_number, size_t item):
-    cdef object array = new_array(length, type_number)
-    if length > 0:
-        memcpy(np.PyArray_DATA(<np.ndarray>array), source, length * item)
-    return array
-
-
 cdef class Expander:
     """All lattices in flight of one half-batch."""
 
@@ -57,6 +49,7 @@ cdef class Expander:
         double first_pass_beam,
         int32_t max_hyps,
         int32_t max_active,
+        int64_t max_arcs,
         int32_t merge_order,
         int32_t eos,
         bool per_arc,
@@ -71,6 +64,7 @@ cdef class Expander:
         options.first_pass_beam = first_pass_beam
         options.max_hyps = max_hyps
         options.max_active = max_active
+        options.max_arcs = max_arcs
         options.merge_order = merge_order
         options.eos = eos
         options.per_arc = per_arc
@@ -106,14 +100,14 @@ cdef class Expander:
         with nogil:
             engine.gather()
         cdef vector[int64_t]* released = &engine.released()
-        gone = copied(released.data(), released.size(), np.NPY_INT64, 8)
+        gone = copied(released.data(), released.size(), np.NPY_INT64)
         released.clear()
         return (
             gone,
-            copied(engine.wave().advance_slot.data(), engine.wave().advance_slot.size(), np.NPY_INT64, 8),
-            copied(engine.wave().advance_word.data(), engine.wave().advance_word.size(), np.NPY_INT32, 4),
-            copied(engine.wave().score_slot.data(), engine.wave().score_slot.size(), np.NPY_INT64, 8),
-            copied(engine.wave().score_word.data(), engine.wave().score_word.size(), np.NPY_INT32, 4),
+            copied(engine.wave().advance_slot.data(), engine.wave().advance_slot.size(), np.NPY_INT64),
+            copied(engine.wave().advance_word.data(), engine.wave().advance_word.size(), np.NPY_INT32),
+            copied(engine.wave().score_slot.data(), engine.wave().score_slot.size(), np.NPY_INT64),
+            copied(engine.wave().score_word.data(), engine.wave().score_word.size(), np.NPY_INT32),
         )
 
     def scatter(self, slots, logprob):
@@ -149,7 +143,7 @@ cdef class Expander:
         cdef vector[int64_t]* released = &self.engine.get().released()
         slots.insert(slots.end(), released.begin(), released.end())
         released.clear()
-        return copied(slots.data(), slots.size(), np.NPY_INT64, 8)
+        return copied(slots.data(), slots.size(), np.NPY_INT64)
 
     def lattice(self, int32_t ticket):
         """Return the expanded lattice of an ended search."""
@@ -182,17 +176,17 @@ cdef class Expander:
             )
         time = source.time
         if time is not None:
-            time = freeze(time[copied(out.state_map.data(), num_states, np.NPY_INT32, 4)])
+            time = freeze(time[int32s(out.state_map)])
         return Lattice(
             source.key,
-            freeze(copied(out.arc_begin.data(), num_states + 1, np.NPY_INT64, 8)),
-            freeze(copied(out.dst.data(), num_arcs, np.NPY_INT32, 4)),
+            int64s(out.arc_begin),
+            int32s(out.dst),
             freeze(word),
-            freeze(copied(out.graph.data(), num_arcs, np.NPY_FLOAT32, 4)),
+            floats(out.graph),
             freeze(acoustic),
             freeze(ali_begin),
             freeze(ali),
-            freeze(copied(out.final_graph.data(), num_states, np.NPY_FLOAT32, 4)),
+            floats(out.final_graph),
             freeze(final_acoustic),
             freeze(final_ali_begin),
             freeze(final_ali),

@@ -4,11 +4,10 @@
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from arrays cimport freeze, new_array
+from arrays cimport doubles, int32s, int64s
 
 np.import_array()
 
@@ -39,26 +38,6 @@ cdef extern from "fst_image.hpp" namespace "ninja" nogil:
     int64_t c_image_size "ninja::image_size"(const FstArcs& fst, const string& arc_type) except +
     void c_write_image "ninja::write_image"(const FstArcs& fst, const string& arc_type, char* to) except +
     ParsedFst c_parse_image "ninja::parse_image"(const char* content, int64_t size) except +
-
-
-cdef object copied(const void* content, size_t length, int type_number):
-    """Copy the content of a vector into a new read-only array."""
-    array = new_array(<np.npy_intp>length, type_number)
-    if length > 0:
-        memcpy(np.PyArray_DATA(<np.ndarray>array), content, length * np.PyArray_ITEMSIZE(<np.ndarray>array))
-    return freeze(array)
-
-
-cdef object int32s(const vector[int32_t]& values):
-    return copied(values.data(), values.size(), np.NPY_INT32)
-
-
-cdef object int64s(const vector[int64_t]& values):
-    return copied(values.data(), values.size(), np.NPY_INT64)
-
-
-cdef object doubles(const vector[double]& values):
-    return copied(values.data(), values.size(), np.NPY_FLOAT64)
 
 
 def write_image(str arc_type not None, const int64_t[::1] arc_begin not None, const int32_t[::1] dst not None,

@@ -6,6 +6,8 @@ Inline, because extension modules share no compiled code. Call ``numpy.import_ar
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+from libcpp.vector cimport vector
 
 from clattice cimport Alignments, Arcs
 
@@ -55,3 +57,31 @@ cdef inline object freeze(object array):
     """Make an array read-only, as every array of a lattice is."""
     np.PyArray_CLEARFLAGS(<np.ndarray>array, np.NPY_ARRAY_WRITEABLE)
     return array
+
+
+cdef inline object copied(const void* content, size_t length, int type_number):
+    """Copy what C++ holds into a new array, which may still be written to."""
+    cdef object array = new_array(<np.npy_intp>length, type_number)
+    if length > 0:
+        memcpy(np.PyArray_DATA(<np.ndarray>array), content, length * np.PyArray_ITEMSIZE(<np.ndarray>array))
+    return array
+
+
+cdef inline object int32s(const vector[int32_t]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_INT32))
+
+
+cdef inline object int64s(const vector[int64_t]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_INT64))
+
+
+cdef inline object floats(const vector[float]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_FLOAT32))
+
+
+cdef inline object doubles(const vector[double]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_FLOAT64))

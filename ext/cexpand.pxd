@@ -17,6 +17,7 @@ cdef extern from "search.hpp" namespace "ninja" nogil:
         double first_pass_beam
         int32_t max_hyps
         int32_t max_active
+        int64_t max_arcs
         int32_t merge_order
         int32_t eos
         bool per_arc

@@ -21,6 +21,7 @@ struct SearchOptions {
   double first_pass_beam;
   int32_t max_hyps;    // 0: unlimited
   int32_t max_active;  // 0: unlimited
+  int64_t max_arcs;    // of one expansion; beyond, the lattice is given up rather than the machine
   int32_t merge_order;  // 0: full histories
   int32_t eos;
   bool per_arc;        // hypotheses compete per arc (arc-beam), else per state (push-forward)
@@ -29,8 +30,6 @@ struct SearchOptions {
 };
 
 enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
-
-constexpr int64_t kMaxLinks = 50'000'000;  // of one search; beyond, the lattice is given up rather than the machine
 
 class Search {
  public:
@@ -246,10 +245,15 @@ class Search {
       histories_.drop(candidate.history);
       free_.push_back(c);
     }
-    if (static_cast<int64_t>(links_.size()) > kMaxLinks) status_ = SearchStatus::kTooLarge;
 
     asks_.clear();
-    for (int32_t h = first_live_; h < static_cast<int32_t>(hyps_.size()); ++h) ask_onward(wave, h);
+    for (int32_t h = first_live_; h < static_cast<int32_t>(hyps_.size()); ++h) {
+      if (static_cast<int64_t>(links_.size() + asks_.size()) > options_.max_arcs) {
+        status_ = SearchStatus::kTooLarge;
+        return;
+      }
+      ask_onward(wave, h);
+    }
   }
 
   // Decides which hypotheses of a state live on. Better prospects choose first; ties go to the older candidate.

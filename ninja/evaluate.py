@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from ninja import utf8
 from ninja.errors import FormatError, OptionError
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice
@@ -189,18 +188,7 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Source: Kaldi, "Data preparation", the file text.
     """
     name = os.fspath(path)
-    with open(name, "rb") as stream:
-        content = stream.read()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise FormatError(f"the gzip stream is damaged: {error}", name) from error
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=line) from error
+    text = utf8.read(name)
     transcripts: dict[str, list[str]] = {}
     for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
         # ASCII blanks only: some vocabularies hold words with Unicode spaces in them.

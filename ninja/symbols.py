@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ninja import utf8
 from ninja.errors import FormatError, SymbolError
 
 EPSILON = 0
+LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class SymbolTable:
@@ -23,7 +26,7 @@ class SymbolTable:
         """Make a table of ``(word, id)`` pairs.
 
         Raises:
-            SymbolError: A word or an id occurs twice, or an id is negative.
+            SymbolError: A word or an id occurs twice, or an id is negative or beyond int32.
         """
         self.path = path
         self._id: dict[str, int] = {}
@@ -31,6 +34,8 @@ class SymbolTable:
         for word, number in entries:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
+            if number > LARGEST_ID:
+                raise SymbolError(f"word {word!r} has the id {number}, but ids end at {LARGEST_ID}", path)
             if self._id.setdefault(word, number) != number:
                 raise SymbolError(f"word {word!r} has two ids, {self._id[word]} and {number}", path)
             if self._word.setdefault(number, word) != word:
@@ -46,24 +51,14 @@ class SymbolTable:
         """Read a ``words.txt``: a word and its id on each line, white space between; ``.gz`` is unpacked.
 
         Raises:
-            FormatError: A line is not a word and an integer, or the file is not UTF-8.
-            SymbolError: A word or an id occurs twice.
+            FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
+            SymbolError: As when a table is made of pairs.
+            OSError: The file cannot be read.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """
         name = os.fspath(path)
-        with open(name, "rb") as stream:
-            content = stream.read()
-        if content[:2] == b"\x1f\x8b":
-            try:
-                content = gzip.decompress(content)
-            except (OSError, EOFError) as error:
-                raise FormatError(f"the gzip stream is damaged: {error}", name) from error
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=line) from error
+        text = utf8.read(name)
 
         def entries() -> Iterator[tuple[str, int]]:
             # Split on ASCII blanks only: some vocabularies hold words with Unicode spaces in them.
@@ -72,7 +67,7 @@ class SymbolTable:
                 fields = [field for field in fields if field]
                 if not fields:
                     continue
-                if len(fields) != 2 or not fields[1].lstrip("-").isascii() or not fields[1].lstrip("-").isdigit():
+                if len(fields) != 2 or not _INTEGER.fullmatch(fields[1]):
                     raise FormatError(f"expected a word and an integer, found {line[:60]!r}", name, line=number)
                 yield fields[0], int(fields[1])
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lowest first; what stands on one floor may import its neighbours.
 FLOORS = [
-    ["errors", "symbols"],
+    ["errors", "utf8", "symbols"],
     ["lattice"],
     ["openfst", "formats"],
     ["graph"],
@@ -31,6 +31,7 @@ COMPILED = {
     "_determinize": "graph",
     "_evaluate": "graph",
     "_expand": "rescore",
+    "_lm": "lm",
 }  # a kernel stands with its first caller
 HEAVY = {
     "torch": {"lm/neural", "lm/train", "lm/objective", "lm/checkpoint"},

@@ -258,8 +258,20 @@ def test_a_lattice_without_a_path_is_an_error_of_its_own() -> None:
         run(dead, EXACT)
 
 
+def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ninja.rescore.engine.MAX_ARCS", 3000)
+    good = random_lattice(5, num_states=5, fan=1)
+    lm, errors = FakeLM(), list[ninja.NinjaError]()
+    pairs = [("a", good), ("b", random_lattice(1, num_states=60)), ("c", good)]
+    assert len(list(rescore(pairs, lm, EXACT, on_error=errors.append))) == 2
+    assert [type(error) for error in errors] == [LatticeError]
+    assert "'seed-1': its expansion passes 3000 arcs; set max_hyps" in str(errors[0])
+    assert not lm.history
+
+
 @pytest.mark.parametrize(
-    ("name", "value"), [("lm_weight", 1.5), ("beam", math.nan), ("max_hyps", -1), ("algorithm", "magic")]
+    ("name", "value"),
+    [("lm_weight", 1.5), ("beam", math.nan), ("max_hyps", -1), ("max_active", 2**31), ("algorithm", "magic")],
 )
 def test_options_out_of_range_are_refused(name: str, value: object) -> None:
     with pytest.raises(OptionError, match=name):

@@ -23,6 +23,8 @@ from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
 from ninja.rescore.vocabulary import Coverage, WordMap
 
+MAX_ARCS = 10_000_000  # of one lattice's expansion; beyond, the lattice is given up rather than the machine
+
 Slots = npt.NDArray[np.int64]
 Answers = tuple[Slots, npt.NDArray[np.float32], float]
 Keyed = tuple[str, Lattice]
@@ -160,6 +162,7 @@ class _Run:
             first_pass_beam=options.first_pass_beam,
             max_hyps=options.hypotheses,
             max_active=options.max_active,
+            max_arcs=MAX_ARCS,
             merge_order=options.history_words,
             eos=self.lm.eos,
             per_arc=options.algorithm == "arcbeam",
@@ -227,7 +230,9 @@ class _Run:
         if status == _expand.NOT_FINITE:
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
         if status == _expand.TOO_LARGE:
-            raise LatticeError("the expansion exploded; set max_hyps, max_active or a smaller beam", key=source.key)
+            raise LatticeError(
+                f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
+            )
         if self.options.output == "input":
             result = _with_replaced_costs(source, *expander.replaced(ticket))
         else:

@@ -14,6 +14,7 @@ LookAhead = Literal["calibrated", "first-pass", "none"]
 
 DEFAULT_MAX_HYPS = {"arcbeam": 4, "pushforward": 5}
 DEFAULT_MERGE_ORDER = 5
+LARGEST = 2**31 - 1  # the kernel counts in int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,11 @@ class RescoreOptions:
             ("word_penalty", self.word_penalty, -math.inf, math.inf),
             ("unk_penalty", self.unk_penalty or 0.0, -math.inf, math.inf),
             ("max_unknown", self.max_unknown, 0.0, 1.0),
-            ("max_hyps", self.max_hyps or 0, 0, math.inf),
+            ("max_hyps", self.max_hyps or 0, 0, LARGEST),
             ("beam", self.beam, 0.0, math.inf),
             ("prune_beam", self.prune_beam or 0.0, 0.0, math.inf),
-            ("merge_order", self.merge_order or 0, 0, math.inf),
-            ("max_active", self.max_active, 0, math.inf),
+            ("merge_order", self.merge_order or 0, 0, LARGEST),
+            ("max_active", self.max_active, 0, LARGEST),
             ("batch_arcs", self.batch_arcs, 1, math.inf),
         ]
         for name, value, low, high in ranges:

@@ -1,0 +1,6 @@
+"""Types of the compiled kernels of language models."""
+
+import numpy as np
+import numpy.typing as npt
+
+def logsumexp(scores: npt.NDArray[np.float32], num_rows: int) -> npt.NDArray[np.float32]: ...
