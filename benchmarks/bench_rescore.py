@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 import ninja
 from ninja.lm import LanguageModel
@@ -46,30 +48,79 @@ def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> None:
         print(f"bookkeeping, {algorithm:12} {report.expanded_arcs / cpu / 1e6:6.2f} M expanded arcs/s  {cpu:.3f} CPU s")
 
 
-def batching(lattices: Keyed, model: str | None) -> None:
-    """Print what large batches gain over one history a step: the same engine, options and lattices."""
+class PlainTorch:
+    """A checkpoint run as plain PyTorch runs it, one history at a time: ``nn.LSTM`` steps and a full log-softmax."""
+
+    def __init__(self, model: str | None) -> None:
+        from ninja.lm import checkpoint
+        from ninja.models import ENGLISH
+
+        stored = checkpoint.read(model or ENGLISH)
+        self.module = stored.module
+        self.vocabulary = ninja.SymbolTable.from_words(stored.words)
+        self.bos, self.eos, self.unk = (self.vocabulary.id(word) for word in ("<s>", "</s>", "<unk>"))
+        self.unk_words = stored.card.get("unk_words")
+        self.states: list[Any] = []  # of each slot: LSTM state, log-probability of every word
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        return np.array([self._read(None, self.bos) for _ in range(count)])
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        return np.array([self._read(self.states[slot][0], int(word)) for slot, word in zip(slots, words, strict=True)])
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        pairs = zip(slots, words, strict=True)
+        return np.array([self.states[slot][1][int(word)] for slot, word in pairs], np.float32)
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        for slot in slots:
+            self.states[slot] = None
+
+    def _read(self, state: Any, word: int) -> int:
+        import torch
+
+        with torch.inference_mode():
+            output, state = self.module.lstm(self.module.embedding(torch.tensor([[word]])), state)  # [1, 1, embedding]
+            self.states.append((state, self.module.logits(output[0, 0]).log_softmax(-1).numpy()))
+        return len(self.states) - 1
+
+
+def batching(lattices: Keyed, model: str | None, num_alone: int) -> None:
+    """Print what large batches gain over one history at a time: the same engine, model, options and lattices."""
     from ninja.lm.load import load
 
-    seconds = {}
-    one_at_a_time = RescoreOptions(batch_arcs=1)
-    for name, options, max_batch in (("batched", RescoreOptions(), None), ("one by one", one_at_a_time, 1)):
-        lm = load(model, max_batch=max_batch)
-        run(lattices[:1], lm, options)  # warm up
-        report, cpu, wall = run(lattices, lm, options)
-        seconds[name] = wall
+    alone = RescoreOptions(batch_arcs=1)  # one lattice in flight in each half
+    runs = {
+        "all in flight": (load(model), RescoreOptions(), lattices),
+        "the same, fewer lattices": (load(model), RescoreOptions(), lattices[:num_alone]),
+        "one at a time, own step": (load(model, max_batch=1), alone, lattices[:num_alone]),
+        "one at a time, plain torch": (PlainTorch(model), alone, lattices[:num_alone]),
+    }
+    speed = {}
+    for name, (lm, options, some) in runs.items():
+        run(some[:1], lm, options)  # warm up
+        report, cpu, wall = run(some, lm, options)
+        speed[name] = report.arcs / wall
         print(
-            f"shipped model, {name:10} {report.histories / wall:8.0f} histories/s  {report.arcs / wall:8.0f} arcs/s  "
-            f"{wall:.2f} s  {cpu:.2f} CPU s  {report.lm_seconds / wall:.0%} in the network"
+            f"shipped model, {name:26} {report.arcs / wall:8.0f} arcs/s  {report.histories / wall:8.0f} histories/s  "
+            f"{wall:6.2f} s  {cpu:6.2f} CPU s  {report.lm_seconds / wall:.0%} in the network"
         )
-    print(f"batching gains {seconds['one by one'] / seconds['batched']:.1f} times")
+    batched = speed.pop("all in flight")
+    for name, slow in speed.items():
+        print(f"all in flight is {batched / slow:.1f} times as fast as {name}")
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", type=Path, default=SHARED if SHARED.exists() else None)
-    parser.add_argument("--lattices", type=int, default=20, help="how many the network rescores")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--lattices", type=int, default=100, help="how many the network rescores in batches")
+    parser.add_argument("--alone", type=int, default=8, help="how many of them also one history at a time")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rnnlm")
     arguments = parser.parse_args()
 
@@ -83,7 +134,7 @@ def main() -> None:
         archive = arguments.data / "test/libri/lat.ark.gz"
     lattices = list(ninja.read(archive, words=words))
     bookkeeping(lattices, words)
-    batching(lattices[: arguments.lattices], arguments.rnnlm)
+    batching(lattices[: arguments.lattices], arguments.rnnlm, arguments.alone)
 
 
 if __name__ == "__main__":

@@ -59,9 +59,11 @@ or `python models/train_english.py train.txt.gz dev.txt.gz {minutes:.0f}`, which
 falls to zero at the end of the time given, so a faster machine sees more of the text and ends with a lower perplexity:
 this model was trained on a share of two CPU cores that were busy with other work, was interrupted and resumed twice
 from its saved state, and changed from two threads to one on the way, so its very bits cannot be made again. Without
-`--max-minutes` the length is `--epochs`, and the same machine gives the same model. Seed {seed}, learning rate {learning_rate}, warm-up of {warmup}
-steps, dropout {dropout}, gradients cut to a norm of {clip}, Adam, bfloat16 products with float32 weights, softmax over
-the target and about {samples:,} words, each drawn with its own probability (Poisson sampling, count to the power 0.75).
+`--max-minutes` the length is `--epochs`, and the same machine gives the same model.
+
+Seed {seed}, learning rate {learning_rate}, warm-up of {warmup} steps, dropout {dropout}, gradients cut to a norm of
+{clip}, Adam, bfloat16 products with float32 weights, softmax over the target and about {samples:,} words, each drawn
+with its own probability (Poisson sampling, count to the power 0.75).
 """
 
 

@@ -119,6 +119,24 @@ def test_without_look_ahead_dead_ends_go_and_every_path_within_the_beam_stays(se
             assert any(close([cost], [other]) for other in kept)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=60, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8), merge_order=st.integers(0, 2))
+def test_the_first_pass_best_path_survives_the_narrowest_search(
+    algorithm: str, lattice: Lattice, merge_order: int
+) -> None:
+    options = replace(EXACT, algorithm=algorithm, beam=0.0, max_hyps=1, max_active=1, merge_order=merge_order)
+    lattice = named(lattice)
+    every = path_costs(lattice)
+    best = min(total(cost, options) for cost in every)
+    nearest = {cost.words for cost in every if total(cost, options) <= best + 1e-9}
+    found = path_costs(run(lattice, options))
+    assert nearest & {cost.words for cost in found}
+    if merge_order == 0:
+        exact = rescored_path_costs(lattice, FakeLM(), options)
+        assert any(close([cost], [other]) for cost in found for other in exact if cost.words in nearest)
+
+
 def test_equal_paths_survive_a_beam_of_zero_together() -> None:
     unheard = 8
     twice = Lattice.from_arrays(
@@ -156,11 +174,11 @@ def test_input_topology_holds_each_arcs_best_cost(lattice: Lattice) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order(algorithm: str) -> None:
-    options = RescoreOptions(algorithm=algorithm, max_unknown=1.0, acoustic_scale=0.5, batch_arcs=2000)
+    options = RescoreOptions(algorithm=algorithm, max_unknown=1.0, acoustic_scale=0.5)
     many = [(lattice.key, lattice) for lattice in map(random_lattice, range(100))]
     alone = {key: run(lattice, options) for key, lattice in many}
-    for order in (many, many[::-1]):
-        together = list(rescore(order, FakeLM(), options))
+    for order, batch_arcs in ((many, 2000), (many[::-1], 2000), (many[:5], 1)):
+        together = list(rescore(order, FakeLM(), replace(options, batch_arcs=batch_arcs)))
         assert [key for key, _ in together] == [key for key, _ in order]
         for key, lattice in together:
             assert lattice.identical(alone[key])
@@ -231,6 +249,14 @@ def test_a_model_that_gives_nan_costs_one_lattice_only() -> None:
     assert "'bad'" in str(errors[0])
 
 
+@pytest.mark.parametrize("method", ["advance", "logprob"])
+def test_a_model_that_answers_too_little_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = getattr(FakeLM, method)
+    monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
+    with pytest.raises(ModelError, match=rf"the model's {method} gave shape \(0,\) for a batch of 1"):
+        run(random_lattice(7), EXACT)
+
+
 def test_a_word_id_outside_the_table_is_named() -> None:
     lattice = replace(random_lattice(6), words=symbols(3))
     with pytest.raises(SymbolError, match="word id"):
@@ -271,7 +297,14 @@ def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(mon
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("lm_weight", 1.5), ("beam", math.nan), ("max_hyps", -1), ("max_active", 2**31), ("algorithm", "magic")],
+    [
+        ("lm_weight", 1.5),
+        ("beam", math.nan),
+        ("max_hyps", -1),
+        ("max_active", 2**31),
+        ("word_penalty", math.inf),
+        ("algorithm", "magic"),
+    ],
 )
 def test_options_out_of_range_are_refused(name: str, value: object) -> None:
     with pytest.raises(OptionError, match=name):

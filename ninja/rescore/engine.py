@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +61,8 @@ def rescore(
         VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words the model lacks.
         NinjaError: Without ``on_error``, the first failure of a lattice.
 
-    Source: after Kumar et al. 2017, arXiv:1711.05448 (hypotheses kept per arc) and Sundermeyer et al. 2014
-    (push-forward); look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
+    Source: after Kumar et al. 2017, arXiv:1711.05448 (hypotheses kept per arc; our reading, not their definition) and
+    Sundermeyer et al. 2014 (push-forward); look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
     """
     run = _Run(lm, options or RescoreOptions(), on_error, report or RescoreReport())
     return run.results(lattices, on_coverage)
@@ -146,8 +147,8 @@ class _Run:
         self.report.coverage = coverage
         if coverage.share > self.options.max_unknown:
             raise VocabularyError(
-                f"{coverage.facts}; more than max_unknown = {self.options.max_unknown:.0%}: is this the right model, and the "
-                f"right symbol table? Raise max_unknown to go on all the same"
+                f"{coverage.facts}; more than max_unknown = {self.options.max_unknown:.0%}: is this the right model, "
+                "and the right symbol table? Raise max_unknown to go on all the same"
             )
         return first
 
@@ -172,8 +173,10 @@ class _Run:
 
     def _admit(self, half: _Half, source: Iterator[Keyed]) -> None:
         """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
-        while sum(self.arcs_held[n] for n in half.number.values()) < self.options.batch_arcs // 2 and (
-            not half.number or sum(self.arcs_held.values()) < 2 * self.options.batch_arcs
+        budget = self.options.batch_arcs
+        while not half.number or (
+            sum(self.arcs_held[n] for n in half.number.values()) < budget // 2
+            and sum(self.arcs_held.values()) < 2 * budget
         ):
             pair = next(source, None)
             if pair is None:
@@ -266,15 +269,22 @@ def _ask(
     if released.size:
         lm.release(released)
     made = lm.advance(advance_slot, advance_word) if advance_slot.size else np.empty(0, np.int64)
+    _check_shape("advance", made, advance_slot)
     if made.size:
         fresh = score_slot < 0
         score_slot[fresh] = made[-1 - score_slot[fresh]]
     logprob = lm.logprob(score_slot, score_word) if score_slot.size else np.empty(0, np.float32)
+    _check_shape("logprob", logprob, score_slot)
     return (
         np.ascontiguousarray(made, np.int64),
         np.ascontiguousarray(logprob, np.float32),
         time.perf_counter() - start,
     )
+
+
+def _check_shape(method: str, answer: npt.NDArray[Any], question: Slots) -> None:
+    if np.shape(answer) != question.shape:
+        raise ModelError(f"the model's {method} gave shape {np.shape(answer)} for a batch of {question.size}")
 
 
 def _with_replaced_costs(
