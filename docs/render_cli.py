@@ -10,7 +10,7 @@ INTRODUCTION = """# The command line
 
 Results go to stdout or to `-o FILE`, everything else to stderr. Files appear under their names only when they are
 complete. SOURCE is an archive, several, a folder, `-`, or a Kaldi rspecifier. Exit codes: 0 done, 1 bad input or a
-lattice that failed, 2 wrong usage, 130 interrupted, 141 the reader of the output went away.
+lattice that failed, 2 wrong usage, 130 interrupted, 143 ended by SIGTERM, 141 the reader of the output went away.
 """
 
 

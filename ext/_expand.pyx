@@ -25,7 +25,6 @@ from ninja.lattice import Lattice
 
 np.import_array()
 
-DONE = <int>SearchStatus.kDone
 NO_PATH = <int>SearchStatus.kNoPath
 NOT_FINITE = <int>SearchStatus.kNotFinite
 TOO_LARGE = <int>SearchStatus.kTooLarge
@@ -74,14 +73,6 @@ cdef class Expander:
         self.taken = {}
         self.acoustic_scale = acoustic_scale
         self.word_penalty = word_penalty
-
-    def __len__(self):
-        return len(self.taken)
-
-    @property
-    def num_histories(self):
-        """Distinct word histories alive now."""
-        return self.engine.get().num_histories()
 
     def add(self, lattice, lm_word, extra):
         """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs]."""

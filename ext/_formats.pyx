@@ -284,16 +284,9 @@ cdef class TableReader:
             raise ValueError("more bytes than there was space for")
         self.end += size
 
-    def begins_with(self, bytes magic not None):
-        """Tell whether the bytes that wait begin so."""
-        return self.waiting(len(magic)) == magic
-
-    def waiting(self, size=None):
-        """Return a copy of the bytes that wait, or of the first of them."""
-        cdef int64_t length = self.end - self.begin
-        if size is not None:
-            length = min(length, size)
-        return PyByteArray_AS_STRING(self.memory)[self.begin:self.begin + length]
+    def waiting(self):
+        """Return a copy of the bytes that wait."""
+        return PyByteArray_AS_STRING(self.memory)[self.begin:self.end]
 
     def skip(self, int64_t offset):
         """Go to an offset in the file; returns whether the window holds it, else the window is emptied."""

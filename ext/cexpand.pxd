@@ -26,7 +26,6 @@ cdef extern from "search.hpp" namespace "ninja" nogil:
 
     cdef enum class SearchStatus(int32_t):
         kRunning
-        kDone
         kNoPath
         kNotFinite
         kTooLarge
@@ -52,11 +51,10 @@ cdef extern from "expander.hpp" namespace "ninja" nogil:
         void scatter(const int64_t*, const float*) except +
         vector[int32_t] ended() except +
         const Search& search(int32_t)
-        void remove(int32_t)
+        void remove(int32_t) except +
         const Wave& wave()
         vector[int64_t]& released()
         vector[int64_t] slots() except +
-        int64_t num_histories()
 
 
 cdef extern from "expansion.hpp" namespace "ninja" nogil:

@@ -65,7 +65,6 @@ class Expander {
   const Wave& wave() const { return wave_; }
   std::vector<int64_t>& released() { return histories_.released(); }
   std::vector<int64_t> slots() const { return histories_.slots(); }
-  int64_t num_histories() const { return histories_.num_live(); }
 
  private:
   const SearchOptions options_;

@@ -176,6 +176,7 @@ inline std::string flaw(const ParsedFst& fst) {
       return "state " + std::to_string(state) + " has the final weight " + std::to_string(final_cost);
     }
     for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      if (std::isfinite(fst.cost[arc]) && fst.ilabel[arc] >= 0 && fst.olabel[arc] >= 0) continue;
       const std::string where =
           "arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) + " has the ";
       if (!std::isfinite(fst.cost[arc])) return where + "weight " + std::to_string(fst.cost[arc]);

@@ -102,7 +102,6 @@ class Histories {
     }
     return all;
   }
-  int64_t num_live() const { return static_cast<int64_t>(num_live_); }
 
  private:
   struct Entry {

@@ -22,7 +22,7 @@ inline const char* skip_blanks(const char* at) {
 // Return what an error message may show of a piece of a file: 40 bytes, ASCII.
 inline std::string quote(const char* at, const char* end) {
   std::string shown(at, std::min<int64_t>(end - at, 40));
-  for (char& letter : shown) letter = letter >= 32 && letter < 127 ? letter : '?';
+  for (char& letter : shown) letter = letter == '\t' ? ' ' : letter >= 32 && letter < 127 ? letter : '?';
   return "'" + shown + "'";
 }
 

@@ -79,6 +79,8 @@ struct PushedAlignments {
   std::vector<int32_t> ali, final_ali;
 };
 
+constexpr size_t kMostPushed = 1024;  // labels; a long lattice that nowhere branches would take their square in memory
+
 inline PushedAlignments push_alignments(const Arcs& arcs, const Alignments& labels) {
   using String = std::vector<int32_t>;
   std::vector<String> common(arcs.num_states);  // labels that every completion of a state begins with
@@ -108,6 +110,7 @@ inline PushedAlignments push_alignments(const Arcs& arcs, const Alignments& labe
       string.insert(string.end(), after.begin(), after.end());
       if (leads[arcs.dst[arc]]) meet(string);
     }
+    if (prefix.size() > kMostPushed) prefix.resize(kMostPushed);  // still the same for states of equal completions
     if (state == 0) prefix.clear();
     const auto cut = static_cast<std::ptrdiff_t>(prefix.size());
     if (is_final(arcs, state)) on_final[state].erase(on_final[state].begin(), on_final[state].begin() + cut);

@@ -5,7 +5,6 @@ import numpy.typing as npt
 
 from ninja.lattice import Lattice
 
-DONE: int
 NO_PATH: int
 NOT_FINITE: int
 TOO_LARGE: int
@@ -26,15 +25,13 @@ class Expander:
         first_pass_beam: float,
         max_hyps: int,
         max_active: int,
+        max_arcs: int,
         merge_order: int,
         eos: int,
         per_arc: bool,
         look_ahead: bool,
         calibrate: bool,
     ) -> None: ...
-    @property
-    def num_histories(self) -> int: ...
-    def __len__(self) -> int: ...
     def add(self, lattice: Lattice, lm_word: _Int32s, extra: _Floats) -> int: ...
     def gather(self) -> tuple[_Int64s, _Int64s, _Int32s, _Int64s, _Int32s]: ...
     def scatter(self, slots: _Int64s, logprob: _Floats) -> None: ...

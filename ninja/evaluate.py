@@ -183,7 +183,7 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
     Raises:
         FormatError: A line is empty, an id occurs twice, the file holds nothing, is not UTF-8 or damaged.
-        OSError: The file cannot be read.
+        InputError: The file cannot be read.
 
     Source: Kaldi, "Data preparation", the file text.
     """

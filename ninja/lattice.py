@@ -32,6 +32,7 @@ _DTYPES = {
     "final_acoustic": np.float32,
     "final_ali_begin": np.int64,
     "final_ali": np.int32,
+    "time": np.int32,
 }
 
 
@@ -105,9 +106,10 @@ class Lattice:
             "final_ali_begin": np.zeros(np.size(final_graph) + 1) if final_ali_begin is None else final_ali_begin,
             "final_ali": () if final_ali is None else final_ali,
         }
-        arrays = {name: _frozen(values, _DTYPES[name]) for name, values in given.items()}
-        moment = None if time is None else _frozen(time, np.int32)
-        lattice = cls(key, **arrays, kind=kind, time=moment, frame_shift=frame_shift, words=words)
+        if time is not None:
+            given["time"] = time
+        arrays = {name: _converted(name, values, key) for name, values in given.items()}
+        lattice = cls(key, **arrays, kind=kind, frame_shift=frame_shift, words=words)
         check(lattice)
         return lattice
 
@@ -238,6 +240,19 @@ def _restored(*values: Any) -> Lattice:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
     return Lattice(*values)
+
+
+def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
+    """Return values as the array of that name; integers that would change on the way are refused."""
+    dtype = np.dtype(_DTYPES[name])
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite costs are named later
+            array = _frozen(values, dtype)
+        if dtype.kind == "f" or np.array_equal(array, values):
+            return array
+    except (OverflowError, ValueError, TypeError):  # what numpy raises depends on what it is given
+        pass
+    raise LatticeError(f"{name} holds what is no {dtype}", key=key)
 
 
 def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:

@@ -53,7 +53,7 @@ class SymbolTable:
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
             SymbolError: As when a table is made of pairs.
-            OSError: The file cannot be read.
+            InputError: The file cannot be read.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """

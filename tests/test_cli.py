@@ -282,8 +282,9 @@ def test_a_reader_that_goes_away_ends_the_command_quietly():
     assert first.stderr.read() == b""
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_ends_the_command_without_a_trace(tmp_path, small, jobs):
+def test_a_signal_ends_the_command_without_a_trace(tmp_path, small, jobs, number, code):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     running = program("prune", pipe, "-o", tmp_path / "out.ark", "--jobs", jobs, start_new_session=True)
@@ -294,8 +295,8 @@ def test_ctrl_c_ends_the_command_without_a_trace(tmp_path, small, jobs):
         while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(0.3)
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
-        assert running.wait(timeout=30) == 130
+        os.killpg(running.pid, number)  # as a terminal sends it: to the workers too
+        assert running.wait(timeout=30) == code
     assert b"Traceback" not in running.stderr.read()
     assert os.listdir(tmp_path) == ["pipe"]
 
@@ -305,13 +306,48 @@ def test_a_full_disk_is_told(small):
         pytest.skip("no /dev/full here")
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "ninja", "convert", str(small)]
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(command, cwd=ROOT, env=buffered, stdout=full, stderr=subprocess.PIPE, timeout=60)
         words = [sys.executable, "-m", "ninja", "best", str(small)]
-        text = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        text = subprocess.run(words, cwd=ROOT, env=buffered, stdout=full, stderr=subprocess.PIPE, timeout=60)
     for ended in (done, text):
         assert ended.returncode == 1
+        assert b"ninja: error: standard output: " in ended.stderr
         assert b"No space left" in ended.stderr
-        assert b"Traceback" not in ended.stderr
+        assert ended.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["best", "posteriors", "convert"])
+def test_a_device_named_as_output_is_written_to_and_not_replaced(ninja, small, tmp_path, command):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")  # were it replaced, it would be the link
+    code, _, errors = ninja(command, small, "-o", link)
+    assert (code, errors) == (1, f"ninja: error: {link}: cannot be written: No space left on device\n")
+    assert os.listdir(tmp_path) == ["full"]
+    assert link.is_symlink()
+
+
+def test_a_failed_file_of_openfst_leaves_nothing_unfinished(ninja, small, tmp_path, monkeypatch):
+    from ninja.formats import files
+
+    def full(self):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.PartFile, "finish", full)
+    code, _, errors = ninja("convert", small, "--to", "openfst", "-o", tmp_path / "fsts")
+    assert code == 1
+    assert "No space left" in errors
+    assert os.listdir(tmp_path / "fsts") == []
+
+
+def test_keys_that_are_not_utf_8_come_out_as_they_went_in(ninja, tmp_path):
+    (tmp_path / "l.txt").write_bytes(b"caf\xe9 \n0 1 1 1,1,\n1 0,0,\n\n")
+    assert ninja("best", tmp_path / "l.txt", "-o", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out").read_bytes() == b"caf\xe9 1\n"
+    running = program("best", tmp_path / "l.txt")
+    assert running.communicate(timeout=60)[0] == b"caf\xe9 1\n"
 
 
 def test_words_are_printed_as_utf_8_in_any_locale(tmp_path):

@@ -12,7 +12,7 @@ from reference_openfst import Way, best_of_each, determinized_by_openfst, ways, 
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import connect
+from ninja.graph import connect, from_arcs, nbest
 from ninja.graph.determinize import determinize, is_deterministic
 from ninja.graph.epsilons import remove_epsilons
 from ninja.graph.equivalent import equivalent
@@ -150,6 +150,21 @@ def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Latt
         )
         assert equivalent(lattice, changed, 1e-3, scale) == same
         assert equivalent(changed, lattice, 1e-3, scale) == same
+
+
+def test_minimize_pushes_long_alignments_only_so_far_and_keeps_them() -> None:
+    frames = 3000  # behind two words, the same frames twice: states 1 to 3000 and 3001 to 6000
+    src = [0, *range(1, frames), 0, *range(frames + 1, 2 * frames)]
+    dst = [*range(1, frames + 1), *range(frames + 1, 2 * frames + 1)]
+    word = [7, *[0] * (frames - 1), 8, *[0] * (frames - 1)]
+    labels = [[1 + frame] for frame in range(frames)] * 2
+    cost = np.ones(2 * frames)
+    finals = {frames: 0.0, 2 * frames: 0.0}
+    lattice = from_arcs("k", src, dst, word, cost, finals=finals, labels=labels, kind="raw")
+    found = minimize(lattice)
+    assert found.num_states == 1 + frames
+    for before, after in zip(nbest(lattice, 2), nbest(found, 2), strict=True):
+        assert before.alignment.tolist() == after.alignment.tolist() == [*range(1, 1 + frames)]
 
 
 def test_determinize_stays_within_its_bound() -> None:

@@ -17,7 +17,6 @@ FLOORS = [
     ["evaluate"],
     ["lm"],
     ["rescore"],
-    ["context"],
     ["pipeline"],
     ["_launch", "doctor"],
     ["cli", "__main__"],

@@ -63,6 +63,13 @@ def array(*numbers):
     return np.array(numbers, np.int32)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_scores_as_the_cpu_does():
+    sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
+    on_cpu, on_gpu = (sentence_logprobs(NeuralLM(MODULE, VOCABULARY, device), sentences) for device in ("cpu", "cuda"))
+    assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_steps_agree_with_the_definition_over_a_sentence(layers):
     module = make_module(layers)

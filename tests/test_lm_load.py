@@ -96,6 +96,13 @@ def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
         load(tmp_path / "file.pt")
 
 
+def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
+    torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
+    wanted = r"file.pt: holds more than weights \(it wants torch.nn.modules.linear.Linear\); Ninja loads no files that"
+    with pytest.raises(ModelError, match=wanted):
+        load(tmp_path / "file.pt")
+
+
 def test_a_directory_and_a_missing_file_are_told_apart(tmp_path):
     with pytest.raises(ModelError, match="a directory; give the model file"):
         load(tmp_path)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -263,6 +264,40 @@ def test_an_empty_archive_holds_nothing(tmp_path):
 def test_gzip_members_follow_each_other(folder):
     Path("all.gz").write_bytes(b"".join(Path(f"lat.{job}.gz").read_bytes() for job in (1, 2, 10)))
     assert list(keys("all.gz")) == ALL
+
+
+def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
+    member = Path("lat.1.gz").read_bytes()
+    Path("padded.gz").write_bytes(member + bytes(1000) + member + bytes(3))
+    assert list(keys("padded.gz")) == 2 * list(keys("lat.1.gz"))
+    Path("odd.gz").write_bytes(member + b"this is not gzip")
+    failures = []
+    assert list(keys("odd.gz", on_error=failures.append)) == list(keys("lat.1.gz"))
+    assert [str(failure) for failure in failures if "gzip stream is damaged" in str(failure)]
+
+
+@pytest.mark.parametrize("read_ahead", [True, False])
+def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch, read_ahead):
+    import ninja.formats.streams as streams
+
+    monkeypatch.setattr(streams, "PACKED_CHUNK", 7)
+    lattices = [small(f"u{number}", words=(3, 4, number + 1)) for number in range(20)]
+    with write(tmp_path / "all.ark") as output:
+        for lattice in lattices:
+            output.write(lattice)
+    content = (tmp_path / "all.ark").read_bytes()
+    packed = gzip.compress(content)
+    cut = tmp_path / "cut.ark.gz"
+    for size in range(2, len(packed), 5):
+        cut.write_bytes(packed[:size])
+        failures = []
+        found = list(read(cut, on_error=failures.append, read_ahead=read_ahead))
+        unpacked = zlib.decompressobj(wbits=31).decompress(packed[:size])
+        assert len(found) >= sum(unpacked.find(b"u%d " % (number + 1)) > 0 for number in range(19))
+        assert [key for key, _ in found] == [lattice.key for lattice in lattices[: len(found)]]
+        assert [str(failure) for failure in failures] == [
+            f"{cut}: the gzip stream ends too early: the file is cut short"
+        ]
 
 
 def threads():

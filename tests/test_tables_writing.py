@@ -271,3 +271,15 @@ def test_ctrl_c_while_waiting_for_input_ends_at_once_and_leaves_no_output():
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
     assert os.listdir() == []
+
+
+def test_a_writer_that_is_not_open_refuses_lattices_rather_than_lose_them(tmp_path):
+    writer = write(tmp_path / "a.ark")
+    lattice = small("k")
+    with pytest.raises(OutputError, match=r"a\.ark: the writer is not open; use it in a with block"):
+        writer.write(lattice)
+    with writer:
+        writer.write(lattice)
+    with pytest.raises(OutputError, match="the writer is not open"):
+        writer.write(lattice)
+    assert [key for key, _ in read(tmp_path / "a.ark")] == ["k"]

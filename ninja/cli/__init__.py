@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -36,6 +41,14 @@ DEBUG = "ninja.debug"  # key in a context's meta
 
 class UnreadOutput(Exception):
     """Whoever read our output has gone away."""
+
+
+class Ended(BaseException):
+    """A signal told us to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class Commands(click.Group):
@@ -100,18 +113,23 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        Exit code: 0 done; 1 bad input, or a lattice failed; 2 wrong usage; 130 interrupted; 141 output not read.
+        Exit code: 0 done; 1 bad input, or a lattice failed; 2 wrong usage; 130 interrupted; 141 output not read; 143
+        (129) told to end by SIGTERM (SIGHUP).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
     try:
-        code = group.main(arguments, prog_name="ninja", standalone_mode=False)
-        sys.stdout.flush()
+        with _ends_in_order():
+            code = group.main(arguments, prog_name="ninja", standalone_mode=False)
+            sys.stdout.flush()
         return int(code or 0)
+    except Ended as end:
+        _say(f"ended by {signal.Signals(end.number).name}")
+        return 128 + end.number
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -119,16 +137,40 @@ def main(arguments: list[str] | None = None) -> int:
         _say("interrupted")
         return INTERRUPTED
     except (UnreadOutput, BrokenPipeError):
-        # What Python itself would still flush at its end must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return BROKEN_PIPE
     except Exception as error:
         if "--debug" in arguments:
             import traceback
 
             traceback.print_exc()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
         _say(f"error: {describe(error)}")
         return 2 if isinstance(error, OptionError) else 1
+
+
+@contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """Let the signals that ask a program to end do so as an exception, so that no unfinished output stays behind."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough
+        raise Ended(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def describe(error: Exception) -> str:
@@ -138,10 +180,16 @@ def describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; use a smaller --batch-arcs, fewer --jobs, or prune the lattices first"
     if isinstance(error, OSError):
-        place = error.filename if error.filename is not None else "input or output"
+        nameless = "standard output" if error.errno == errno.ENOSPC else "input or output"  # files say their names
+        place = nameless if error.filename is None else error.filename
         return f"{place}: {error.strerror or error}"
     name = f"{type(error).__name__}: {error}".replace("\n", " ")
     return f"internal error ({name}); please report it; --debug before the command shows the traceback"
+
+
+def _drop_output() -> None:
+    """Send what Python would still write at its end nowhere: that must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _say(message: str) -> None:

@@ -72,12 +72,12 @@ def convert(reading: Reading, output_file: str, to: str, kind: str | None, acous
             raise click.UsageError("--to openfst writes a file for each lattice; name a folder with -o")
         if kind is not None or resume:
             raise click.UsageError(f"--to openfst cannot be used with {'--kind' if kind else '--resume'}")
+        from ninja.formats.files import opened
+
         os.makedirs(output_file, exist_ok=True)
         for key, image in reading.results(Each(Image(acoustic_scale))):
-            path = os.path.join(output_file, f"{key}.fst")
-            with open(f"{path}.tmp", "wb") as stream:
-                stream.write(image)
-            os.replace(f"{path}.tmp", path)
+            with opened(os.path.join(output_file, f"{key}.fst")) as file:
+                file.write(image)
     else:
         if to == "text":
             if is_wspecifier(output_file):

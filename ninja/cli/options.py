@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import types
 import typing
@@ -85,12 +84,7 @@ def text_output(path: str) -> Iterator[TextIO]:
     if path == "-":
         yield sys.stdout
         return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            yield stream
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    from ninja.formats.files import opened_as_text
+
+    with opened_as_text(path) as stream:
+        yield stream

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import IO, Any, Protocol, TextIO
 
 from ninja.errors import OutputError
 
@@ -102,6 +103,45 @@ class PartFile:
         if not self._direct and not keep:
             with contextlib.suppress(OSError):
                 os.remove(self._part)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[PartFile]:
+    """Write a file in a ``with`` block; it gets its name when the block is left without an exception.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    file = PartFile(path)
+    try:
+        yield file
+        file.finish()
+    except BaseException:
+        file.abandon(keep=False)
+        raise
+
+
+@contextlib.contextmanager
+def opened_as_text(path: str) -> Iterator[TextIO]:
+    """Write a UTF-8 text file in a ``with`` block, as ``opened`` does."""
+    with opened(path) as file:
+        stream = io.TextIOWrapper(io.BufferedWriter(_Raw(file)), encoding="utf-8", errors="surrogateescape")
+        yield stream
+        stream.flush()
+
+
+class _Raw(io.RawIOBase):
+    """What Python's own layers write to."""
+
+    def __init__(self, file: PartFile) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._file.write(content)
+        return len(content)
 
 
 def part_of(path: str) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from types import TracebackType
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
 from ninja.formats.sources import STDIN, Place
 
 GZIP_MAGIC = b"\x1f\x8b"
+PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
 UNKNOWN_SIZE = 1 << 62
 
 
@@ -36,13 +37,13 @@ class Stream:
         self._head = self._read(raw, len(GZIP_MAGIC))
         self._left = size
         self._raw = raw
+        self._readinto: Callable[[memoryview], int | None] = raw.readinto  # type: ignore[attr-defined]
         self._failures: tuple[type[Exception], ...] = (OSError,)
         if self._head == GZIP_MAGIC:
-            from isal import igzip, isal_zlib
+            from isal import isal_zlib
 
             self._failures = (OSError, EOFError, zlib.error, cast(type[Exception], isal_zlib.error))
-            packed = io.BufferedReader(cast(io.RawIOBase, _Rest(self._head, raw)), 1 << 17)
-            self._raw = cast("IO[bytes]", igzip.IGzipFile(fileobj=packed, mode="rb"))
+            self._readinto = _Unpacked(self._head, raw).readinto
             self._head = b""
             self._left = None
 
@@ -69,7 +70,7 @@ class Stream:
             self._head = self._head[count:]
         else:
             try:
-                count = self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
+                count = self._readinto(buffer) or 0
             except self._failures as error:
                 raise self._failure(error) from error
         if self._left is not None:
@@ -139,23 +140,50 @@ class Stream:
         return FormatError(f"the gzip stream is damaged: {error}", self.name)
 
 
-class _Rest(io.RawIOBase):
-    """A stream some of whose first bytes have been read already."""
+class _Unpacked:
+    """What a series of gzip members holds; where it breaks off, all that comes before is still given.
+
+    Args:
+        head: The first bytes, which have been read already.
+        raw: Where the rest comes from.
+    """
 
     def __init__(self, head: bytes, raw: IO[bytes]) -> None:
-        self._head = head
+        self._packed = head  # read and not yet unpacked
         self._raw = raw
+        self._unpacker: Any = None  # of the member that has begun
+        self._full = False  # whether the last buffer was filled to its end
 
-    def readable(self) -> bool:
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill some of a buffer; 0 is the end."""
+        while True:
+            if self._unpacker is None and not self._begin_member():
+                return 0
+            if not self._packed and not self._full:
+                self._packed = self._raw.read(PACKED_CHUNK) or b""
+                if not self._packed:
+                    raise EOFError
+            content = self._unpacker.decompress(self._packed, len(buffer))
+            self._full = len(content) == len(buffer)  # there may be more to come without more to read
+            self._packed = self._unpacker.unconsumed_tail
+            if self._unpacker.eof:
+                self._packed = self._unpacker.unused_data
+                self._unpacker = None
+                self._full = False
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
+
+    def _begin_member(self) -> bool:
+        from isal import isal_zlib
+
+        while not (packed := self._packed.lstrip(b"\0")):  # some pad their files
+            self._packed = self._raw.read(PACKED_CHUNK) or b""
+            if not self._packed:
+                return False
+        self._packed = packed
+        self._unpacker = isal_zlib.decompressobj(wbits=31)
         return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if self._head:
-            count = min(len(buffer), len(self._head))
-            buffer[:count] = self._head[:count]
-            self._head = self._head[count:]
-            return count
-        return self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
 
 
 def open_stream(place: Place) -> Stream:

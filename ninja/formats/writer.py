@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal
 
 from ninja._formats import TableWriter
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, OutputError
 from ninja.formats.files import Packed, PartFile, StandardOutput
 from ninja.formats.resume import Standing, stand
 from ninja.formats.sources import STDIN as STDOUT
@@ -62,8 +62,10 @@ class Writer:
 
         Raises:
             LatticeError: A key that Kaldi could not read back.
-            OutputError: The file cannot be written: the disk is full, for example.
+            OutputError: The file cannot be written: the disk is full, for example, or the ``with`` block is over.
         """
+        if self._file is None:
+            raise OutputError("the writer is not open; use it in a with block", self._target.archive)
         name = lattice.key if key is None else key
         if not name or name.split() != [name]:
             raise LatticeError(f"the key {name!r} is empty or holds a blank; give the lattice another")
@@ -87,6 +89,7 @@ class Writer:
             if error is None:
                 for file in files:
                     file.finish()
+                self._file = self._script = None
                 return
         except BaseException:
             self._abandon()
@@ -97,9 +100,10 @@ class Writer:
         for file in (self._file, self._script):
             if file is not None:
                 file.abandon(keep=self._resume and file is self._file)
+        self._file = self._script = None
 
     def _flush(self) -> None:
-        assert self._file is not None, "a Writer is used in a with block"
+        assert self._file is not None
         content = self._table.view()
         (self._packed or self._file).write(content)
         self._position += len(content)

@@ -1,6 +1,6 @@
 """Algorithms on lattices; each takes a lattice and returns something new.
 
-Those that reshape a lattice hand back the old arc of each new arc on request (``return_arc_map=True``), so any array
+Those that drop or sort arcs hand back the old arc of each new arc on request (``return_arc_map=True``), so any array
 with a value per arc follows by indexing.
 """
 

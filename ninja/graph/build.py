@@ -142,7 +142,7 @@ def from_arcs(
     arc_map = arc_map[np.argsort(number[leaves[arc_map]], kind="stable")]
     old_state = reached[np.argsort(number[reached])]
 
-    cost = np.array([np.broadcast_to(np.inf, 2)] * num_states)
+    cost = np.full((num_states, 2), np.inf)
     for state, value in finals.items():
         cost[state] = value if isinstance(value, tuple) else (value, 0.0)
     pool = [labels[int(arc)] for arc in arc_map] if labels is not None else []

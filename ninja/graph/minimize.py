@@ -19,7 +19,8 @@ def minimize(lattice: Lattice, acoustic_scale: float = 1.0, delta: float = 2.0**
 
     Both costs and alignments are pushed towards the start; arcs equal after that get one label, and OpenFst minimizes
     the unweighted acceptor of labels. Costs then go back to where they were, except between merged states, so that
-    float32 holds them as well as before; alignments stay pushed. Each path keeps its words, costs and alignment.
+    float32 holds them as well as before; alignments stay pushed, by 1024 labels at most. Each path keeps its words,
+    costs and alignment.
 
     Args:
         lattice: Any lattice. The result is minimal if it is deterministic over words, smaller or equal in any case.

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import os
+import re
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import ModelError
+from ninja.formats.files import opened
 from ninja.lm.text import BOS, EOS
 
 if TYPE_CHECKING:
@@ -44,14 +47,10 @@ def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
     """Save tensors and plain values with torch, under a temporary name that becomes `path` only when complete."""
     import torch
 
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    try:
-        torch.save(content, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    image = io.BytesIO()  # torch's own writer would tell a full disk as a RuntimeError
+    torch.save(content, image)
+    with opened(os.fspath(path)) as file:
+        file.write(image.getbuffer())
 
 
 def as_stored(module: LSTMLanguageModel) -> LSTMLanguageModel:
@@ -66,7 +65,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
     Raises:
         ModelError: A weight is not finite in half precision (beyond ±65504, or NaN).
-        OSError: The file cannot be written.
+        OutputError: The file cannot be written.
     """
     import torch
 
@@ -101,8 +100,9 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     except OSError:
         raise
     except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
-        reason = str(error).split("\n")[0][:200]
-        message = f"torch cannot read it as weights only ({reason}); Ninja loads no files that may run code"
+        wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = f"it wants {wanted[1]}" if wanted else type(error).__name__
+        message = f"holds more than weights ({reason}); Ninja loads no files that may run code"
         raise ModelError(message, path) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError("a torch file, but not a Ninja checkpoint; `ninja train` makes those", path)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ninja.errors import ModelError
 from ninja.lm.protocol import LanguageModel
 from ninja.symbols import SymbolTable
+from ninja.utf8 import GZIP_MAGIC
 
 HEAD = 512  # bytes of a file that tell its kind
 
@@ -93,7 +94,7 @@ def _describe(head: bytes) -> str:
         return "an empty file"
     if head[0] == 0x80:
         return "a pickle, which may run any code when it is opened"
-    if head[:2] == b"\x1f\x8b":
+    if head.startswith(GZIP_MAGIC):
         return "a gzip file"
     if head.lstrip()[:6] == b"\\data\\":
         return "an n-gram model (ARPA)"

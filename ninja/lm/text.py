@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.utf8 import GZIP_MAGIC
 
 BOS = "<s>"
 EOS = "</s>"
@@ -41,13 +42,16 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
 
     Raises:
         FormatError: The text is not UTF-8, its gzip stream is damaged, or a line is no sentence.
-        OSError: The file cannot be read.
+        InputError: The file cannot be read.
     """
     name = os.fspath(path)
-    with open(name, "rb") as probe:
-        zipped = probe.read(2) == b"\x1f\x8b"
+    try:
+        with open(name, "rb") as probe:
+            packed = probe.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", name) from error
     number = 0
-    with gzip.open(name, "rb") if zipped else open(name, "rb") as stream:
+    with gzip.open(name, "rb") if packed else open(name, "rb") as stream:
         try:
             for number, line in enumerate(stream, start=1):
                 words = line.decode("utf-8").split()

@@ -48,8 +48,6 @@ class RescoreOptions:
         ranges: list[tuple[str, float, float, float]] = [
             ("lm_weight", self.lm_weight, 0.0, 1.0),
             ("acoustic_scale", self.acoustic_scale, 0.0, math.inf),
-            ("word_penalty", self.word_penalty, -math.inf, math.inf),
-            ("unk_penalty", self.unk_penalty or 0.0, -math.inf, math.inf),
             ("max_unknown", self.max_unknown, 0.0, 1.0),
             ("max_hyps", self.max_hyps or 0, 0, LARGEST),
             ("beam", self.beam, 0.0, math.inf),
@@ -61,6 +59,10 @@ class RescoreOptions:
         for name, value, low, high in ranges:
             if not low <= value <= high:  # NaN fails too
                 raise OptionError(f"{name} is {value}, but must lie in [{low}, {high}]")
+        finite = {"acoustic_scale": self.acoustic_scale, "word_penalty": self.word_penalty}
+        for name, cost in {**finite, "unk_penalty": self.unk_penalty or 0.0}.items():
+            if not math.isfinite(cost):
+                raise OptionError(f"{name} is {cost}, but must be finite")
         choices = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
         for name, kind in choices.items():
             allowed = get_args(kind)

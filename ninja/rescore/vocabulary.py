@@ -63,9 +63,6 @@ class WordMap:
         unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
             natural log of how many words it stood for in training, or if that is not known, of how many words of
             the table the model lacks.
-
-    Raises:
-        VocabularyError: The model lacks words and has no <unk> to score them by.
     """
 
     def __init__(self, words: SymbolTable, lm: LanguageModel, unk_penalty: float | None = None) -> None:

@@ -1,0 +1,35 @@
+"""Text files as a whole: UTF-8, packed with gzip or not."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+
+from ninja.errors import FormatError, InputError
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file; a gzip file, known by its content, is unpacked.
+
+    Raises:
+        FormatError: The text is not UTF-8, or the gzip stream is damaged.
+        InputError: The file cannot be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path) from error
+    if content.startswith(GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(f"the gzip stream is damaged: {error}", path) from error
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", path, line=line) from error

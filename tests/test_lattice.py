@@ -1,0 +1,86 @@
+"""The struct itself: what ``from_arrays`` makes, what it refuses, and what a lattice keeps."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice
+from tests.strategies import lattices
+
+INF = float("inf")
+SOUND: dict[str, Any] = {
+    "arc_begin": [0, 2, 2],
+    "dst": [1, 1],
+    "word": [3, 0],
+    "graph": [1.0, 2.0],
+    "acoustic": [4.0, 5.0],
+    "final_graph": [INF, 0.5],
+}
+
+
+def test_what_is_left_out_is_empty_and_costs_nothing() -> None:
+    lattice = Lattice.from_arrays("k", **SOUND)
+    assert lattice.final_acoustic.tolist() == [INF, 0.0]
+    assert lattice.ali_begin.tolist() == lattice.final_ali_begin.tolist() == [0, 0, 0]
+    assert lattice.ali.size == lattice.final_ali.size == 0
+    assert lattice.is_final.tolist() == [False, True]
+    assert lattice.src.tolist() == [0, 0]
+    assert repr(lattice) == "Lattice('k', 2 states, 2 arcs, compact)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arc_begin": [0], "final_graph": []}, "the lattice is empty: it has no states"),
+        ({"word": [3]}, r"word has shape \(1,\), but \[2\] is needed"),
+        ({"final_graph": [0.0]}, r"final_graph has shape \(1,\), but \[2\] is needed"),
+        ({"arc_begin": [0, 3, 2]}, "arc_begin must rise from 0 to 2"),
+        ({"arc_begin": [1, 2, 2]}, "arc_begin must rise from 0 to 2"),
+        ({"ali": [7]}, "ali_begin must rise from 0 to 1"),
+        ({"dst": [1, 2]}, "arc 1 enters state 2, but there are 2 states"),
+        ({"dst": [1, -1]}, "arc 1 enters state -1, but there are 2 states"),
+        ({"dst": [1, 0]}, "arc 1 leads from state 0 back to 0; sort the states"),
+        ({"word": [3, -1]}, "arc 1 has the negative word id -1"),
+        ({"word": [3, 2**32]}, "word holds what is no int32"),
+        ({"word": np.array([3, 2**32 + 3])}, "word holds what is no int32"),
+        ({"word": [3, 1.5]}, "word holds what is no int32"),
+        ({"graph": [0.0, "x"]}, "graph holds what is no float32"),
+        ({"time": [0.0, np.nan]}, "time holds what is no int32"),
+        ({"graph": [np.nan, 0.0]}, "arc 0 has the graph cost nan"),
+        ({"acoustic": [0.0, INF]}, "arc 1 has the acoustic cost inf"),
+        ({"acoustic": [0.0, 1e300]}, "arc 1 has the acoustic cost inf"),
+        ({"final_graph": [INF, -INF]}, "state 1 has the final_graph cost -inf"),
+        ({"final_graph": [INF, INF]}, "no state is final"),
+        ({"time": [0]}, r"time has shape \(1,\), but \[2\] is needed"),
+    ],
+)
+def test_a_broken_invariant_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(LatticeError, match=f"^key 'k': {message}"):
+        Lattice.from_arrays("k", **{**SOUND, **change})
+
+
+def test_arrays_are_read_only_and_the_callers_own_stay_as_they_are() -> None:
+    graph = np.array([1, 2], np.float32)
+    lattice = Lattice.from_arrays("k", **{**SOUND, "graph": graph})
+    graph[0] = 9
+    assert lattice.graph.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        lattice.graph[0] = 9
+    changed = lattice.with_costs(graph)
+    graph[0] = 8
+    assert changed.graph.tolist() == [9, 2]
+    assert changed.acoustic is lattice.acoustic
+
+
+@given(lattice=lattices())
+def test_a_pickled_lattice_comes_back_identical_and_read_only(lattice: Lattice) -> None:
+    again = pickle.loads(pickle.dumps(lattice))
+    assert again.identical(lattice)
+    assert not again.graph.flags.writeable
+    assert not again.identical(lattice.with_key(lattice.key + "x"))

@@ -1,0 +1,72 @@
+"""Symbol tables: what they hold, and what they refuse."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.errors import FormatError, InputError, SymbolError
+from ninja.symbols import SymbolTable
+
+WORDS = st.text(st.characters(exclude_characters=" \t\r\n", exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@given(
+    entries=st.dictionaries(WORDS, st.integers(0, 2**31 - 1), max_size=8).filter(lambda d: len({*d.values()}) == len(d))
+)
+def test_a_table_read_back_is_the_table_written(
+    entries: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("words") / "words.txt"
+    content = "".join(f"{word} {number}\n" for word, number in entries.items()).encode()
+    for packed in (content, gzip.compress(content)):
+        path.write_bytes(packed)
+        assert dict(SymbolTable.read(path)) == entries
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a 1\nb\n", r"words\.txt:2: expected a word and an integer, found 'b'"),
+        (b"a 1 2\n", r"words\.txt:1: expected a word and an integer"),
+        (b"a --1\n", r"words\.txt:1: expected a word and an integer"),
+        (b"a " + b"9" * 5000, r"words\.txt:1: expected a word and an integer"),
+        ("a ²\n".encode(), r"words\.txt:1: expected a word and an integer"),
+        (b"a 1\n\xff 2\n", r"words\.txt:2: not UTF-8 \(invalid start byte\); convert it with iconv"),
+        (gzip.compress(b"a 1\n")[:-9], r"words\.txt: the gzip stream is damaged"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff", r"words\.txt: the gzip stream is damaged"),
+    ],
+)
+def test_a_damaged_table_is_refused_with_its_place(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        SymbolTable.read(path)
+
+
+def test_a_missing_table_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"words\.txt: cannot be read: No such file or directory"):
+        SymbolTable.read(tmp_path / "words.txt")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([("a", 1), ("a", 2)], "word 'a' has two ids, 1 and 2"),
+        ([("a", 1), ("b", 1)], "id 1 names two words, 'a' and 'b'"),
+        ([("a", -1)], "word 'a' has the negative id -1"),
+        ([("a", 2**31)], "word 'a' has the id 2147483648, but ids end at 2147483647"),
+    ],
+)
+def test_a_table_that_is_no_two_way_map_is_refused(entries: list[tuple[str, int]], message: str) -> None:
+    with pytest.raises(SymbolError, match=message):
+        SymbolTable(entries)
+
+
+def test_a_missing_id_is_named() -> None:
+    with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
+        SymbolTable.from_words(["<eps>", "a"]).spell([1, 0, 7])
