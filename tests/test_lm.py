@@ -99,7 +99,10 @@ def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
         sentence_logprobs(lm, [[3, NUM_WORDS]])
 
 
-def test_probabilities_of_all_words_sum_to_one(lm):
+@pytest.mark.parametrize("logit_words", [7, NUM_WORDS])
+def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
+    monkeypatch.setattr(neural, "LOGIT_WORDS", logit_words)
+    lm = NeuralLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(3), array(4, 17, 4))
     every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
     logprob = lm.logprob(np.repeat(slot, NUM_WORDS), every)
@@ -115,8 +118,10 @@ def test_without_normalisation_scores_are_off_by_one_constant_a_history():
 
 
 @pytest.mark.parametrize("logit_bytes", [1, 4 * NUM_WORDS * 3, 2**24])
-def test_scores_do_not_depend_on_the_batch(monkeypatch, logit_bytes):
+@pytest.mark.parametrize("logit_words", [1, 16, 8192])
+def test_scores_do_not_depend_on_the_batch(monkeypatch, logit_bytes, logit_words):
     monkeypatch.setattr(neural, "LOGIT_BYTES", logit_bytes)
+    monkeypatch.setattr(neural, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, max_batch=1)

@@ -14,7 +14,8 @@ from ninja.models.lstm import LSTMLanguageModel
 from ninja.symbols import SymbolTable
 
 FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
-LOGIT_BYTES = 16 * 2**20  # logits that exist at once; more is hardly faster
+LOGIT_BYTES = 8 * 2**20  # logits that exist at once; what fits the cache is faster than what fits the memory
+LOGIT_WORDS = 8192  # words they are for; the normaliser is put together from such blocks of the vocabulary
 
 
 class NeuralLM:
@@ -76,7 +77,8 @@ class NeuralLM:
             raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
         self._embedding = module.embedding.weight.detach().to(self._device)  # [vocabulary, embedding]
         self._bias = module.bias.detach().to(self._device)  # [vocabulary]
-        self._logits = _linear(self._embedding, self._bias)
+        blocks = zip(self._embedding.split(LOGIT_WORDS), self._bias.split(LOGIT_WORDS), strict=True)
+        self._logits = [_linear(weight, bias) for weight, bias in blocks]
         self._layers = [_Layer(module, number, self._device) for number in range(config.layers)]
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._free = np.empty(0, np.int64)  # a stack of unused slots, the top first to be reused
@@ -148,14 +150,12 @@ class NeuralLM:
         if not np.isnan(known).any():
             return known
         missing = np.unique(slots[np.isnan(known)])
-        piece = max(1, LOGIT_BYTES // (4 * self.config.vocabulary))
+        piece = max(1, LOGIT_BYTES // (4 * LOGIT_WORDS))
         for first in range(0, len(missing), piece):
             some = missing[first : first + piece]
-            logits = self._logits(self._outputs(some))  # [piece, vocabulary]
-            if logits.is_cpu:  # torch's own takes four times as long
-                self._normaliser[some] = _lm.logsumexp(logits.view(-1).numpy(), len(some))
-            else:
-                self._normaliser[some] = logits.logsumexp(-1).cpu().numpy()
+            output = self._outputs(some)
+            parts = np.stack([_logsumexp(logits(output)) for logits in self._logits], 1)  # [piece, blocks]
+            self._normaliser[some] = _lm.logsumexp(parts.reshape(-1), len(some))
         return self._normaliser[slots]
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
@@ -193,6 +193,13 @@ class NeuralLM:
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
         # Copied: torch takes neither reversed arrays nor, without complaint, read-only ones.
         return torch.from_numpy(np.array(numbers)).to(self._device)
+
+
+def _logsumexp(score: torch.Tensor) -> np.ndarray:
+    """Return ln Σ exp of each row, float32 [rows]."""
+    if score.is_cpu:  # torch's own takes four times as long
+        return _lm.logsumexp(score.view(-1).numpy(), len(score))
+    return score.logsumexp(-1).cpu().numpy()
 
 
 class _Layer:
