@@ -378,3 +378,14 @@ def test_several_archives_are_one_source(ninja, small):
 def test_gzip_output_is_gzip(ninja, small, tmp_path):
     ninja("convert", small, "-o", tmp_path / "x.gz")
     assert gzip.decompress((tmp_path / "x.gz").read_bytes()) == small.read_bytes()
+
+
+@pytest.mark.parametrize("command", ["best", "prune"])
+def test_an_output_that_stood_is_not_replaced_by_nothing(ninja, tmp_path, command):
+    (tmp_path / "notes").write_text("this is no archive of lattices\n")
+    (tmp_path / "good").write_text("kept")
+    code, _, errors = ninja(command, tmp_path / "notes", "-o", tmp_path / "good")
+    assert code == 1
+    assert "not one lattice of 1 could be used; nothing is written" in errors
+    assert (tmp_path / "good").read_text() == "kept"
+    assert [path.name for path in tmp_path.iterdir() if ".part" in path.name] == []

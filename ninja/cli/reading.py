@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Counts, Stage, stream
 
@@ -76,7 +76,7 @@ class Reading:
             on_batch=on_batch,
         )
         watched = sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
-        return self._shown(results) if watched else results
+        return self._some(self._shown(results) if watched else results)
 
     def write(
         self,
@@ -130,6 +130,12 @@ class Reading:
     def seconds(self) -> float:
         """Seconds since the command began."""
         return time.perf_counter() - self.start
+
+    def _some(self, results: Iterator[tuple[str, Result]]) -> Iterator[tuple[str, Result]]:
+        """Refuse to end without a single result: an output that stood already is better than an empty one."""
+        yield from results
+        if self.counts.failures and not self.counts.lattices and not self.counts.skipped:
+            raise LatticeError(f"not one lattice of {len(self.counts.failures)} could be used; nothing is written")
 
     def _say_failed(self, failure: NinjaError) -> None:
         self.say(f"failed: {failure}")
