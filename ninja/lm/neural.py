@@ -150,9 +150,8 @@ class NeuralLM:
         if not np.isnan(known).any():
             return known
         missing = np.unique(slots[np.isnan(known)])
-        piece = max(1, LOGIT_BYTES // (4 * LOGIT_WORDS))
-        for first in range(0, len(missing), piece):
-            some = missing[first : first + piece]
+        num_pieces = -(-len(missing) // max(1, LOGIT_BYTES // (4 * LOGIT_WORDS)))
+        for some in np.array_split(missing, num_pieces):
             output = self._outputs(some)
             parts = np.stack([_logsumexp(logits(output)) for logits in self._logits], 1)  # [piece, blocks]
             self._normaliser[some] = _lm.logsumexp(parts.reshape(-1), len(some))
