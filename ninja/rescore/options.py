@@ -28,7 +28,7 @@ class RescoreOptions:
     acoustic_scale: float = 0.1  # as in Kaldi's rescoring tools; 1.0 for chain models
     word_penalty: float = 0.0  # added to the cost of each word while searching; never written back
     unk_penalty: float | None = None  # cost of a word the LM lacks, beyond <unk>'s; None: ln of how many share it
-    max_unknown: float = 0.25  # refuse when a larger share of arcs carries words the LM lacks
+    max_unknown: float = 0.5  # refuse when a larger share of arcs carries words the LM lacks
 
     max_hyps: int | None = None  # live hypotheses per cell; None: 4 per arc or 5 per state; 0: unlimited
     beam: float = 8.0  # keep hypotheses whose prospect is within this cost of the best; inf: all
