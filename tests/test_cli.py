@@ -11,25 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ninja.cli import main
-
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE = str(ROOT / "examples" / "lat.ark.gz")
 WORDS = str(ROOT / "examples" / "words.txt")
 TEXT = str(ROOT / "examples" / "text")
 KEYS = [line.split()[0] for line in Path(TEXT).read_text().splitlines()]
-
-
-@pytest.fixture
-def ninja(capfd):
-    """Run a command in this process; return its exit code, stdout and stderr."""
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        output = capfd.readouterr()
-        return code, output.out, output.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +289,7 @@ def test_a_signal_ends_the_command_without_a_trace(tmp_path, small, jobs, number
 
 def test_a_full_disk_is_told(small):
     if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full here")
+        pytest.skip("only Linux has /dev/full, a disk that is always full")
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "ninja", "convert", str(small)]
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -320,7 +306,7 @@ def test_a_full_disk_is_told(small):
 @pytest.mark.parametrize("command", ["best", "posteriors", "convert"])
 def test_a_device_named_as_output_is_written_to_and_not_replaced(ninja, small, tmp_path, command):
     if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full here")
+        pytest.skip("only Linux has /dev/full, a disk that is always full")
     link = tmp_path / "full"
     link.symlink_to("/dev/full")  # were it replaced, it would be the link
     code, _, errors = ninja(command, small, "-o", link)

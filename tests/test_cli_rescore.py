@@ -20,16 +20,6 @@ PACE = {"warmup": 1, "samples": 0, "check-steps": 2, "threads": 1}
 TINY = [f"--{name}={value}" for name, value in {**SIZES, **PACE}.items()]
 
 
-@pytest.fixture
-def ninja(capfd):
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        output = capfd.readouterr()
-        return code, output.out, output.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
     """A folder with four lattices, their words, and a model that knows all of these."""

@@ -12,7 +12,9 @@ from ninja.formats import read
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
 GOLDEN = SHARED / "golden"
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no golden files at {GOLDEN}")
+pytestmark = pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason=f"Kaldi's answers, not part of the project, are not in {GOLDEN}"
+)
 
 
 def archives(pattern):

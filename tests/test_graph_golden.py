@@ -34,21 +34,21 @@ def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
     """Folder of Kaldi's answers and the acoustic scale they were made with."""
     folder, acoustic_scale = request.param
     if not folder.exists():
-        pytest.skip(f"{folder} is not here")
+        pytest.skip(f"{folder} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
     return folder, acoustic_scale
 
 
 @lru_cache(maxsize=8)
 def archive(path: Path) -> dict[str, Lattice]:
     if not path.exists():
-        pytest.skip(f"no {path.name} of this set")
+        pytest.skip(f"Kaldi was not asked for {path.name} on this set")
     return {lattice.key: lattice for lattice in read_kaldi(path)}
 
 
 def table(path: Path) -> dict[str, list[str]]:
     """Read lines of a key and its fields."""
     if not path.exists():
-        pytest.skip(f"no {path.name} of this set")
+        pytest.skip(f"Kaldi was not asked for {path.name} on this set")
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     return {line.split()[0]: line.split()[1:] for line in lines}
 

@@ -128,7 +128,10 @@ def test_handing_over_imports_nothing_but_os_and_sys(tool):
     assert done.stdout == "['ninja', 'ninja._launch']\n"
 
 
-@pytest.mark.skipif(not shutil.which("ninja-build") and _launch.find_build_tool() is None, reason="no real build tool")
+@pytest.mark.skipif(
+    not shutil.which("ninja-build") and _launch.find_build_tool() is None,
+    reason="needs the real build tool; a fake one is tested above",
+)
 def test_a_real_build_runs_through_the_launcher(tmp_path):
     real = Path(_launch.find_build_tool())
     (tmp_path / "build.ninja").write_text("rule say\n command = echo made > $out\nbuild out: say\n")
@@ -139,7 +142,9 @@ def test_a_real_build_runs_through_the_launcher(tmp_path):
     assert "out: say" in targets.stdout
 
 
-@pytest.mark.skipif(not shutil.which("cmake") or _launch.find_build_tool() is None, reason="no cmake or build tool")
+@pytest.mark.skipif(
+    not shutil.which("cmake") or _launch.find_build_tool() is None, reason="needs cmake and the real build tool"
+)
 def test_cmake_configures_and_builds_through_the_launcher(tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.10)\nproject(p NONE)\nadd_custom_target(t ALL COMMAND ${CMAKE_COMMAND} -E "

@@ -63,7 +63,7 @@ def array(*numbers):
     return np.array(numbers, np.int32)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_a_gpu_scores_as_the_cpu_does():
     sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
     on_cpu, on_gpu = (sentence_logprobs(NeuralLM(MODULE, VOCABULARY, device), sentences) for device in ("cpu", "cuda"))

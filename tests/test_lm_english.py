@@ -8,8 +8,6 @@ import pytest
 from ninja.lm import load, sentence_logprobs
 from ninja.models import ENGLISH
 
-pytestmark = pytest.mark.skipif(not ENGLISH.exists(), reason="the model is not in this copy of the source")
-
 
 @pytest.fixture(scope="module")
 def lm():

@@ -137,6 +137,16 @@ def test_the_first_pass_best_path_survives_the_narrowest_search(
         assert any(close([cost], [other]) for cost in found for other in exact if cost.words in nearest)
 
 
+def test_a_dead_end_takes_nothing_else_with_it() -> None:
+    # Two ways from the start; the one met first leads to an arc too dear for the beam.
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 3, 4, 4], [1, 2, 3, 3], [1, 2, 3, 4], [0, 0, 50, 0], [0, 0, 0, 0],
+        [np.inf, np.inf, np.inf, 0], words=TABLE,
+    )  # fmt: skip
+    options = replace(EXACT, lm_weight=0.0, beam=5.0, prune_beam=math.inf, look_ahead="none")
+    assert [cost.words for cost in path_costs(run(lattice, options))] == [(2, 4)]
+
+
 def test_equal_paths_survive_a_beam_of_zero_together() -> None:
     unheard = 8
     twice = Lattice.from_arrays(

@@ -154,7 +154,7 @@ def test_the_output_may_be_the_input():
     assert list(keys("a.ark")) == ["a"]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full, a disk that is always full")
 @pytest.mark.parametrize("target", ["/dev/full", "ark,t:/dev/full"])
 def test_a_full_device_is_an_output_error(target):
     with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left on device"):

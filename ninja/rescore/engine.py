@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from ninja import _expand
 from ninja.errors import LatticeError, ModelError, NinjaError, SymbolError, VocabularyError
-from ninja.graph import best_path, connect, path_lattice
+from ninja.graph import best_path, connect, num_frames, path_lattice, select_arcs
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel
 from ninja.rescore.options import RescoreOptions
@@ -74,6 +75,7 @@ class _Half:
     def __init__(self, expander: _expand.Expander) -> None:
         self.expander = expander
         self.number: dict[int, int] = {}  # ticket -> place in the input
+        self.num_arcs = 0  # of these
         self.answers: Future[Answers] | None = None
 
 
@@ -94,6 +96,7 @@ class _Run:
         self.word_map: WordMap | None = None
         self.done: dict[int, Keyed | None] = {}  # finished, waiting for its turn; None: failed
         self.arcs_held: dict[int, int] = {}  # arcs of each lattice taken in and not yet handed out
+        self.num_arcs_held = 0  # their sum; counted along, since tiny lattices are in flight by the ten thousand
         self.next_in = 0
         self.next_out = 0
 
@@ -116,7 +119,7 @@ class _Run:
                             self.report.calls += 1
                     while self.next_out in self.done:
                         result = self.done.pop(self.next_out)
-                        del self.arcs_held[self.next_out]
+                        self.num_arcs_held -= self.arcs_held.pop(self.next_out)
                         self.next_out += 1
                         self.report.seconds = time.perf_counter() - start
                         if result is not None:
@@ -174,16 +177,14 @@ class _Run:
     def _admit(self, half: _Half, source: Iterator[Keyed]) -> None:
         """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
         budget = self.options.batch_arcs
-        while not half.number or (
-            sum(self.arcs_held[n] for n in half.number.values()) < budget // 2
-            and sum(self.arcs_held.values()) < 2 * budget
-        ):
+        while not half.number or (half.num_arcs < budget // 2 and self.num_arcs_held < 2 * budget):
             pair = next(source, None)
             if pair is None:
                 return
             number, self.next_in = self.next_in, self.next_in + 1
             _, lattice = pair
             self.arcs_held[number] = max(lattice.num_arcs, 1)
+            self.num_arcs_held += self.arcs_held[number]
             self.report.arcs += lattice.num_arcs
             try:
                 lm_word, extra = self._words_of(lattice)
@@ -191,6 +192,7 @@ class _Run:
                 self._fail(number, error)
                 continue
             half.number[half.expander.add(lattice, lm_word, extra)] = number
+            half.num_arcs += self.arcs_held[number]
 
     def _words_of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         if lattice.words is None:
@@ -210,6 +212,7 @@ class _Run:
         self.report.lm_seconds += seconds
         for ticket, status, expanded in half.expander.ended():
             number = half.number.pop(ticket)
+            half.num_arcs -= self.arcs_held[number]
             self.report.expanded_arcs += expanded
             try:
                 self._finish(half.expander, ticket, status, number)
@@ -245,7 +248,7 @@ class _Run:
                 result = path_lattice(result, best_path(result, acoustic_scale=scale, word_penalty=penalty))
         self.report.lattices += 1
         self.report.arcs_written += result.num_arcs
-        self.report.frames += _num_frames(result)
+        self.report.frames += _frames_if_known(result)
         self.done[number] = (result.key, result)
 
     def _fail(self, number: int, error: NinjaError) -> None:
@@ -291,10 +294,6 @@ def _with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
     """Keep the topology; arcs and finals the search never used have no score of the new model and are left out."""
-    from dataclasses import replace
-
-    from ninja.graph import select_arcs
-
     final_acoustic = np.where(np.isinf(final_graph), np.float32(np.inf), source.final_acoustic)
     for array in (final_graph, final_acoustic):
         array.flags.writeable = False
@@ -305,11 +304,9 @@ def _with_replaced_costs(
     return connect(changed if used.all() else select_arcs(changed, used))
 
 
-def _num_frames(lattice: Lattice) -> int:
-    """Return how many frames the first path through a connected lattice lasts; every path lasts as long."""
-    frames, state = 0, 0
-    while not np.isfinite(lattice.final_graph[state]):
-        arc = int(lattice.arc_begin[state])
-        frames += int(lattice.ali_begin[arc + 1] - lattice.ali_begin[arc])
-        state = int(lattice.dst[arc])
-    return frames + int(lattice.final_ali_begin[state + 1] - lattice.final_ali_begin[state])
+def _frames_if_known(lattice: Lattice) -> int:
+    """Return the length in frames, for the report; 0 where alignments contradict each other."""
+    try:
+        return num_frames(lattice)
+    except LatticeError:
+        return 0
