@@ -19,16 +19,16 @@ class Running:
     """How a language model is to compute, see `load`; what a kind of model has no use for, it ignores."""
 
     device: str
-    normalize: bool
+    normalize: bool | None  # None: as the kind of model is meant to be used
     max_batch: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of language model file."""
+    """A kind of language model, one file or a directory of them."""
 
     name: str
-    recognise: Callable[[bytes], bool]  # given the first bytes
+    recognise: Callable[[str, bytes], bool]  # given the path and a file's first bytes, which a directory has none of
     open: Callable[[str, Running], LanguageModel]
 
 
@@ -36,15 +36,17 @@ def load(
     path: str | os.PathLike[str] | None = None,
     device: str = "cpu",
     *,
-    normalize: bool = True,
+    normalize: bool | None = None,
     max_batch: int | None = None,
 ) -> LanguageModel:
     """Load a language model.
 
     Args:
-        path: A checkpoint that ``ninja train`` wrote; None = the English model that is shipped with Ninja.
+        path: A model of any kind in `KINDS`, a file or a directory; None = the English model that is shipped with
+            Ninja.
         device: Where torch computes, such as ``"cuda"``.
-        normalize: Normalise scores exactly. A network trained to normalise itself may go without.
+        normalize: Normalise scores exactly. A network trained to normalise itself may go without; None = as the
+            kind of model is meant to be used, that is: normalised.
         max_batch: Most histories a network sees at once; None = as many as a call brings.
 
     Raises:
@@ -57,18 +59,21 @@ def load(
 
         path = ENGLISH
     name = os.fspath(path)
-    if os.path.isdir(name):
-        raise ModelError("a directory; give the model file in it", name)
-    try:
-        with open(name, "rb") as stream:
-            head = stream.read(HEAD)
-    except FileNotFoundError as error:
-        raise ModelError("no such file; give a checkpoint of `ninja train`", name) from error
+    head = b"" if os.path.isdir(name) else _head(name)
     for kind in KINDS:
-        if kind.recognise(head):
+        if kind.recognise(name, head):
             return kind.open(name, Running(device, normalize, max_batch))
+    found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head)
     known = " or ".join(kind.name for kind in KINDS)
-    raise ModelError(f"{_describe(head)}, not {known}; train a model with `ninja train`", name)
+    raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(HEAD)
+    except FileNotFoundError as error:
+        raise ModelError("no such file; give a checkpoint of `ninja train`", path) from error
 
 
 def _open_checkpoint(path: str, running: Running) -> LanguageModel:
@@ -82,7 +87,7 @@ def _open_checkpoint(path: str, running: Running) -> LanguageModel:
         stored.module,
         vocabulary,
         running.device,
-        normalize=running.normalize,
+        normalize=running.normalize is not False,
         max_batch=running.max_batch,
         unk_words=unk_words if type(unk_words) is int and unk_words > 0 else None,
     )
@@ -104,5 +109,5 @@ def _describe(head: bytes) -> str:
 
 
 KINDS = [
-    Kind("a Ninja checkpoint", lambda head: head[:4] == b"PK\x03\x04", _open_checkpoint),
+    Kind("a Ninja checkpoint", lambda _, head: head[:4] == b"PK\x03\x04", _open_checkpoint),
 ]
