@@ -33,7 +33,7 @@ COMPILED = {
     "_lm": "lm",
 }  # a kernel stands with its first caller
 HEAVY = {
-    "torch": {"lm/neural", "lm/train", "lm/objective", "lm/checkpoint"},
+    "torch": {"lm/linear", "lm/slab", "lm/threads", "lm/neural", "lm/train", "lm/objective", "lm/checkpoint"},
     "pywrapfst": set(),
     "transformers": set(),
     "click": {"cli/"},

@@ -1,5 +1,7 @@
 """Language models by slot: the network's one-step twin against its whole-sentence definition, and the dummies."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import neural  # noqa: E402
+from ninja.lm import slab, threads  # noqa: E402
 from ninja.lm.neural import NeuralLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
@@ -101,7 +103,7 @@ def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
 
 @pytest.mark.parametrize("logit_words", [7, NUM_WORDS])
 def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
-    monkeypatch.setattr(neural, "LOGIT_WORDS", logit_words)
+    monkeypatch.setattr(slab, "LOGIT_WORDS", logit_words)
     lm = NeuralLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(3), array(4, 17, 4))
     every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
@@ -117,17 +119,47 @@ def test_without_normalisation_scores_are_off_by_one_constant_a_history():
     assert abs(difference[0]) > 0.1
 
 
-@pytest.mark.parametrize("logit_bytes", [1, 4 * NUM_WORDS * 3, 2**24])
+@pytest.mark.parametrize("rows_at_once", [1, 7, 256])
 @pytest.mark.parametrize("logit_words", [1, 16, 8192])
-def test_scores_do_not_depend_on_the_batch(monkeypatch, logit_bytes, logit_words):
-    monkeypatch.setattr(neural, "LOGIT_BYTES", logit_bytes)
-    monkeypatch.setattr(neural, "LOGIT_WORDS", logit_words)
+def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_words):
+    monkeypatch.setattr(threads, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(slab, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, max_batch=1)
     for _ in range(2):
         score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
         assert score[0] == pytest.approx(score[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 31, 32, 33, 255, 256, 257, 2000])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_threads_compute_every_row_once(num_rows, count):
+    shared = threads.Threads()
+    shared.count = count
+    times = np.zeros(num_rows, np.int64)
+
+    def compute(piece):
+        times[piece] += 1
+
+    shared.run(compute, num_rows)
+    assert (times == 1).all()
+
+
+def test_threads_of_a_model_leave_torch_its_own(lm):
+    before = torch.get_num_threads()
+    lm.advance(np.repeat(lm.start(1), 300), np.full(300, 5, np.int32))
+    assert torch.get_num_threads() == before
+    with ThreadPoolExecutor(1) as later:
+        assert later.submit(torch.get_num_threads).result() == before
+
+
+def test_a_failure_in_one_thread_is_raised(lm):
+    def fail(piece):
+        raise ModelError("no")
+
+    with pytest.raises(ModelError, match="no"):
+        threads.Threads().run(fail, 300)
 
 
 def test_old_slots_stay_valid_and_branches_are_independent(lm):
@@ -151,7 +183,7 @@ def test_released_slots_are_reused_and_forget_their_past(lm):
 
 
 def test_states_survive_the_growth_of_the_slab(monkeypatch):
-    monkeypatch.setattr(neural, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(slab, "FIRST_CAPACITY", 2)
     lm = NeuralLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))
     expected = lm.logprob(slot, array(7, 7))

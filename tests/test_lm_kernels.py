@@ -1,0 +1,75 @@
+"""The kernels of language models against their definitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja import _lm
+
+
+def slow_logsumexp(scores):
+    """ln Σ e^score of each row, in float64."""
+    wide = scores.astype(np.float64)
+    most = wide.max(1, keepdims=True)
+    return (most + np.log(np.exp(wide - most).sum(1, keepdims=True)))[:, 0]
+
+
+@given(
+    num_rows=st.integers(1, 4),
+    length=st.sampled_from([1, 2, 63, 64, 65, 127, 128, 1000]),
+    spread=st.sampled_from([0.0, 1.0, 10.0, 200.0]),
+    offset=st.sampled_from([-300.0, 0.0, 300.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_logsumexp_agrees_with_its_slow_twin(num_rows, length, spread, offset, seed):
+    random = np.random.default_rng(seed)
+    scores = (random.normal(0, 1, (num_rows, length)) * spread + offset).astype(np.float32)
+    found = _lm.logsumexp(scores.reshape(-1), num_rows)
+    assert found.dtype == np.float32
+    assert found == pytest.approx(slow_logsumexp(scores), abs=2e-5, rel=1e-6)
+
+
+def test_scores_that_do_not_fill_their_rows_are_refused():
+    with pytest.raises(ValueError, match="7 scores are not 2 rows"):
+        _lm.logsumexp(np.zeros(7, np.float32), 2)
+
+
+def slow_lstm_cell(gates, old):
+    """An LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
+    with np.errstate(over="ignore"):
+        entry, forget, leave = (1 / (1 + np.exp(-part)) for part in np.split(gates.astype(np.float64), 4, axis=1)[:3])
+    candidate = np.tanh(np.split(gates.astype(np.float64), 4, axis=1)[3])
+    cell = forget * old + entry * candidate
+    return leave * np.tanh(cell), cell
+
+
+@given(
+    num_rows=st.integers(0, 4),
+    cells=st.sampled_from([1, 2, 15, 16, 17, 64, 100]),
+    gap=st.integers(0, 3),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
+    random = np.random.default_rng(seed)
+    gates = random.normal(0, spread, (num_rows, 4 * cells)).astype(np.float32)
+    old = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
+    new = np.full((num_rows, cells + 2 * gap), np.float32(7))
+    expected, cell = slow_lstm_cell(gates, old[:, gap:])
+    found = _lm.lstm_cell(gates, old[:, gap:], new[:, gap : gap + cells])
+    assert found.dtype == np.float32
+    assert found == pytest.approx(expected, abs=2e-6)
+    assert new[:, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
+    assert (new[:, :gap] == 7).all()  # nothing beside the cells is written
+    assert (new[:, gap + cells :] == 7).all()
+
+
+def test_cells_of_another_shape_are_refused():
+    gates, rows = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32)
+    with pytest.raises(ValueError, match="not of one shape"):
+        _lm.lstm_cell(gates, rows[:1, :3], rows[:, 3:6])
+    with pytest.raises(ValueError, match="not rows of the gates' width"):
+        _lm.lstm_cell(gates, rows[:, :4], rows[:, 3:6])
+    with pytest.raises(ValueError, match="not rows of the gates' width"):
+        _lm.lstm_cell(gates, rows[:, :6:2], rows[:, 3:6])
