@@ -116,6 +116,9 @@ class Cursor {
     if (bytes > left()) throw Malformed{std::string("the image ends inside ") + what, at_};
   }
 
+  // The caller has made sure that there are so many bytes.
+  void skip(int64_t bytes) { at_ += bytes; }
+
   int64_t at() const { return at_; }
   int64_t left() const { return size_ - at_; }
 
@@ -217,7 +220,8 @@ inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
   fst.final_cost.swap(sorted.final_cost);
 }
 
-inline void parse(Cursor& cursor, ParsedFst& fst) {
+// Parse header, symbols, states and arcs as they stand; every arc enters a state. Returns the start, or -1: none.
+inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   if (cursor.get<int32_t>("the header") != kFstMagic) throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
   int64_t here = cursor.at();
   const std::string fst_type = cursor.get_string("the header");
@@ -258,25 +262,34 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
   if (start < -1 || start >= found) {
     throw Malformed{"start state " + std::to_string(start) + " of " + std::to_string(found), here};
   }
-  bool sorted = start == 0;
   for (int64_t state = 0; state < found; ++state) {
     for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
-      if (fst.dst[arc] < 0 || fst.dst[arc] >= found) {
-        throw Malformed{"arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) +
-                        " enters state " + std::to_string(fst.dst[arc]) + " of " + std::to_string(found), arc_byte[state]};
-      }
-      sorted = sorted && fst.dst[arc] > state;
+      if (fst.dst[arc] >= 0 && fst.dst[arc] < found) continue;
+      throw Malformed{"arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) +
+                      " enters state " + std::to_string(fst.dst[arc]) + " of " + std::to_string(found), arc_byte[state]};
     }
   }
+  return start;
+}
+
+inline void parse(Cursor& cursor, ParsedFst& fst) {
+  const int64_t start = get_machine(cursor, fst);
   if (start < 0) {
     fst.error = "the FST is empty: it has no start state";
     return;
   }
   fst.error = flaw(fst);
+  const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
+  bool sorted = start == 0;
+  for (int64_t state = 0; state < num_states && sorted; ++state) {
+    for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
+      sorted = sorted && fst.dst[arc] > state;
+    }
+  }
   if (!fst.error.empty() || sorted) return;
   std::vector<int32_t> number(fst.final_cost.size());
   const std::vector<int32_t> cycle =
-      top_sort(found, fst.arc_begin.data(), fst.dst.data(), static_cast<int32_t>(start), number.data());
+      top_sort(num_states, fst.arc_begin.data(), fst.dst.data(), static_cast<int32_t>(start), number.data());
   if (!cycle.empty()) {
     fst.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice has none";
     return;

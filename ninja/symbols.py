@@ -77,6 +77,11 @@ class SymbolTable:
         """Return the id of a word, or None when the table lacks it."""
         return self._id.get(word)
 
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each of some words, -1 for those the table lacks."""
+        get = self._id.get
+        return [get(word, -1) for word in words]
+
     def word(self, number: int) -> str:
         """Return the word of an id.
 

@@ -1,0 +1,188 @@
+// A back-off language model as an automaton, asked for many words at once.
+//
+// A state is a context: the longest end of the history of which the model knows more than of a shorter one. A word
+// stands on an explicit arc of the state, or the state is left for its back-off state, whose weight is paid, until
+// one has the word. All arcs of all states lie in one open-addressing table, keyed (state, word), except those of the
+// root, the empty context, which has nearly every word: a plain row.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace ninja {
+
+constexpr int32_t kNoState = -1;
+
+struct NgramArc {
+  float logprob;  // natural log
+  int32_t next;   // state after the word
+};
+
+struct Backoff {
+  float weight = 0;  // natural log
+  int32_t state = kNoState;
+};
+
+// A map from (state, word) to arcs: linear probing, never more than 3/4 full, so that a miss ends soon.
+class NgramTable {
+ public:
+  struct Slot {
+    uint64_t key;
+    NgramArc arc;
+  };
+
+  void reserve(int64_t count) {
+    if (count > capacity_of(slots_.size())) rehash(count);
+  }
+
+  NgramArc* find(int32_t state, int32_t word) {
+    return const_cast<NgramArc*>(static_cast<const NgramTable*>(this)->find(state, word));
+  }
+
+  const NgramArc* find(int32_t state, int32_t word) const {
+    if (slots_.empty()) return nullptr;
+    const uint64_t key = key_of(state, word);
+    for (size_t place = home(key);; place = place + 1 == slots_.size() ? 0 : place + 1) {
+      if (slots_[place].key == key) return &slots_[place].arc;
+      if (slots_[place].key == kEmpty) return nullptr;
+    }
+  }
+
+  // Add an arc; returns false, and changes nothing, if there is one already.
+  bool add(int32_t state, int32_t word, NgramArc arc) {
+    if (size_ + 1 > capacity_of(slots_.size())) rehash(2 * size_ + 16);
+    const bool added = put({key_of(state, word), arc});
+    size_ += added;
+    return added;
+  }
+
+  void prefetch(int32_t state, int32_t word) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[home(key_of(state, word))]);
+  }
+
+  template <typename Visit>
+  void for_each(Visit visit) {
+    for (Slot& slot : slots_) {
+      if (slot.key != kEmpty) visit(static_cast<int32_t>(slot.key >> 32), static_cast<int32_t>(slot.key), slot.arc);
+    }
+  }
+
+  int64_t size() const { return size_; }
+  int64_t bytes() const { return static_cast<int64_t>(slots_.size() * sizeof(Slot)); }
+
+ private:
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // states and words are not negative
+
+  static uint64_t key_of(int32_t state, int32_t word) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(word);
+  }
+
+  static int64_t capacity_of(size_t num_slots) { return static_cast<int64_t>(num_slots - num_slots / 4); }
+
+  size_t home(uint64_t key) const {
+    uint64_t mixed = key * 0x9E3779B97F4A7C15u;
+    mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93u;
+    return static_cast<size_t>(static_cast<unsigned __int128>(mixed) * slots_.size() >> 64);
+  }
+
+  bool put(const Slot& slot) {
+    size_t place = home(slot.key);
+    while (slots_[place].key != kEmpty) {
+      if (slots_[place].key == slot.key) return false;
+      place = place + 1 == slots_.size() ? 0 : place + 1;
+    }
+    slots_[place] = slot;
+    return true;
+  }
+
+  void rehash(int64_t count) {
+    std::vector<Slot> old(static_cast<size_t>(count + count / 2 + 8), Slot{kEmpty, {}});
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.key != kEmpty) put(slot);
+    }
+  }
+
+  std::vector<Slot> slots_;
+  int64_t size_ = 0;
+};
+
+struct NgramModel {
+  NgramTable table;
+  std::vector<NgramArc> row;      // [num_words] arcs of the root; -inf where it lacks the word
+  std::vector<Backoff> backoff;   // [num_states]
+  int32_t root = 0;
+  int32_t start = 0;              // state after <s>
+  int32_t order = 0;
+  int64_t num_ngrams = 0;
+
+  int32_t num_words() const { return static_cast<int32_t>(row.size()); }
+  int64_t num_states() const { return static_cast<int64_t>(backoff.size()); }
+
+  int64_t bytes() const {
+    return table.bytes() + static_cast<int64_t>(row.size() * sizeof(NgramArc) + backoff.size() * sizeof(Backoff));
+  }
+
+  // Score words after states and find the states after them; either output may be null. A word that nothing along the
+  // back-off chain has scores -inf and leads to the chain's end.
+  // Returns the first place where state or word is none of the model's, else -1.
+  int64_t look_up(const int64_t* state, const int32_t* word, int64_t count, float* logprob, int64_t* next) const {
+    // Memory answers slower than anything here computes: a block of questions is on its way at any time.
+    constexpr int64_t kBlock = 32;
+    struct Question {
+      int32_t state, word;
+      int64_t place;
+      double paid;  // back-off weights
+    };
+    Question question[kBlock];
+    for (int64_t begin = 0; begin < count; begin += kBlock) {
+      int64_t open = std::min(kBlock, count - begin);
+      for (int64_t i = 0; i < open; ++i) {
+        const int64_t place = begin + i;
+        if (static_cast<uint64_t>(state[place]) >= backoff.size() ||
+            static_cast<uint32_t>(word[place]) >= row.size()) {
+          return place;
+        }
+        question[i] = {static_cast<int32_t>(state[place]), word[place], place, 0.0};
+        prefetch(question[i].state, question[i].word);
+      }
+      while (open > 0) {
+        int64_t kept = 0;
+        for (int64_t i = 0; i < open; ++i) {
+          Question& asked = question[i];
+          const NgramArc* arc = asked.state == root ? &row[asked.word] : table.find(asked.state, asked.word);
+          if (arc == nullptr) {
+            const Backoff& back = backoff[asked.state];
+            if (back.state != kNoState) {
+              asked.paid += back.weight;
+              asked.state = back.state;
+              prefetch(asked.state, asked.word);
+              question[kept++] = asked;
+              continue;
+            }
+          }
+          const float last = arc == nullptr ? -std::numeric_limits<float>::infinity() : arc->logprob;
+          if (logprob != nullptr) logprob[asked.place] = static_cast<float>(asked.paid + last);
+          if (next != nullptr) next[asked.place] = arc == nullptr ? asked.state : arc->next;
+        }
+        open = kept;
+      }
+    }
+    return -1;
+  }
+
+ private:
+  void prefetch(int32_t state, int32_t word) const {
+    if (state == root) {
+      __builtin_prefetch(&row[word]);
+    } else {
+      table.prefetch(state, word);
+      __builtin_prefetch(&backoff[state]);
+    }
+  }
+};
+
+}  // namespace ninja

@@ -1,0 +1,97 @@
+"""``ninja lmrescore``."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.options import output_file, resume
+from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.errors import ModelError, OptionError
+from ninja.lattice import Lattice
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    from ninja.lm.ngram import NgramLM
+    from ninja.lm.word_map import WordMap
+
+
+class Composing:
+    """An n-gram model by its file, which each process loads for itself, and the factor of its costs."""
+
+    def __init__(self, path: str, scale: float, unk_penalty: float | None) -> None:
+        self.path = path
+        self.scale = scale
+        self.unk_penalty = unk_penalty
+        self._lm: NgramLM | None = None
+        self._word_map: WordMap | None = None
+
+    def __call__(self, lattice: Lattice) -> Lattice:
+        """Add the model's costs to a lattice."""
+        from ninja.lm.compose import compose_ngram
+        from ninja.lm.word_map import WordMap
+
+        if self._lm is None:
+            self._lm = self._load(lattice)
+        if lattice.words is not None and (self._word_map is None or self._word_map.words is not lattice.words):
+            self._word_map = WordMap(lattice.words, self._lm, self.unk_penalty)
+        return compose_ngram(lattice, self._lm, self.scale, word_map=self._word_map)
+
+    def _load(self, lattice: Lattice) -> NgramLM:
+        from ninja.lm import load
+        from ninja.lm.ngram import NgramLM
+
+        try:
+            lm = load(self.path)
+        except (ModelError, OptionError):  # const-arpa and some grammars have no words of their own
+            if lattice.words is None:
+                raise
+            lm = load(self.path, words=lattice.words)
+        if not isinstance(lm, NgramLM):
+            message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
+            raise ModelError(message, self.path)
+        return lm
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Composing, (self.path, self.scale, self.unk_penalty)
+
+
+@click.command()
+@output_file("Archive for the lattices, or a wspecifier such as ark,t:FILE")
+@click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
+@click.option(
+    "--lm-scale", type=float, default=1.0, show_default=True, help="Factor of its costs; -1 takes them out."
+)
+@click.option(
+    "--unk-penalty",
+    type=float,
+    help="Cost of a word the model lacks, beyond <unk>'s.  [default: ln of how many words share it]",
+)
+@resume
+@reads_lattices
+def lmrescore(
+    reading: Reading, lm: str, lm_scale: float, unk_penalty: float | None, output_file: str, resume: bool
+) -> None:
+    """Add the scores of an n-gram model to lattices, or take them out, exactly.
+
+    Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
+    times --lm-scale. Nothing is pruned; states split where the model tells histories apart. Without --words, words.txt
+    or words.txt.gz beside SOURCE is taken.
+
+    \b
+    Example:
+      ninja lmrescore lat.ark.gz --lm old.arpa.gz --lm-scale -1 -o without_lm.ark.gz
+    """
+    for name, value in (("lm_scale", lm_scale), ("unk_penalty", unk_penalty or 0.0)):
+        if not math.isfinite(value):
+            raise OptionError(f"{name} is {value}, but must be finite")
+    if not os.path.exists(lm):
+        raise ModelError("no such file", lm)
+    if reading.words is None:
+        reading.words = find_words(reading.source)
+        reading.say(f"words of {reading.words}")
+    arcs = reading.write(output_file, Each(Composing(lm, lm_scale, unk_penalty)), resume=resume)
+    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")

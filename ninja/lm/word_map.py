@@ -1,0 +1,194 @@
+"""The bridge between a symbol table's words and the words a language model knows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import SymbolError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.lm.protocol import LanguageModel
+from ninja.symbols import EPSILON, SymbolTable
+
+NO_WORD = -1
+# Decoders that leave these on arcs mean no word: the language model starts and ends sentences by itself.
+MARKS = ("<s>", "</s>", "<eps>")
+# How recognisers and models spell the word that stands for all unknown ones; mapped on request only.
+UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
+
+WordMapping = Literal["case", "unk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How well a language model knows the words of some lattices."""
+
+    arcs: int  # arcs that carry a word
+    unknown_arcs: int  # of these, arcs whose word the model lacks
+    words: int  # distinct words on arcs
+    unknown_words: int
+    commonest: tuple[tuple[str, int], ...]  # the unknown words on most arcs, with their counts
+    unk_penalty: float  # cost added to <unk> for each of them
+    model: str = "the language model"  # what messages call it
+    has_unk: bool = True  # the model has a word for the unknown ones
+    mapped: tuple[tuple[WordMapping, int], ...] = ()  # distinct words that were found in another spelling
+
+    @property
+    def share(self) -> float:
+        """Share of arcs whose word the model lacks, in [0, 1]."""
+        return self.unknown_arcs / self.arcs if self.arcs else 0.0
+
+    @property
+    def facts(self) -> str:
+        """How many arcs carry words the model lacks, and which."""
+        mapped = "".join(f"; {count} words found by {how}" for how, count in self.mapped)
+        if not self.unknown_arcs:
+            return f"{self.model} knows all {self.words} words of the lattices{mapped}"
+        named = ", ".join(word for word, _ in self.commonest)
+        return (
+            f"{self.share:.1%} of arcs carry words unknown to {self.model} ({self.unknown_words} of "
+            f"{self.words} words; commonest: {named}){mapped}"
+        )
+
+    def __str__(self) -> str:
+        if not self.unknown_arcs:
+            return self.facts
+        if not self.has_unk:
+            return f"{self.facts}; it has no <unk>, so lattices with such words fail"
+        return f"{self.facts}; scored as <unk> with penalty {self.unk_penalty:.2f}"
+
+
+class WordMap:
+    """Language-model ids and out-of-vocabulary penalties of every word of a symbol table.
+
+    Args:
+        words: The lattices' symbol table.
+        lm: The language model.
+        unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
+            natural log of how many words it stood for in training, or if that is not known, of how many words of
+            the table the model lacks.
+        map_words: Where else to look for a word the model lacks: ``"case"`` in lower and in upper case, ``"unk"``
+            among the usual spellings of <unk>, if the word is one of them; a model without <unk> then takes another
+            such spelling for it.
+        name: What messages call the model.
+    """
+
+    def __init__(
+        self,
+        words: SymbolTable,
+        lm: LanguageModel,
+        unk_penalty: float | None = None,
+        *,
+        map_words: Collection[WordMapping] = (),
+        name: str = "the language model",
+    ) -> None:
+        self.words = words
+        self.lm = lm
+        self.name = name
+        self.unk = lm.unk if lm.unk is not None or "unk" not in map_words else _first_known(UNK_SPELLINGS, lm)
+        spelled = dict(words)
+        number = np.fromiter(spelled.values(), np.int64, len(words))
+        size = int(number.max(initial=-1)) + 1
+        self._listed = np.zeros(size, np.bool_)
+        self._listed[number] = True
+        self._lm_word = np.full(size, NO_WORD, np.int32)
+        self._lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
+        no_word = [EPSILON, *(found for mark in MARKS if (found := words.id(mark)) is not None)]
+        self._known = self._lm_word >= 0
+        self._known[[each for each in no_word if each < size]] = True
+        self._known[~self._listed] = True
+        self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}
+        if map_words:
+            self._map_unknown(lm)
+        self._lm_word[~self._known] = NO_WORD if self.unk is None else self.unk
+        self._lm_word[[each for each in no_word if each < size]] = NO_WORD
+        sharing = lm.unk_words or int(np.count_nonzero(~self._known))
+        self.unk_penalty = math.log(max(sharing, 1)) if unk_penalty is None else unk_penalty
+        self._extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
+
+    @property
+    def lm_word(self) -> npt.NDArray[np.int32]:
+        """The model's id of each word id of the table, int32 [largest id + 1]; -1 where it takes no word."""
+        return self._lm_word
+
+    @property
+    def extra(self) -> npt.NDArray[np.float32]:
+        """Cost of each word beyond the model's, float32 [largest id + 1]."""
+        return self._extra
+
+    def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the model's word (-1: none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
+
+        Raises:
+            SymbolError: An arc's word id is not in the symbol table.
+            VocabularyError: An arc's word is unknown to a model without <unk>.
+        """
+        word = lattice.word
+        if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
+            bad = next(int(w) for w in word if w >= self._listed.size or not self._listed[w])
+            raise SymbolError(
+                f"word id {bad} is not in the symbol table {self.words.path or ''}; is it the right one?",
+                key=lattice.key,
+            )
+        self.refuse_unknown(lattice)
+        return self._lm_word[word], self._extra[word]
+
+    def refuse_unknown(self, lattice: Lattice) -> None:
+        """Refuse a lattice with words that the model lacks, if it has no <unk>.
+
+        Raises:
+            VocabularyError: Names the model and the first such word.
+        """
+        if self.unk is not None or (known := self._known[lattice.word]).all():
+            return
+        lacking = self.words.word(int(lattice.word[~known][0]))
+        path = self.lm.vocabulary.path
+        raise VocabularyError(
+            f"{self.name} has neither {lacking!r} nor <unk>{f' ({path})' if path else ''}; map_words may find it",
+            key=lattice.key,
+        )
+
+    def coverage(self, lattices: Iterable[Lattice], num_named: int = 8) -> Coverage:
+        """Count how many arcs of some lattices carry words the model lacks."""
+        count = np.zeros(self._listed.size, np.int64)
+        for lattice in lattices:
+            count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
+        count[self._known & (self._lm_word == NO_WORD)] = 0  # epsilons and sentence marks
+        lacking = np.where(self._known, 0, count)
+        unknown = Counter({int(w): int(lacking[w]) for w in np.flatnonzero(lacking)})
+        return Coverage(
+            arcs=int(count.sum()),
+            unknown_arcs=int(lacking.sum()),
+            words=int(np.count_nonzero(count)),
+            unknown_words=len(unknown),
+            commonest=tuple((self.words.word(w), n) for w, n in unknown.most_common(num_named)),
+            unk_penalty=self.unk_penalty,
+            model=self.name,
+            has_unk=self.unk is not None,
+            mapped=tuple((how, int(np.count_nonzero(count[which]))) for how, which in self.mapped.items()),
+        )
+
+    def _map_unknown(self, lm: LanguageModel) -> None:
+        """Look for the words the model lacks in other spellings."""
+        for number in np.flatnonzero(~self._known).tolist():
+            word = self.words.word(number)
+            for how, which in self.mapped.items():
+                if how == "case":
+                    found = _first_known((word.lower(), word.upper()), lm)
+                else:
+                    found = self.unk if word in UNK_SPELLINGS else None
+                if found is not None:
+                    self._lm_word[number] = found
+                    self._known[number] = True
+                    which.append(number)
+                    break
+
+
+def _first_known(words: Iterable[str], lm: LanguageModel) -> int | None:
+    return next((found for word in words if (found := lm.vocabulary.id(word)) is not None), None)

@@ -1,0 +1,115 @@
+"""N-gram models of the shared data: three formats of one model, Kaldi's scores of it, the recogniser's trigram."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from reference_graph import SHARED
+
+from ninja.formats import read
+from ninja.graph import best_path, scale
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.compose import compose_ngram
+from ninja.lm.word_map import WordMap
+from ninja.symbols import SymbolTable
+
+RNNLM = SHARED / "data" / "rnnlm"
+ENGLISH = SHARED / "data" / "english"
+FILES = ["lm_bg.arpa.gz", "G_bg.carpa.gz", "G_bg.fst.gz"]
+
+needs_rnnlm = pytest.mark.skipif(not RNNLM.is_dir(), reason="the shared models are not here (in CI they must be)")
+needs_english = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the shared lattices are not here (in CI they must be)")
+
+
+@lru_cache
+def bigram(name):
+    return load(RNNLM / "ngram" / name)
+
+
+def keyed_numbers(name):
+    lines = (RNNLM / "scores" / name).read_text().splitlines()
+    return {line.split()[0]: np.array(line.split()[1:], np.float64) for line in lines}
+
+
+@lru_cache
+def sentences():
+    lines = (RNNLM / "scores" / "text").read_text().splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines}
+
+
+def ids_of(lm, words):
+    found = [lm.vocabulary.id(word) for word in words]
+    return [lm.unk if word is None else word for word in found]
+
+
+def word_logprobs(lm, words):
+    slot, scores = lm.start(1), []
+    for word in [*ids_of(lm, words), lm.eos]:
+        scores.append(lm.logprob(slot, np.array([word], np.int32))[0])
+        slot = lm.advance(slot, np.array([word], np.int32))
+    return np.array(scores)
+
+
+@needs_rnnlm
+@pytest.mark.parametrize("name", FILES)
+def test_scores_are_those_that_kaldi_gives_from_the_arpa_file(name):
+    lm = bigram(name)
+    assert lm.order == 2
+    wanted = keyed_numbers("ngram_lm_bg.wordlogprobs.txt")
+    assert len(wanted) == 100
+    for key, scores in wanted.items():
+        np.testing.assert_allclose(word_logprobs(lm, sentences()[key]), scores, atol=1e-4)
+    totals = keyed_numbers("ngram_lm_bg.sentlogprobs.txt")
+    found = sentence_logprobs(lm, [ids_of(lm, sentences()[key]) for key in totals])
+    np.testing.assert_allclose(found, np.concatenate(list(totals.values())), atol=2e-3)
+
+
+@needs_rnnlm
+def test_three_formats_of_one_model_give_the_same_scores():
+    models = [bigram(name) for name in FILES]
+    for words in sentences().values():
+        first, *others = [word_logprobs(lm, words) for lm in models]
+        for other in others:
+            np.testing.assert_allclose(other, first, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def first_pass():
+    if not ENGLISH.is_dir():
+        pytest.skip("the shared lattices are not here (in CI they must be)")
+    words = SymbolTable.read(ENGLISH / "words.txt.gz")
+    lm = load(ENGLISH / "first_pass.arpa.gz")
+    assert lm.order == 3
+    return lm, WordMap(words, lm, unk_penalty=0.0), words
+
+
+def extreme_path(lattice, sign):
+    """The smallest of `sign` times the graph cost of a path."""
+    cost = np.full(lattice.num_states, np.inf)
+    cost[0] = 0.0
+    graph = sign * lattice.graph.astype(np.float64)
+    for state in range(lattice.num_states):
+        begin, end = lattice.arc_begin[state : state + 2]
+        np.minimum.at(cost, lattice.dst[begin:end], cost[state] + graph[begin:end])
+    final = np.isfinite(lattice.final_graph)
+    return float((cost[final] + sign * lattice.final_graph[final]).min())
+
+
+@needs_english
+@pytest.mark.parametrize("part", ["test/libri", "dev/general"])
+def test_taking_the_first_pass_model_out_leaves_no_graph_cost_on_any_path(first_pass, part):
+    lm, word_map, words = first_pass
+    for _, lattice in read(ENGLISH / part / "lat.ark.gz", words=words):
+        rest = compose_ngram(lattice, lm, -1.0, word_map=word_map)
+        assert max(-extreme_path(rest, 1.0), -extreme_path(rest, -1.0)) < 1e-2
+
+
+@needs_english
+def test_the_first_pass_model_gives_the_graph_cost_of_the_best_path(first_pass):
+    lm, _, words = first_pass
+    found, wanted = [], []
+    for _, lattice in read(ENGLISH / "dev/calls" / "lat.ark.gz", words=words):
+        path = best_path(scale(lattice, acoustic_scale=0.1))
+        found.append(ids_of(lm, words.spell(path.words)))
+        wanted.append(-path.graph_cost)
+    np.testing.assert_allclose(sentence_logprobs(lm, found), wanted, atol=1e-2)
