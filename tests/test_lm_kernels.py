@@ -65,6 +65,72 @@ def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, se
     assert (new[:, gap + cells :] == 7).all()
 
 
+def slow_peephole_cell(gates, before, peephole):
+    """A Kaldi LSTM's new cells and what they let out, in float64; gates: input, forget, candidate, output."""
+    entry, forget, candidate, leave = np.split(gates.astype(np.float64), 4, axis=1)
+
+    def sigmoid(x):
+        with np.errstate(over="ignore"):
+            return 1 / (1 + np.exp(-x))
+
+    cell = sigmoid(forget + peephole[1] * before) * before + sigmoid(entry + peephole[0] * before) * np.tanh(candidate)
+    return np.concatenate((cell, sigmoid(leave + peephole[2] * cell) * np.tanh(cell)), 1)
+
+
+@given(
+    num_rows=st.integers(0, 4),
+    cells=st.sampled_from([1, 2, 15, 16, 17, 64, 100]),
+    gap=st.integers(0, 3),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_cell_with_peepholes_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
+    random = np.random.default_rng(seed)
+    gates = random.normal(0, spread, (num_rows, 4 * cells)).astype(np.float32)
+    before = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
+    peephole = random.normal(0, 1, (3, cells)).astype(np.float32)
+    expected = slow_peephole_cell(gates, before[:, gap:], peephole)
+    assert _lm.peephole_cell(gates, before[:, gap:], peephole) == pytest.approx(expected, abs=5e-6)
+
+
+@given(
+    widths=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    num_rows=st.integers(0, 6),
+    gap=st.integers(0, 2),
+    seed=st.integers(0, 99),
+)
+def test_rows_are_put_together_where_their_slots_are(widths, num_rows, gap, seed):
+    random = np.random.default_rng(seed)
+    pieces = [random.normal(size=(num_rows, width + gap)).astype(np.float32)[:, gap:] for width in widths]
+    slots = random.permutation(8)[:num_rows].astype(np.int64)
+    slab = np.full((8, sum(widths)), np.float32(7))
+    expected = slab.copy()
+    expected[slots] = np.concatenate(pieces, 1)
+    _lm.scatter_rows(pieces, slots, slab)
+    assert np.array_equal(slab, expected)
+
+
+def test_rows_that_do_not_fit_their_slab_are_refused():
+    piece, slab = np.zeros((2, 3), np.float32), np.zeros((4, 3), np.float32)
+    for pieces, slots, message in (
+        ([piece], [0], "not rows of one number"),
+        ([piece[:, ::2]], [0, 1], "not rows of one number"),
+        ([piece, piece], [0, 1], "pieces of 6 columns for rows of 3"),
+        ([piece], [0, 4], "slot 4 is none of the slab's 4"),
+        ([piece], [0, -1], "slot -1 is none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _lm.scatter_rows(pieces, np.array(slots, np.int64), slab)
+
+
+def test_peepholes_of_another_shape_are_refused():
+    gates, rows, peephole = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32), np.zeros((3, 3), np.float32)
+    with pytest.raises(ValueError, match="not of one shape"):
+        _lm.peephole_cell(gates, rows[:1, :3], peephole)
+    with pytest.raises(ValueError, match="not rows of the gates' width"):
+        _lm.peephole_cell(gates, rows[:, :6:2], peephole)
+
+
 def test_cells_of_another_shape_are_refused():
     gates, rows = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32)
     with pytest.raises(ValueError, match="not of one shape"):

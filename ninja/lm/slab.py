@@ -84,9 +84,19 @@ class SlabLM(ABC):
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         """Read one word after each state: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
 
+    def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        """Fill in the rows of new slots; several threads do this at once, for different slots."""
+        parent = self._slab.index_select(0, self._tensor(old))  # [n, row]
+        self._slab.index_copy_(0, self._tensor(new), self._step(parent, words))
+
     def _begin(self, bos: int) -> None:
         """Compute the state of the history that is ``<s>`` alone."""
         self._start_row = self._step(torch.zeros(1, self._slab.shape[1], device=self._device), np.array([bos]))
+
+    @property
+    def normalized(self) -> bool:
+        """Whether scores are normalised exactly."""
+        return self._normalize
 
     @property
     def num_slots(self) -> int:
@@ -110,10 +120,13 @@ class SlabLM(ABC):
         new = self._take(len(slots))
 
         def step(piece: slice) -> None:
-            parent = self._slab.index_select(0, self._tensor(slots[piece]))  # [piece, row]
-            self._slab.index_copy_(0, self._tensor(new[piece]), self._step(parent, words[piece]))
+            self._advance(slots[piece], new[piece], words[piece])
 
-        self._in_pieces(step, len(slots))
+        try:
+            self._in_pieces(step, len(slots))
+        except BaseException:  # no memory, say: who asks again, for fewer, must find the slots free
+            self.release(new)
+            raise
         self._normaliser[new] = np.nan
         return new
 

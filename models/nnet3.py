@@ -1,0 +1,273 @@
+"""A network described as a graph of components over time (Kaldi's nnet3), run one step at a time in plain torch.
+
+    input ──► affine ──► relu ──► normalize ──► … ──► output
+                ▲
+                └── IfDefined(Offset(lstm.r, -1)): what another node was one step ago, zeros before the start
+
+A node is a component applied to a concatenation of sums of other nodes' values, now or some steps ago. What must be
+remembered from step to step is laid out in one row of numbers for each history, the output first:
+
+    row = [ output | a now | a 1 step ago | … | b now | … ]
+
+A row of zeros is the state before the first step. Ranges of nodes and components that change nothing cost nothing:
+whoever reads them reads what they are ranges of.
+
+Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninja.models.nnet3_operations import OPERATIONS, Component, Kernels, Operation, side_by_side
+
+INPUT = "input"
+OUTPUT = "output"
+Fetcher = Callable[[dict[str, Tensor], Tensor], Tensor]  # values computed in this step, rows -> a part
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A node's value some steps ago, times a factor."""
+
+    node: str
+    delay: int = 0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sum of terms and a constant; a node's input is one part after the other."""
+
+    dim: int
+    terms: tuple[Term, ...]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A component applied to its input, or without one a range of its input."""
+
+    name: str
+    component: str | None
+    parts: tuple[Part, ...]
+    first: int  # where the range begins; 0 with a component
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A network: nodes in an order in which each can be computed, the last is the output."""
+
+    input_dim: int
+    nodes: tuple[Node, ...]
+    components: dict[str, Component]
+
+    @property
+    def output_dim(self) -> int:
+        """Width of the output."""
+        return self.nodes[-1].dim
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the components hold."""
+        return sum(tensor.numel() for component in self.components.values() for tensor in component.tensors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Columns of a computed node, now or some steps ago."""
+
+    node: str
+    delay: int
+    first: int
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    dim: int
+    terms: tuple[tuple[tuple[_Piece, ...], float], ...]  # pieces side by side, times a factor
+    constant: float
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it is nothing but a piece, so that no sum is needed."""
+        return len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1.0 and len(self.terms[0][0]) == 1
+
+    @property
+    def piece(self) -> _Piece:
+        return self.terms[0][0][0]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Columns of a node that are remembered: the block of k steps ago begins at ``place + (k - 1) * width``."""
+
+    first: int
+    last: int
+    delay: int = 0
+    place: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.last - self.first
+
+
+class Network:
+    """A graph made ready to run.
+
+    Attributes:
+        input_dim: Width of the input.
+        output_dim: Width of the output, which stands at the beginning of a row.
+        width: Numbers in a row.
+    """
+
+    def __init__(self, graph: Graph, device: str | torch.device = "cpu", kernels: Kernels | None = None) -> None:
+        """Plan a step.
+
+        Args:
+            graph: A network whose widths fit together; delays refer to nodes that depend on the input.
+            device: Where to compute.
+            kernels: What does most of the work; None = torch's own operations.
+        """
+        self.input_dim = graph.input_dim
+        self.output_dim = graph.output_dim
+        inputs = _resolve(graph)
+        uses = Counter(piece.node for sums in inputs.values() for piece in _pieces(sums))
+        self._memory = _lay_out(graph, inputs)
+        self.width = graph.output_dim + sum(memory.width * memory.delay for memory in self._memory.values())
+        self._steps: list[tuple[str, Operation, list[Fetcher]]] = []
+        fresh: set[str] = set()  # nodes whose value is a tensor of its own, which nobody else will read
+        for node in graph.nodes:
+            if node.name not in inputs:
+                continue
+            sums = inputs[node.name]
+            component = graph.components[node.component] if node.component else None
+            function: Operation = side_by_side
+            if component is not None and component.kind != "identity":
+                own = [each.is_piece and each.piece.delay == 0 and each.piece.node in fresh for each in sums]
+                function = OPERATIONS[component.kind](component.to(device), kernels or Kernels(), own)
+                if uses[node.name] == 1 and node.name not in self._memory:
+                    fresh.add(node.name)
+            self._steps.append((node.name, function, [self._fetcher(each) for each in sums]))
+
+    def step(self, row: Tensor, value: Tensor) -> list[Tensor]:
+        """Advance each history by one input.
+
+        Args:
+            row: What is remembered, float32 [n, width].
+            value: The input, float32 [n, input_dim].
+
+        Returns:
+            The new rows, as pieces that stand side by side, float32 [n, part of width] each; the first is the output.
+        """
+        values = {INPUT: value}
+        for name, function, fetchers in self._steps:
+            values[name] = function([fetch(values, row) for fetch in fetchers])
+        pieces = [values[OUTPUT]]
+        for name, memory in self._memory.items():
+            pieces.append(values[name].narrow(1, memory.first, memory.width))
+            if memory.delay > 1:
+                pieces.append(row.narrow(1, memory.place, memory.width * (memory.delay - 1)))
+        return pieces
+
+    def _fetcher(self, source: _Sum) -> Fetcher:
+        """Return the function that finds or computes a part of a node's input."""
+        if source.is_piece:
+            return self._view(source.piece)
+        terms = [([self._view(piece) for piece in pieces], scale) for pieces, scale in source.terms]
+
+        def add(values: dict[str, Tensor], row: Tensor) -> Tensor:
+            total = row.new_full((len(row), source.dim), source.constant)
+            for views, scale in terms:
+                total.add_(side_by_side([view(values, row) for view in views]), alpha=scale)
+            return total
+
+        return add
+
+    def _view(self, piece: _Piece) -> Fetcher:
+        if not piece.delay:
+            return lambda values, row: values[piece.node].narrow(1, piece.first, piece.dim)
+        memory = self._memory[piece.node]
+        place = memory.place + (piece.delay - 1) * memory.width + piece.first - memory.first
+        return lambda values, row: row.narrow(1, place, piece.dim)
+
+
+def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
+    """Return the input of each node that must be computed, in terms of such nodes."""
+    dim = {INPUT: graph.input_dim} | {node.name: node.dim for node in graph.nodes}
+    same: dict[str, list[_Piece]] = {INPUT: [_Piece(INPUT, 0, 0, graph.input_dim)]}
+    inputs: dict[str, tuple[Part, ...]] = {}
+    for node in graph.nodes:
+        same[node.name] = [_Piece(node.name, 0, 0, node.dim)]
+        plain = node.component is None or graph.components[node.component].kind == "identity"
+        terms = [term for part in node.parts for term in part.terms]
+        views = all(len(part.terms) == 1 and not part.constant for part in node.parts)
+        if plain and views and all(term.delay == 0 and term.scale == 1.0 for term in terms) and node.name != OUTPUT:
+            whole = [piece for term in terms for piece in same[term.node]]
+            same[node.name] = _cut(whole, node.first, node.dim)
+        else:
+            inputs[node.name] = node.parts
+
+    def delayed(term: Term) -> tuple[_Piece, ...]:
+        return tuple(
+            _Piece(piece.node, piece.delay + term.delay, piece.first, piece.dim)
+            for piece in _joined(_cut(same[term.node], 0, dim[term.node]))
+        )
+
+    resolved: dict[str, list[_Sum]] = {}
+    for name, parts in inputs.items():
+        resolved[name] = []
+        for part in parts:
+            sums = [_Sum(part.dim, tuple((delayed(term), term.scale) for term in part.terms), part.constant)]
+            if len(part.terms) == 1 and not part.constant and part.terms[0].scale == 1.0:  # pieces become parts
+                sums = [_Sum(piece.dim, (((piece,), 1.0),), 0.0) for piece in delayed(part.terms[0])]
+            resolved[name] += sums
+    return resolved
+
+
+def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
+    """Return a range of pieces that stand side by side."""
+    found = []
+    for piece in pieces:
+        begin, end = max(first, 0), min(first + dim, piece.dim)
+        if begin < end:
+            found.append(_Piece(piece.node, piece.delay, piece.first + begin, end - begin))
+        first -= piece.dim
+    return found
+
+
+def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Make one piece of neighbours that are neighbours in their node, too."""
+    found: list[_Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        if last and (last.node, last.delay, last.first + last.dim) == (piece.node, piece.delay, piece.first):
+            found[-1] = _Piece(last.node, last.delay, last.first, last.dim + piece.dim)
+        else:
+            found.append(piece)
+    return found
+
+
+def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
+    return [piece for each in sums for pieces, _ in each.terms for piece in pieces]
+
+
+def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
+    """Find what must be remembered, and give each its place in a row, behind the output."""
+    found: dict[str, _Memory] = {}
+    for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
+        last = piece.first + piece.dim
+        memory = found.setdefault(piece.node, _Memory(piece.first, last))
+        memory.first, memory.last = min(memory.first, piece.first), max(memory.last, last)
+        memory.delay = max(memory.delay, piece.delay)
+    place = graph.output_dim
+    for memory in found.values():
+        memory.place, place = place, place + memory.width * memory.delay
+    return found

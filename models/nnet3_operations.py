@@ -1,0 +1,189 @@
+"""What the components of nnet3 networks compute, in plain torch: functions of one step's input, for many rows at once.
+
+Source: Kaldi, the components' own documentation in nnet3/nnet-*-component.h and cudamatrix/cu-math.h.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+Operation = Callable[[list[Tensor]], Tensor]  # parts of a node's input, side by side -> its value
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A function of one step's input; `kind` is a key of `OPERATIONS`, or "identity"."""
+
+    kind: str
+    input_dim: int
+    output_dim: int
+    numbers: dict[str, float] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # float32; int64 where they are places
+
+    def to(self, device: str | torch.device) -> Component:
+        """Return the same component with its numbers on a device."""
+        tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
+        return Component(self.kind, self.input_dim, self.output_dim, self.numbers, tensors)
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    return lambda rows: nn.functional.linear(rows, weight, bias)
+
+
+def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
+    """Compute an LSTM's cells.
+
+    Args:
+        gates: Input, forget, candidate, output, before their non-linearities, float32 [n, 4 * cells]; overwritten.
+        before: The cells before, float32 [n, cells].
+        peephole: How much a cell adds to its input, forget and output gate, float32 [3, cells].
+
+    Returns:
+        The new cells, and what they let out, float32 [n, 2 * cells].
+    """
+    cells = before.shape[1]
+    result = gates.new_empty(len(gates), 2 * cells)
+    cell, output = result.split(cells, 1)
+    gates.view(-1, 4, cells)[:, :2].addcmul_(before[:, None], peephole[:2])
+    entry, forget = gates[:, : 2 * cells].sigmoid_().split(cells, 1)
+    candidate, leave = gates[:, 2 * cells :].split(cells, 1)
+    torch.mul(forget, before, out=cell).addcmul_(entry, candidate.tanh_())
+    torch.mul(cell.tanh(), leave.addcmul_(cell, peephole[2]).sigmoid_(), out=output)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What does most of the work; others may know faster ways than torch's own."""
+
+    # weight, bias -> x ↦ x weightᵀ + bias
+    linear: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] = _linear
+    lstm_cell: Callable[[Tensor, Tensor, Tensor], Tensor] = lstm_cell
+
+
+def side_by_side(parts: list[Tensor]) -> Tensor:
+    """Join parts of rows, float32 [n, width] each."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+# Takes a component, the kernels, and which parts of the input may be overwritten.
+Maker = Callable[[Component, Kernels, list[bool]], Operation]
+
+
+def _affine(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    product = kernels.linear(component.tensors["weight"], component.tensors.get("bias"))
+    return lambda parts: product(side_by_side(parts))
+
+
+def _elementwise(function: Callable[[Tensor], Tensor], in_place: Callable[[Tensor], Tensor]) -> Maker:
+    def make(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+        chosen = in_place if own == [True] else function
+        return lambda parts: chosen(side_by_side(parts))
+
+    return make
+
+
+def _scale_offset(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    scale, offset = component.tensors["scale"], component.tensors["offset"]
+    return lambda parts: torch.addcmul(offset, side_by_side(parts), scale)
+
+
+def _normalize(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    """Scale each block to a root mean square; optionally append the logarithm of what it was."""
+    block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
+    blocks = component.input_dim // block
+
+    def run(parts: list[Tensor]) -> Tensor:
+        value = side_by_side(parts).reshape(-1, block)  # [n * blocks, block]
+        power = torch.linalg.vecdot(value, value).mul_(1 / (block * target**2)).clamp_(min=2.0**-66)  # [n * blocks]
+        scaled = value * power.rsqrt()[:, None]
+        if component.numbers["add_log_stddev"]:
+            scaled = torch.cat((scaled, (0.5 * power.log() + math.log(target))[:, None]), 1)
+        return scaled.view(-1, component.output_dim // blocks * blocks)
+
+    return run
+
+
+def _lstm(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    """Compute the cell and what it lets out from [gates' sums | cell before]."""
+    cells = component.output_dim // 2
+    peephole = component.tensors["peephole"].contiguous()  # [3, cells]
+
+    def run(parts: list[Tensor]) -> Tensor:
+        if len(parts) == 2 and parts[1].shape[1] == cells:
+            gates, before = parts
+        else:
+            gates, before = side_by_side(parts).split((4 * cells, cells), 1)
+        if not own[0] or not gates.is_contiguous():
+            gates = gates.clone(memory_format=torch.contiguous_format)
+        return kernels.lstm_cell(gates, before, peephole)
+
+    return run
+
+
+def _gru(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    """Compute [h | c] from [z | r | h's part | c before | s before], s being c itself where nothing projects it."""
+    cells = component.output_dim // 2
+    recurrent = component.tensors["weight"].shape[1]
+    product = kernels.linear(component.tensors["weight"], None)
+
+    def run(parts: list[Tensor]) -> Tensor:
+        value = side_by_side(parts)
+        update, reset, part, before = value[:, : 3 * cells + recurrent].split((cells, recurrent, cells, cells), 1)
+        projected = value[:, value.shape[1] - recurrent :]
+        candidate = (part + product(reset * projected)).tanh_()
+        return torch.cat((candidate, torch.lerp(candidate, before, update)), 1)
+
+    return run
+
+
+def _output_gru(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    """Compute [h | c] from [z | h's part | c before]."""
+    weight = component.tensors["weight"]  # [cells]
+
+    def run(parts: list[Tensor]) -> Tensor:
+        update, part, before = side_by_side(parts).chunk(3, 1)
+        candidate = torch.addcmul(part, before, weight).tanh_()
+        return torch.cat((candidate, torch.lerp(candidate, before, update)), 1)
+
+    return run
+
+
+def _product(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    def run(parts: list[Tensor]) -> Tensor:
+        return side_by_side(parts).view(-1, component.input_dim // component.output_dim, component.output_dim).prod(1)
+
+    return run
+
+
+def _sum_group(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    sizes = component.tensors["sizes"].tolist()
+    return lambda parts: torch.stack([each.sum(1) for each in side_by_side(parts).split(sizes, 1)], 1)
+
+
+def _permute(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+    columns = component.tensors["columns"]
+    return lambda parts: side_by_side(parts).index_select(1, columns)
+
+
+OPERATIONS: dict[str, Maker] = {
+    "affine": _affine,
+    "relu": _elementwise(torch.relu, torch.relu_),
+    "sigmoid": _elementwise(torch.sigmoid, torch.sigmoid_),
+    "tanh": _elementwise(torch.tanh, torch.tanh_),
+    "softmax": _elementwise(lambda value: value.softmax(1), lambda value: value.softmax(1)),
+    "log_softmax": _elementwise(lambda value: value.log_softmax(1), lambda value: value.log_softmax(1)),
+    "scale_offset": _scale_offset,
+    "normalize": _normalize,
+    "lstm": _lstm,
+    "gru": _gru,
+    "output_gru": _output_gru,
+    "product": _product,
+    "sum_group": _sum_group,
+    "permute": _permute,
+}

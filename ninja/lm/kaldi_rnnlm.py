@@ -1,0 +1,294 @@
+"""Kaldi's RNNLM directories as language models.
+
+    final.raw                     the network (nnet3), binary or text
+    word_embedding.final.mat      a row for each word, or in its place
+    feat_embedding.final.mat      a row for each feature, and word_feats.txt: the features of each word
+    special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N, what is left out has Kaldi's default
+    config/words.txt              words and their ids
+    config/oov.txt                the word that stands for unknown ones, where there is one
+
+Each file may be packed with gzip. The network reads the embedding of a word and gives a vector; its product with the
+embedding of the next word is that word's log-probability, nearly: the training keeps it normalised. Kaldi takes it as
+it is, and so do we unless asked otherwise.
+
+Source: Kaldi, rnnlm/rnnlm-core-compute.cc, rnnlm/rnnlm-compute-state.cc, scripts/rnnlm/lmrescore_pruned.sh.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ninja import _lm, utf8
+from ninja.errors import FormatError, ModelError
+from ninja.lm import kaldi_io, nnet3
+from ninja.lm.linear import linear
+from ninja.lm.nnet3 import Nnet3
+from ninja.lm.slab import SlabLM, device_of
+from ninja.models.nnet3 import Network
+from ninja.models.nnet3_operations import Kernels
+from ninja.symbols import SymbolTable
+
+NETWORKS = ("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz")
+WORD_EMBEDDING = "word_embedding.final.mat"
+FEATURE_EMBEDDING = "feat_embedding.final.mat"
+FEATURES = "word_feats.txt"
+SPECIAL = "special_symbol_opts.txt"
+DEFAULT_SPECIAL = {"bos": 1, "eos": 2, "brk": 3}
+_SPECIAL_OPTION = re.compile(r"--(bos|eos|brk)-symbol=([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What each word is made of: features ``index[begin[w] : begin[w + 1]]``, each times its value."""
+
+    weight: torch.Tensor  # float32 [features, embedding]
+    begin: torch.Tensor  # int64 [words + 1]
+    index: torch.Tensor  # int64 [entries]
+    value: torch.Tensor  # float32 [entries]
+
+
+@dataclass(frozen=True, slots=True)
+class KaldiModel:
+    """All pieces of a Kaldi RNNLM."""
+
+    network: Nnet3
+    words: list[str]  # by id
+    embedding: torch.Tensor | Features  # float32 [words, embedding], or what makes it
+    bos: int
+    eos: int
+    unk: int | None
+
+    def word_embedding(self) -> torch.Tensor:
+        """Return a row for each word, float32 [words, embedding]."""
+        if isinstance(self.embedding, torch.Tensor):
+            return self.embedding
+        made = self.embedding
+        return torch.nn.functional.embedding_bag(
+            made.index, made.weight, made.begin, mode="sum", per_sample_weights=made.value, include_last_offset=True
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the training chose."""
+        embedding = self.embedding if isinstance(self.embedding, torch.Tensor) else self.embedding.weight
+        return self.network.graph.num_parameters + embedding.numel()
+
+
+class KaldiRnnlm(SlabLM):
+    """A Kaldi RNNLM behind the protocol of `LanguageModel`; see there for its methods.
+
+    A row of the slab is a row of the network's, see `ninja.models.nnet3`: the output first, then what it remembers.
+    Word 0 (epsilon) has no share in the normaliser.
+    """
+
+    def __init__(
+        self,
+        model: KaldiModel,
+        device: str = "cpu",
+        *,
+        normalize: bool = False,
+        max_batch: int | None = None,
+        path: str | None = None,
+    ) -> None:
+        """Take over a model's weights.
+
+        Args:
+            model: The model.
+            device: Where torch computes, such as ``"cuda"``.
+            normalize: Normalise scores exactly; Kaldi itself does not.
+            max_batch: Most histories the network sees at once; None = as many as a call brings.
+            path: Where the model comes from, for the messages of its vocabulary.
+
+        Raises:
+            OptionError: `max_batch` is below 1, or torch has no such device.
+        """
+        self.vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
+        self.bos = model.bos
+        self.eos = model.eos
+        self.unk = model.unk
+        self.unk_words = None
+        self.num_parameters = model.num_parameters
+        place = device_of(device)
+        kernels = Kernels(linear, _lstm_cell) if place.type == "cpu" else Kernels(linear)
+        network = Network(model.network.graph, place, kernels)
+        embedding = model.word_embedding()
+        super().__init__(
+            embedding, None, network.width, 0, device, normalize=normalize, max_batch=max_batch, first_word=1
+        )
+        self._network = network
+        self._begin(model.bos)
+
+    def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+        return torch.cat(self._pieces(row, words), 1)
+
+    def _pieces(self, row: torch.Tensor, words: np.ndarray) -> list[torch.Tensor]:
+        return self._network.step(row, self._embedding.index_select(0, self._tensor(words)))
+
+    def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        if not self._slab.is_cpu:
+            super()._advance(old, new, words)
+            return
+        parent = self._slab.index_select(0, self._tensor(old))  # [n, row]
+        pieces = [piece.numpy() for piece in self._pieces(parent, words)]
+        _lm.scatter_rows(pieces, new, self._slab.numpy())
+
+
+def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
+    """See `ninja.models.nnet3_operations.lstm_cell`; in one pass over memory, not in a dozen."""
+    return torch.from_numpy(_lm.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
+
+
+def read(path: str | os.PathLike[str]) -> KaldiModel:
+    """Read a Kaldi RNNLM.
+
+    Args:
+        path: Its directory; or its network, beside which the other pieces are.
+
+    Raises:
+        ModelError: A piece is missing, or two of them contradict each other.
+        FormatError: A piece is damaged, or holds what is not supported.
+        InputError: A file cannot be read.
+    """
+    given = os.fspath(path)
+    directory = given if os.path.isdir(given) else os.path.dirname(given) or "."
+    words_path = _found(directory, "config/words.txt")
+    words = _words(words_path)
+    network_path = _found(directory, *NETWORKS) if directory == given else given
+    found = nnet3.read(network_path)
+    dim = found.graph.input_dim
+    if found.graph.output_dim != dim:
+        message = f"the network turns {dim} numbers into {found.graph.output_dim}; "
+        raise ModelError(message + "a language model's output is as wide as its input", network_path)
+    embedding = _embedding(directory, len(words), dim)
+    special = _special(directory)
+    for name in ("bos", "eos"):
+        if not 0 < special[name] < len(words):
+            message = f"--{name}-symbol={special[name]}, but {words_path} has {len(words)} words"
+            raise ModelError(message, os.path.join(directory, SPECIAL))
+    return KaldiModel(found, words, embedding, special["bos"], special["eos"], _unk(directory, words))
+
+
+def _found(directory: str, *names: str) -> str:
+    """Return the first of these files that is there, packed or not."""
+    for name in names:
+        for path in (os.path.join(directory, name), os.path.join(directory, f"{name}.gz")):
+            if os.path.exists(path):
+                return path
+    raise ModelError(f"{names[0]} is missing; copy the whole directory of the Kaldi RNNLM", directory)
+
+
+def _words(path: str) -> list[str]:
+    table = {number: word for word, number in SymbolTable.read(path)}
+    if not table or sorted(table) != list(range(len(table))):
+        message = f"{len(table)} words whose ids are not 0 to {len(table) - 1}; is this the right words.txt?"
+        raise ModelError(message, path)
+    return [table[number] for number in range(len(table))]
+
+
+def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Features:
+    if not any(os.path.exists(os.path.join(directory, f"{WORD_EMBEDDING}{end}")) for end in ("", ".gz")):
+        try:
+            path = _found(directory, FEATURE_EMBEDDING)
+        except ModelError:
+            message = f"{WORD_EMBEDDING} is missing, and so is {FEATURE_EMBEDDING}; copy the whole directory"
+            raise ModelError(message, directory) from None
+        weight = _matrix(path, dim)
+        return _features(_found(directory, FEATURES), weight, num_words)
+    path = _found(directory, WORD_EMBEDDING)
+    weight = _matrix(path, dim)
+    if len(weight) != num_words:
+        raise ModelError(f"embeddings of {len(weight)} words, but config/words.txt has {num_words}", path)
+    return weight
+
+
+def _matrix(path: str, dim: int) -> torch.Tensor:
+    matrix = kaldi_io.read_matrix(path)
+    if matrix.shape[1] != dim:
+        raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network wants {dim}", path)
+    if not np.isfinite(matrix).all():
+        raise ModelError("it holds NaN or infinity: the training diverged; take an earlier iteration", path)
+    return torch.from_numpy(matrix)
+
+
+def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
+    """Read ``word_feats.txt``: a line for each word, its id and then pairs of a feature and its value."""
+    content = kaldi_io.unpacked(path)
+    length = _numbers_per_line(content)
+    if len(length) != num_words:
+        raise ModelError(f"features of {len(length)} words, but config/words.txt has {num_words}", path)
+    if (odd := np.flatnonzero(length % 2 == 0)).size:
+        raise FormatError("expected a word's id and pairs of a feature and its value", path, line=int(odd[0]) + 1)
+    number = _numbers(content, path)
+    is_word = np.zeros(len(number), np.bool_)
+    is_word[np.cumsum(length) - length] = True
+    pair = number[~is_word].reshape(-1, 2)
+    if (wrong := np.flatnonzero(number[is_word] != np.arange(num_words))).size:
+        raise FormatError(f"expected the features of word {wrong[0]}", path, line=int(wrong[0]) + 1)
+    feature, value = pair[:, 0].astype(np.int64), pair[:, 1].astype(np.float32)
+    bad = (feature != pair[:, 0]) | (feature < 0) | (feature >= len(weight)) | ~np.isfinite(value)
+    begin = np.concatenate(([0], np.cumsum(length // 2)))
+    if bad.any():
+        line = int(np.searchsorted(begin, np.flatnonzero(bad)[0], "right"))
+        message = f"a feature that is none of {FEATURE_EMBEDDING}'s {len(weight)}, or a value that is not finite"
+        raise FormatError(message, path, line=line)
+    return Features(weight, *(torch.from_numpy(array) for array in (begin, feature, value)))
+
+
+def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
+    """Count what stands between blanks on each line; a million words' features are too many for Python's own split."""
+    byte = np.frombuffer(content, np.uint8)
+    blank = np.zeros(256, np.bool_)
+    blank[list(kaldi_io.BLANK)] = True
+    inside = ~blank[byte]
+    begins = inside.copy()
+    begins[1:] &= ~inside[:-1]
+    ends = np.flatnonzero(byte == ord("\n"))
+    if len(byte) and byte[-1] != ord("\n"):
+        ends = np.append(ends, len(byte) - 1)
+    return np.diff(np.searchsorted(np.flatnonzero(begins), ends, "right"), prepend=0)
+
+
+def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
+    """Return the numbers in a text."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # how older numpy says that it stopped before the end
+            return np.fromstring(content.decode("latin-1"), np.float64, sep=" ")
+    except (DeprecationWarning, ValueError) as error:
+        for line, text in enumerate(content.split(b"\n"), start=1):
+            for each in text.split():
+                try:
+                    float(each)
+                except ValueError:
+                    message = f"{each[:40]!r} is no number; features are pairs of numbers"
+                    raise FormatError(message, path, line=line) from None
+        raise FormatError(f"its numbers cannot be read: {error}", path) from error
+
+
+def _special(directory: str) -> dict[str, int]:
+    """Read the ids of sentence begin, end and break; options that are left out have Kaldi's defaults."""
+    path = _found(directory, SPECIAL)
+    special = dict(DEFAULT_SPECIAL)
+    for option in utf8.read(path).split():
+        match = _SPECIAL_OPTION.fullmatch(option)
+        if not match:
+            raise FormatError(f"unknown option {option[:60]!r}; known are --bos-, --eos- and --brk-symbol=N", path)
+        special[match[1]] = int(match[2])
+    return special
+
+
+def _unk(directory: str, words: list[str]) -> int | None:
+    path = os.path.join(directory, "config", "oov.txt")
+    if not os.path.exists(path):
+        return None
+    word = utf8.read(path).strip()
+    if word not in words:
+        raise ModelError(f"{word[:60]!r} stands for unknown words, but is not in config/words.txt", path)
+    return words.index(word)

@@ -1,0 +1,302 @@
+"""What the components of nnet3 networks compute, by their types and fields.
+
+Of each component only the fields that matter to that are kept; learning rates and statistics are not.
+
+Source: Kaldi, the Read and Propagate functions of nnet3/nnet-*-component.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import numpy as np
+import torch
+
+from ninja.lm.kaldi_io import Array, Scalar, Value
+from ninja.lm.nnet3_graph import LARGEST_DIM, Fail
+from ninja.models.nnet3_operations import Component
+
+SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero
+
+Kept = bool | int | float | list[int] | Array
+
+
+class Fields:
+    """A component as a file holds it: values by token.
+
+    Attributes:
+        kind: The component's type, without its brackets.
+        kept: The values that have been asked for.
+    """
+
+    def __init__(self, name: str, kind: str, values: Mapping[str, Value | Kept], fail: Fail) -> None:
+        """Take the fields of a component of this name and type; `fail` raises an error at its place."""
+        self.kind = kind
+        self.kept: dict[str, Kept] = {}
+        self._name = name
+        self._values = values
+        self._fail = fail
+
+    def component(self) -> Component:
+        """Return what this component computes."""
+        if self.kind not in BUILDERS:
+            known = ", ".join(sorted(each.removesuffix("Component") for each in BUILDERS))
+            self.fail(f"this type is not supported; supported are {known}")
+        component = BUILDERS[self.kind](self)
+        if not 0 < component.input_dim <= LARGEST_DIM or not 0 < component.output_dim <= LARGEST_DIM:
+            self.fail(f"an absurd width, {component.input_dim} → {component.output_dim}")
+        return component
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise an error about this component."""
+        self._fail(f"component {self._name} ({self.kind}): {message}")
+
+    def has(self, token: str) -> bool:
+        """Tell whether there is a field."""
+        return token in self._values
+
+    def is_filled(self, token: str) -> bool:
+        """Tell whether there is a vector or matrix with anything in it."""
+        value = self._values.get(token)
+        return isinstance(value, np.ndarray) and value.size > 0
+
+    def array(self, token: str, ndim: int) -> Array:
+        """Return a vector (`ndim` 1) or a matrix (2), float32."""
+        value = self._value(token)
+        if not isinstance(value, np.ndarray) or value.ndim != ndim or not value.size:
+            self.fail(f"{token} is no {'matrix' if ndim == 2 else 'vector'} with anything in it")
+        if not np.isfinite(value).all():
+            self.fail(f"{token} holds NaN or infinity: the training diverged")
+        self.kept[token] = value
+        return value
+
+    def integers(self, token: str) -> list[int]:
+        """Return a vector of integers."""
+        value = self._value(token)
+        if not isinstance(value, list) or not value:
+            self.fail(f"{token} is no vector of integers")
+        self.kept[token] = value
+        return value
+
+    def integer(self, token: str) -> int:
+        """Return an integer."""
+        value = self._value(token)
+        number = value.integer() if isinstance(value, Scalar) else value
+        if type(number) is not int:
+            self.fail(f"{token} is no integer")
+        self.kept[token] = number
+        return number
+
+    def real(self, token: str, default: float) -> float:
+        """Return a real number."""
+        if not self.has(token):
+            return default
+        value = self._value(token)
+        number = value.real() if isinstance(value, Scalar) else value
+        if not isinstance(number, int | float) or isinstance(number, bool) or not np.isfinite(number):
+            self.fail(f"{token} is no finite number")
+        self.kept[token] = number
+        return float(number)
+
+    def flag(self, token: str) -> bool:
+        """Return a truth value; False where there is none."""
+        if not self.has(token):
+            return False
+        value = self._value(token)
+        if not isinstance(value, bool):
+            self.fail(f"{token} is neither T nor F")
+        self.kept[token] = value
+        return value
+
+    def dim(self, *tokens: str) -> int:
+        """Return a width: the first of these fields that is there."""
+        token = next((each for each in tokens if self.has(each)), tokens[0])
+        value = self.integer(token)
+        if not 0 < value <= LARGEST_DIM:
+            self.fail(f"{token} is {value}; 1 to {LARGEST_DIM} make sense")
+        return value
+
+    def block_dim(self, dim: int) -> int:
+        """Return the width of the blocks that are treated alike."""
+        block = self.dim("<BlockDim>") if self.has("<BlockDim>") else dim
+        if dim % block:
+            self.fail(f"blocks of {block} do not fill a width of {dim}")
+        return block
+
+    def _value(self, token: str) -> Value | Kept:
+        if token not in self._values:
+            self.fail(f"{token} is missing")
+        return self._values[token]
+
+
+def _affine(fields: Fields, weight: str = "<LinearParams>", bias: str = "<BiasParams>") -> Component:
+    matrix = fields.array(weight, 2)
+    tensors = {"weight": torch.from_numpy(matrix)}
+    if bias:
+        vector = fields.array(bias, 1)
+        if len(vector) != len(matrix):
+            fields.fail(f"{len(vector)} biases for {len(matrix)} rows")
+        tensors["bias"] = torch.from_numpy(vector)
+    return Component("affine", matrix.shape[1], len(matrix), {}, tensors)
+
+
+def _linear(fields: Fields) -> Component:
+    return _affine(fields, "<Params>", "")
+
+
+def _tdnn(fields: Fields) -> Component:
+    if fields.integers("<TimeOffsets>") != [0]:
+        fields.fail("it looks at other words than the present one, also before the first, where there are none")
+    return _affine(fields, bias="<BiasParams>" if fields.is_filled("<BiasParams>") else "")
+
+
+def _lstm(fields: Fields) -> Component:
+    peephole = fields.array("<Params>", 2)
+    if len(peephole) != 3:
+        fields.fail(f"<Params> has {len(peephole)} rows instead of 3")
+    if fields.flag("<UseDropout>"):
+        fields.fail("dropout masks as input are not supported; export the network without them")
+    cells = peephole.shape[1]
+    return Component("lstm", 5 * cells, 2 * cells, {}, {"peephole": torch.from_numpy(peephole)})
+
+
+def _gru(fields: Fields) -> Component:
+    weight = fields.array("<w_h>", 2)
+    cells, recurrent = weight.shape
+    if recurrent > cells:
+        fields.fail(f"<w_h> is {cells} × {recurrent}, wider than high")
+    width = 4 * cells if recurrent == cells else 3 * cells + 2 * recurrent
+    return Component("gru", width, 2 * cells, {}, {"weight": torch.from_numpy(weight)})
+
+
+def _output_gru(fields: Fields) -> Component:
+    weight = fields.array("<w_h>", 1)
+    return Component("output_gru", 3 * len(weight), 2 * len(weight), {}, {"weight": torch.from_numpy(weight)})
+
+
+def _identity(fields: Fields) -> Component:
+    dim = fields.dim("<Dim>")
+    return Component("identity", dim, dim)
+
+
+def _truncation(fields: Fields) -> Component:
+    scale = fields.real("<Scale>", 1.0)
+    if scale == 1.0:
+        return _identity(fields)
+    return _scaling(fields, fields.dim("<Dim>"), np.array([scale], np.float32), np.zeros(1, np.float32))
+
+
+def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component:
+    """Scale and shift each column; blocks of columns alike where there are more of them than scales."""
+    if dim % len(scale) or len(scale) != len(offset):
+        fields.fail(f"{len(scale)} scales and {len(offset)} offsets for a width of {dim}")
+    tensors = {
+        name: torch.from_numpy(np.tile(value.astype(np.float32), dim // len(value)))
+        for name, value in (("scale", scale), ("offset", offset))
+    }
+    return Component("scale_offset", dim, dim, {}, tensors)
+
+
+def _scale(fields: Fields, token: str = "<Params>") -> Component:
+    scale = fields.array(token, 1)
+    return _scaling(fields, len(scale), scale, np.zeros_like(scale))
+
+
+def _offset(fields: Fields, token: str = "<Offsets>") -> Component:
+    offset = fields.array(token, 1)
+    dim = fields.dim("<Dim>") if fields.has("<Dim>") else len(offset)
+    return _scaling(fields, dim, np.ones_like(offset), offset)
+
+
+def _scale_and_offset(fields: Fields) -> Component:
+    scale = fields.array("<Scales>", 1)
+    away = np.where(scale >= 0, np.float32(SMALLEST_SCALE), np.float32(-SMALLEST_SCALE))
+    scale = np.where(np.abs(scale) < SMALLEST_SCALE, away, scale)
+    return _scaling(fields, fields.dim("<Dim>"), scale, fields.array("<Offsets>", 1))
+
+
+def _batch_norm(fields: Fields) -> Component:
+    """Normalise by the means and variances that the training has left."""
+    dim = fields.dim("<Dim>")
+    block = fields.block_dim(dim)
+    mean, variance = (fields.array(token, 1).astype(np.float64) for token in ("<StatsMean>", "<StatsVar>"))
+    if fields.real("<Count>", 0.0) <= 0 or len(mean) != block or len(variance) != block:
+        fields.fail(f"no statistics of {block} columns; let the training finish with them")
+    spread = np.maximum(variance, 0) + fields.real("<Epsilon>", 1e-3)
+    if not (spread > 0).all():
+        fields.fail("a variance of 0 without an <Epsilon>")
+    scale = fields.real("<TargetRms>", 1.0) / np.sqrt(spread)
+    return _scaling(fields, dim, scale.astype(np.float32), (-mean * scale).astype(np.float32))
+
+
+def _normalize(fields: Fields) -> Component:
+    dim = fields.dim("<InputDim>", "<Dim>")
+    block, target = fields.block_dim(dim), fields.real("<TargetRms>", 1.0)
+    if target <= 0:
+        fields.fail(f"<TargetRms> is {target}")
+    extra = fields.flag("<AddLogStddev>")
+    numbers = {"block_dim": float(block), "target_rms": target, "add_log_stddev": float(extra)}
+    return Component("normalize", dim, dim + (dim // block if extra else 0), numbers)
+
+
+def _product(fields: Fields) -> Component:
+    width, dim = fields.dim("<InputDim>"), fields.dim("<OutputDim>")
+    if width % dim:
+        fields.fail(f"an input of {width} is no whole number of outputs of {dim}")
+    return Component("product", width, dim)
+
+
+def _sum_group(fields: Fields) -> Component:
+    sizes = fields.integers("<Sizes>")
+    if min(sizes) < 1:
+        fields.fail(f"a group of {min(sizes)} columns")
+    return Component("sum_group", sum(sizes), len(sizes), {}, {"sizes": torch.tensor(sizes)})
+
+
+def _permute(fields: Fields) -> Component:
+    columns = fields.integers("<ColumnMap>")
+    if sorted(columns) != list(range(len(columns))):
+        fields.fail("<ColumnMap> is no permutation")
+    return Component("permute", len(columns), len(columns), {}, {"columns": torch.tensor(columns)})
+
+
+def _named(kind: str) -> Callable[[Fields], Component]:
+    def build(fields: Fields) -> Component:
+        dim = fields.dim("<Dim>")
+        return Component(kind, dim, dim)
+
+    return build
+
+
+BUILDERS: dict[str, Callable[[Fields], Component]] = {
+    "AffineComponent": _affine,
+    "NaturalGradientAffineComponent": _affine,
+    "FixedAffineComponent": _affine,
+    "LinearComponent": _linear,
+    "TdnnComponent": _tdnn,
+    "LstmNonlinearityComponent": _lstm,
+    "GruNonlinearityComponent": _gru,
+    "OutputGruNonlinearityComponent": _output_gru,
+    "RectifiedLinearComponent": _named("relu"),
+    "SigmoidComponent": _named("sigmoid"),
+    "TanhComponent": _named("tanh"),
+    "SoftmaxComponent": _named("softmax"),
+    "LogSoftmaxComponent": _named("log_softmax"),
+    "NormalizeComponent": _normalize,
+    "BatchNormComponent": _batch_norm,
+    "PerElementScaleComponent": _scale,
+    "NaturalGradientPerElementScaleComponent": _scale,
+    "FixedScaleComponent": lambda fields: _scale(fields, "<Scales>"),
+    "PerElementOffsetComponent": _offset,
+    "FixedBiasComponent": lambda fields: _offset(fields, "<Bias>"),
+    "ScaleAndOffsetComponent": _scale_and_offset,
+    "ElementwiseProductComponent": _product,
+    "SumGroupComponent": _sum_group,
+    "PermuteComponent": _permute,
+    "NoOpComponent": _identity,
+    "DropoutComponent": _identity,
+    "GeneralDropoutComponent": _identity,
+    "BackpropTruncationComponent": _truncation,
+    "ClipGradientComponent": _identity,
+}

@@ -1,0 +1,126 @@
+"""Kaldi's vectors and matrices, binary, text and compressed; and files that are none."""
+
+import gzip
+import struct
+
+import nnet3_writer as writer
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.errors import FormatError, InputError
+from ninja.lm.kaldi_io import KaldiReader, read_matrix
+
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
+
+
+@st.composite
+def matrices(draw):
+    value = np.random.default_rng(draw(st.integers(0, 99))).normal(size=draw(SHAPES))
+    return value.astype(draw(st.sampled_from(["<f4", "<f8"])))
+
+
+@given(matrices(), st.booleans(), st.booleans())
+def test_a_matrix_is_read_as_it_was_written(tmp_path_factory, value, binary, packed):
+    path = tmp_path_factory.mktemp("m") / "m.mat"
+    content = writer.matrix(value, binary)
+    path.write_bytes(gzip.compress(content) if packed else content)
+    found = read_matrix(path)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, value.astype(np.float32))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_values_of_all_kinds_follow_one_another(binary):
+    vector, matrix = np.float32([1.5, -2.25]), np.float32([[1], [2]])
+    values = [vector, True, 7, np.float64(0.1), False, matrix, np.float64([3.0]), -0.5]
+    if binary:
+        content = b"\0B" + b"".join(map(writer.binary_value, values))
+    else:
+        content = "".join(map(writer.text_value, values)).encode()
+    reader = KaldiReader(content, "x")
+    for value in values:
+        found = reader.value()
+        if isinstance(value, np.ndarray):
+            assert np.array_equal(found, value)
+        elif isinstance(value, bool):
+            assert found is value
+        elif isinstance(value, int):
+            assert found.integer() == value
+        else:
+            assert found.real() == pytest.approx(value, rel=1e-7)
+    assert reader.at_end()
+
+
+def decoded(mark, lowest, span, columns, header, byte):
+    """Column by column, as Kaldi's CompressedMatrix does it, in Python's own numbers."""
+    rows = []
+    for column in range(columns):
+        values = []
+        for row in range(len(byte) // columns):
+            if mark == "CM":
+                p0, p25, p75, p100 = (lowest + span / 65535 * each for each in header[4 * column : 4 * column + 4])
+                code = byte[column * (len(byte) // columns) + row]
+                if code <= 64:
+                    values.append(p0 + (p25 - p0) * code / 64)
+                elif code <= 192:
+                    values.append(p25 + (p75 - p25) * (code - 64) / 128)
+                else:
+                    values.append(p75 + (p100 - p75) * (code - 192) / 63)
+            else:
+                values.append(lowest + span / (65535 if mark == "CM2" else 255) * byte[row * columns + column])
+        rows.append(values)
+    return np.array(rows).T
+
+
+@pytest.mark.parametrize("mark", ["CM", "CM2", "CM3"])
+def test_compressed_matrices_are_unpacked(tmp_path, mark):
+    random = np.random.default_rng(3)
+    num_rows, columns, lowest, span = 9, 4, -1.5, 3.25
+    header = np.sort(random.integers(0, 65536, (columns, 4)), 1).astype("<u2") if mark == "CM" else np.empty(0, "<u2")
+    largest, kind = (65535, "<u2") if mark == "CM2" else (255, "u1")
+    code = random.integers(0, largest + 1, num_rows * columns).astype(kind)
+    if mark == "CM":
+        code[:6] = [0, 64, 65, 192, 193, 255]
+    sizes = struct.pack("<ffii", lowest, span, num_rows, columns)
+    (tmp_path / "m").write_bytes(b"\0B" + mark.encode() + b" " + sizes + header.tobytes() + code.tobytes())
+    expected = decoded(mark, lowest, span, columns, header.reshape(-1).tolist(), code.tolist())
+    assert read_matrix(tmp_path / "m") == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
+    (tmp_path / "m").write_bytes(b"\0BCM " + struct.pack("<ffii", 0, 0, 0, 0))
+    assert read_matrix(tmp_path / "m").shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f", "4611686014132420609 numbers of 4 bytes are announced, but 0"),
+        (b"\0BFM \4\xff\xff\xff\xff\4\1\0\0\0", "byte 2: an absurd size, -1 × 1"),
+        (b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1), "are announced, but 0 bytes are left"),
+        (b"\0BCM2 " + struct.pack("<ffii", 0, 1, -1, 1), "an absurd size"),
+        (b"\0BFV \4\2\0\0\0" + bytes(8), "a vector where a matrix is expected"),
+        (b"\0BXX \4\2\0\0\0", "expected a vector or a matrix, found 'XX'"),
+        (b"\0BFM \5\2\0\0\0", "byte 5: expected a number, found the byte 0x05"),
+        (b"\0B\xff\xfe", "expected a token, found the bytes"),
+        (b"\0BFM \4\1\0\0\0\4\1\0\0\0\0\0\0\0more", "more follows after the matrix"),
+        (b" [\n 1 2\n 3 ]\n", "line 1: a matrix with rows of different length|:1: a matrix with rows"),
+        (b"\n [\n 1 2\n", ":2: the file ends before the ]"),
+        (b" [\n 1 two ]\n", "not a number in a vector or matrix"),
+        (b"once upon a time", "expected .* and numbers"),
+        (b"", "expected .* and numbers"),
+        (b"\x1f\x8b\x08\x00", "the gzip stream is damaged"),
+    ],
+)
+def test_what_is_no_matrix_is_refused_with_its_place(tmp_path, content, message):
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(FormatError, match=message) as caught:
+        read_matrix(tmp_path / "m")
+    assert str(caught.value).startswith(str(tmp_path / "m"))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="m: cannot be read: No such file"):
+        read_matrix(tmp_path / "m")

@@ -1,0 +1,325 @@
+"""Kaldi RNNLM directories: Kaldi's own scores, the slow twin's, checkpoints of them, and pieces that are missing."""
+
+import gzip
+
+import nnet3_writer as writer
+import numpy as np
+import pytest
+from conftest import SHARED
+from reference_nnet3 import Twin
+from strategies_nnet3 import Builder
+
+from ninja.errors import FormatError, ModelError, OptionError, OutputError
+from ninja.lm import LanguageModel, load, sentence_logprobs
+from ninja.lm.protocol import word_logprobs
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.convert import convert  # noqa: E402
+from ninja.lm.kaldi_rnnlm import KaldiRnnlm, read  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small networks on many threads wait for each other more than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+RNNLM = SHARED / "data" / "rnnlm"
+SCORES = RNNLM / "scores"
+ENGLISH = SHARED / "golden" / "english"
+golden = pytest.mark.skipif(not RNNLM.is_dir(), reason=f"Kaldi's models are not in {RNNLM}")
+
+
+def numbers(path, kind):
+    rows = (line.split() for line in path.read_text().splitlines())
+    return {key: [kind(each) for each in values] for key, *values in rows}
+
+
+GOLDEN = [
+    ("feat", SCORES / "text.int", SCORES / "feat.wordlogprobs"),
+    ("word", SCORES / "text.int", SCORES / "word.wordlogprobs"),
+    ("feat_english", ENGLISH / "refs60.int", ENGLISH / "refs60.feat_english.wordlogprobs"),
+]
+
+
+@golden
+@pytest.mark.parametrize("normalize", [False, True], ids=["unnorm", "norm"])
+@pytest.mark.parametrize(("name", "text", "scores"), GOLDEN, ids=[name for name, _, _ in GOLDEN])
+def test_scores_are_kaldis(name, text, scores, normalize):
+    ids = numbers(text, int)
+    expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
+    lm = load(RNNLM / name, normalize=normalize, max_batch=256)
+    for few in (False, True):  # side by side, and one by one
+        keys = list(expected)[:: 12 if few else 1]
+        if few:
+            lm._max_batch = 1
+        found = word_logprobs(lm, [ids[key] for key in keys])
+        for key, logprob in zip(keys, found, strict=True):
+            assert logprob == pytest.approx(expected[key], abs=2e-4), key
+    assert lm.num_slots == 0
+
+
+@golden
+def test_a_network_as_text_scores_as_the_binary_one_does():
+    ids = list(numbers(SCORES / "text.int", int).values())
+    binary, text = (load(RNNLM / "word" / name) for name in ("final.raw", "final.raw.txt.gz"))
+    assert sentence_logprobs(text, ids) == pytest.approx(sentence_logprobs(binary, ids), abs=1e-3)
+
+
+@golden
+def test_lm_score_prints_what_kaldi_prints(ninja, tmp_path):
+    code, output, errors = ninja("lm", "score", RNNLM / "word", SCORES / "text")
+    assert code == 0
+    assert errors.startswith("ninja: 200 sentences, 2619 words, 81 of them unknown, perplexity 269.")
+    found = {key: list(map(float, scores)) for key, *scores in map(str.split, output.splitlines())}
+    for key, scores in numbers(SCORES / "word.wordlogprobs.unnorm.txt", float).items():
+        assert found[key] == pytest.approx(scores, abs=1e-3)
+
+
+# A small model, written here.
+
+WORDS = ["<eps>", "<s>", "</s>", "<unk>", "a", "b", "ça", "<brk>"]
+FEATURES = [{}, *({0: 0.01, number % 4 + 1: 0.5} for number in range(1, len(WORDS)))]
+RANDOM = np.random.default_rng(5)
+EMBEDDING, FEATURE_EMBEDDING = (RANDOM.normal(size=(rows, 4)).astype(np.float32) for rows in (len(WORDS), 5))
+
+
+def tiny_network():
+    """An LSTM layer that also sees the last word but one."""
+    builder = Builder(3)
+    last = builder.cell("LstmNonlinearity", "Sum(input, IfDefined(Offset(input, -2)))", "lstm")
+    return [*builder.lines, f"output-node name=output input={last} objective=linear"], builder.components
+
+
+LINES, COMPONENTS = tiny_network()
+
+
+def write_model(folder, what="words", how="binary"):
+    features = FEATURES if what == "features" else None
+    embedding = EMBEDDING if features is None else FEATURE_EMBEDDING
+    options = {"bos": 1, "eos": 2, "oov": "<unk>", "features": features, "binary": how == "binary"}
+    return writer.directory(folder, LINES, COMPONENTS, WORDS, embedding, **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_model(tmp_path / "rnnlm")
+
+
+def expected_scores(embedding, sentence, normalize):
+    """The slow twin: each word's score after the words before it."""
+    outputs = Twin(LINES, COMPONENTS, embedding[[1, *sentence]]).outputs()
+    logits = outputs @ embedding.T.astype(float)  # [time, words]
+    score = logits[np.arange(len(outputs)), [*sentence, 2]]
+    return score - np.log(np.exp(logits[:, 1:]).sum(1)) if normalize else score
+
+
+SENTENCES = [[4, 5, 3, 6, 6], [], [7], [5, 4, 5, 4, 5, 4, 5]]
+
+
+@pytest.mark.parametrize("normalize", [None, False, True])
+@pytest.mark.parametrize("how", ["binary", "text"])
+@pytest.mark.parametrize("what", ["words", "features"])
+def test_scores_agree_with_the_twin(tmp_path, what, how, normalize):
+    lm = load(write_model(tmp_path / "rnnlm", what, how), normalize=normalize)
+    embedding = EMBEDDING
+    if what == "features":
+        embedding = np.array([sum((value * FEATURE_EMBEDDING[f] for f, value in each.items()), 0 * FEATURE_EMBEDDING[0])
+                              for each in FEATURES])  # fmt: skip
+    for sentence, logprob in zip(SENTENCES, word_logprobs(lm, SENTENCES), strict=True):
+        assert logprob == pytest.approx(expected_scores(embedding, sentence, normalize), abs=1e-5)
+    assert lm.num_slots == 0
+    assert isinstance(lm, LanguageModel)
+    assert (lm.bos, lm.eos, lm.unk, lm.normalized) == (1, 2, 3, bool(normalize))
+
+
+def test_normalised_probabilities_of_all_words_but_epsilon_sum_to_one(folder):
+    lm = load(folder, normalize=True)
+    slot = lm.advance(lm.start(1), np.array([4], np.int32))
+    logprob = lm.logprob(np.repeat(slot, len(WORDS) - 1), np.arange(1, len(WORDS), dtype=np.int32))
+    assert np.exp(logprob.astype(float)).sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
+def test_a_gpu_scores_as_the_cpu_does(folder):
+    on_cpu, on_gpu = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))
+    assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
+
+
+def test_a_device_that_is_not_there_is_refused(folder):
+    with pytest.raises(OptionError, match="cannot use the device 'nonsense'"):
+        load(folder, "nonsense")
+
+
+def test_pieces_may_be_packed_and_the_network_may_be_named(folder):
+    whole = sentence_logprobs(load(folder), SENTENCES)
+    for path in ("final.raw", "word_embedding.final.mat", "special_symbol_opts.txt", "config/words.txt"):
+        (folder / f"{path}.gz").write_bytes(gzip.compress((folder / path).read_bytes()))
+        (folder / path).unlink()
+    for path in (folder, folder / "final.raw.gz"):
+        assert sentence_logprobs(load(path), SENTENCES) == pytest.approx(whole, abs=1e-6)
+
+
+def test_special_symbols_have_kaldis_defaults(folder):
+    (folder / "special_symbol_opts.txt").write_text("")
+    words = ["<eps>", "<s>", "</s>", "<brk>", "a", "b", "c", "d"]
+    (folder / "config" / "words.txt").write_text("".join(f"{word} {number}\n" for number, word in enumerate(words)))
+    (folder / "config" / "oov.txt").unlink()
+    lm = load(folder)
+    assert (lm.bos, lm.eos, lm.unk) == (1, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["final.raw"], "final.raw is missing; copy the whole directory of the Kaldi RNNLM"),
+        (["word_embedding.final.mat"], "word_embedding.final.mat is missing, and so is feat_embedding.final.mat"),
+        (["config/words.txt"], "config/words.txt is missing"),
+        (["special_symbol_opts.txt"], "special_symbol_opts.txt is missing"),
+        (["final.raw", "word_embedding.final.mat"], "final.raw is missing"),
+    ],
+)
+def test_a_missing_piece_is_named(folder, missing, message):
+    for name in missing:
+        (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"^{folder}: {message}"):
+        load(folder)
+
+
+def test_features_of_words_must_be_there_too(tmp_path):
+    folder = write_model(tmp_path / "rnnlm", "features")
+    (folder / "word_feats.txt").unlink()
+    with pytest.raises(ModelError, match=r"word_feats.txt is missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "error", "message"),
+    [
+        ("config/words.txt", "<eps> 0\na 1\nb 3\n", ModelError, "3 words whose ids are not 0 to 2"),
+        ("config/words.txt", "<eps> 0\na 1\n", ModelError, "embeddings of 8 words, but config/words.txt has 2"),
+        ("config/oov.txt", "<oov>\n", ModelError, "'<oov>' stands for unknown words, but is not in config/words.txt"),
+        ("special_symbol_opts.txt", "--bos-symbol=99", ModelError, "--bos-symbol=99, but .* has 8 words"),
+        ("special_symbol_opts.txt", "--foo=1", FormatError, "unknown option '--foo=1'; known are --bos-, --eos-"),
+        ("word_embedding.final.mat", writer.matrix(EMBEDDING[:, :3]), ModelError, "width 3, but the network wants 4"),
+        ("word_embedding.final.mat", writer.matrix(EMBEDDING * np.float32(np.nan)), ModelError, "NaN or infinity"),
+        ("word_embedding.final.mat", writer.matrix(EMBEDDING)[:-1], FormatError, "the file is truncated"),
+        ("final.raw", writer.network(LINES[:-1], COMPONENTS), FormatError, "no output-node named 'output'"),
+    ],
+)
+def test_pieces_that_contradict_each_other_are_refused(folder, path, content, error, message):
+    (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(error, match=message) as caught:
+        load(folder)
+    assert str(caught.value).startswith(f"{folder}/")
+
+
+def test_a_network_whose_output_is_no_embedding_is_refused(folder):
+    lines = [*LINES[:-1], "output-node name=output input=Append(lstm, lstm)"]
+    (folder / "final.raw").write_bytes(writer.network(lines, COMPONENTS))
+    with pytest.raises(ModelError, match=r"turns 4 numbers into 8; a language model's output is as wide as its input"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda text: text.replace("3\t0 0.01", "3\t0 half"), FormatError, ":4: b'half' is no number"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0"), FormatError, ":4: expected a word's id and pairs"),
+        (lambda text: text.replace("3\t0 0.01", "3\t9 0.01"), FormatError, ":4: a feature that is none of .* 5"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0.5 0.01"), FormatError, ":4: a feature that is none"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0 inf"), FormatError, ":4: .*or a value that is not finite"),
+        (lambda text: text.replace("3\t0 0.01", "4\t0 0.01"), FormatError, ":4: expected the features of word 3"),
+        (lambda text: text + "8\t0 0.01\n", ModelError, "features of 9 words, but config/words.txt has 8"),
+        (lambda text: "", ModelError, "features of 0 words"),
+    ],
+)
+def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, change, error, message):
+    path = write_model(tmp_path / "rnnlm", "features") / "word_feats.txt"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(error, match=rf"word_feats.txt.*{message}"):
+        load(path.parent)
+
+
+# Checkpoints.
+
+
+@pytest.mark.parametrize("what", ["words", "features"])
+def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, what):
+    folder = write_model(tmp_path / "rnnlm", what, "text")
+    assert ninja("lm", "convert", folder, "-o", tmp_path / "lm.pt") == (0, "", "")
+    direct, stored = load(folder), load(tmp_path / "lm.pt")
+    assert np.array_equal(sentence_logprobs(stored, SENTENCES), sentence_logprobs(direct, SENTENCES))
+    assert stored.vocabulary == direct.vocabulary
+    assert (stored.bos, stored.eos, stored.unk, stored.normalized) == (1, 2, 3, False)
+    assert load(tmp_path / "lm.pt", normalize=True).normalized
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_else(folder, tmp_path):
+    with pytest.raises(OutputError):
+        convert(folder, tmp_path / "none" / "lm.pt")
+
+
+def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
+    convert(folder, tmp_path / "lm.pt")
+    code, _, errors = ninja("lm", "convert", tmp_path / "lm.pt", "-o", tmp_path / "again.pt")
+    assert code == 1
+    assert f"{tmp_path / 'lm.pt'}: a Ninja checkpoint cannot be" in errors
+
+
+def altered(content, keys, value):
+    """A copy with one entry replaced, or removed with None."""
+    copy = dict(content)
+    if len(keys) > 1:
+        copy[keys[0]] = altered(content[keys[0]], keys[1:], value)
+    elif value is None:
+        del copy[keys[0]]
+    else:
+        copy[keys[0]] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("what", "keys", "value", "message"),
+    [
+        ("words", ["config", "lines"], None, "its configuration lines are missing"),
+        ("words", ["config", "lines"], ["x"], "unknown kind of configuration line"),
+        ("words", ["config", "components"], [], "its components are missing"),
+        ("words", ["config", "components", "c0"], 3, "its component 'c0' has no type"),
+        ("words", ["config", "components", "c0", "type"], "XComponent", r"c0 \(XComponent\): this type is not"),
+        ("words", ["config", "components", "c2", "<Dim>"], 2**40, "<Dim> is 1099511627776"),
+        ("words", ["config", "bos"], 8, "bos is 8, which is no word"),
+        ("words", ["config", "eos"], None, "eos is None"),
+        ("words", ["state", "c0 <LinearParams>"], None, "<LinearParams> is missing"),
+        ("words", ["state", "c0 <LinearParams>"], torch.ones(2), "<LinearParams> is no matrix"),
+        ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type torch.float16"),
+        ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "repeats its bytes"),
+        ("words", ["state", "embedding"], None, "the embeddings of its words are missing"),
+        ("words", ["state", "embedding"], torch.ones(7, 4), "7 embeddings for 8 words"),
+        ("words", ["state", "embedding"], torch.ones(8, 5), r"embeddings of shape \[8, 5\] for a network of width 4"),
+        ("words", ["state", "embedding"], torch.full((8, 4), torch.inf), "embedding holds NaN or infinity"),
+        ("features", ["state", "features.begin"], torch.arange(9), "do not add up"),
+        ("features", ["state", "features.begin"], torch.arange(9).int(), "of the wrong type"),
+        ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature that is none of 5"),
+        ("features", ["state", "features.value"], torch.ones(13), "do not add up"),
+    ],
+)
+def test_an_untrue_checkpoint_is_refused(tmp_path, what, keys, value, message):
+    convert(write_model(tmp_path / "rnnlm", what), tmp_path / "lm.pt")
+    content = torch.load(tmp_path / "lm.pt", weights_only=True)
+    torch.save(altered(content, keys, value), tmp_path / "lm.pt")
+    with pytest.raises(ModelError, match=message) as caught:
+        load(tmp_path / "lm.pt")
+    assert str(caught.value).startswith(f"{tmp_path / 'lm.pt'}: ")
+
+
+def test_the_model_says_how_many_numbers_it_has(folder):
+    model = read(folder)
+    lstm = 8 * 6 + 8 + 3 * 2 + 4 * 2 + 4
+    assert model.num_parameters == KaldiRnnlm(model).num_parameters == lstm + EMBEDDING.size
+    assert checkpoint.FORMS["nnet3"].half is False
