@@ -1,0 +1,241 @@
+"""Networks that score all words at once: slots, the cache of rows and evaluation on demand, against plain histories."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm import sentence_logprobs
+from ninja.symbols import SymbolTable
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import lazy  # noqa: E402
+from ninja.lm.refeeding import HistoryLM  # noqa: E402
+from ninja.lm.stepping import StepLM, batch_axis, count_words  # noqa: E402
+from ninja.lm.wordlist import Words, find  # noqa: E402
+
+NUM_WORDS = 7
+WORDS = Words.of(SymbolTable.from_words(["<s>", "</s>", "<unk>", "a", "b", "c", "d"]))
+BEGIN = 11  # the number of no words at all
+SMALL = 1009  # a prime: histories are told apart by a number below it
+
+
+def reads(number, word):
+    return (number * 31 + word + 5) % SMALL
+
+
+def scores(number):
+    """Scores of all words after a history, which is known by its number, [..., words]."""
+    return (number[..., None] * np.arange(3, 3 + NUM_WORDS) % 17) / 4.0
+
+
+class Stepping:
+    """A network whose state is a number and, for the sake of a second part, the number of words read."""
+
+    batch = None
+    largest = 0  # batch it has seen
+
+    def begin(self):
+        return torch.tensor(BEGIN), torch.tensor([[0.5, 1.5]])
+
+    def step(self, word, state):
+        self.largest = max(self.largest, len(word))
+        assert self.batch in (None, len(word))
+        assert (state[1][:, 0, 1] - state[1][:, 0, 0] == 1).all()
+        number = reads(state[0], word)
+        return torch.from_numpy(scores(number.numpy())).float(), (number, state[1] + 1)
+
+
+class Refeeding:
+    batch = None
+
+    def score(self, words):
+        assert self.batch in (None, len(words))
+        number = torch.full((len(words),), BEGIN)
+        for time in range(words.shape[1]):
+            number = reads(number, words[:, time])
+        return torch.from_numpy(scores(number.numpy())).float()
+
+
+def exact(history, word, normalize=True):
+    """The slow twin: the number of a history word by word, its softmax in float64."""
+    number = BEGIN
+    for each in (0, *history):
+        number = reads(number, each)
+    row = scores(np.array(number))
+    return row[word] - (np.log(np.exp(row).sum()) if normalize else 0.0)
+
+
+def make(kind, **options):
+    batch = options.pop("batch", None)
+    network = {"step": Stepping, "history": Refeeding}[kind]()
+    network.batch = batch
+    return {"step": StepLM, "history": HistoryLM}[kind](network, WORDS, **options)
+
+
+@pytest.mark.parametrize("kind", ["step", "history"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lazy, "ROW_BYTES", 4 * NUM_WORDS * data.draw(st.integers(0, 9)))
+        patch.setattr(lazy, "SCORE_BYTES", 4 * NUM_WORDS * data.draw(st.sampled_from([1, 3, 100])))
+        patch.setattr(lazy, "FIRST_CAPACITY", 2)
+        batch = data.draw(st.sampled_from([None, 1, 4]))
+        lm = make(kind, batch=batch, max_batch=data.draw(st.sampled_from([None, 1, 2])))
+        held = []  # (slot, history); one slot may be held several times
+        for _ in range(data.draw(st.integers(1, 12))):
+            action = data.draw(st.sampled_from(["start", "advance", "logprob", "release"]))
+            if action == "start":
+                held += [(slot, ()) for slot in lm.start(data.draw(st.integers(0, 3)))]
+            elif held and action == "release":
+                gone = data.draw(st.lists(st.integers(0, len(held) - 1), unique=True))
+                lm.release(np.array([held[place][0] for place in gone], np.int64))
+                held = [each for place, each in enumerate(held) if place not in gone]
+            elif held:
+                asked = data.draw(st.lists(st.sampled_from(held), min_size=1, max_size=8))
+                slots = np.array([slot for slot, _ in asked])
+                words = np.array([data.draw(st.integers(1, NUM_WORDS - 1)) for _ in asked], np.int32)
+                if action == "advance":
+                    new = lm.advance(slots, words)
+                    held += [(slot, (*past, int(w))) for slot, (_, past), w in zip(new, asked, words, strict=True)]
+                else:
+                    expected = [exact(past, word) for (_, past), word in zip(asked, words, strict=True)]
+                    assert lm.logprob(slots, words) == pytest.approx(expected, abs=1e-5)
+            assert lm.num_slots == len(held)
+        lm.release(np.array([slot for slot, _ in held], np.int64))
+        assert lm.num_slots == 0
+        assert len(lm._word) - len(lm._free) == 2  # nothing leaks: what is left begins every sentence
+        assert (lm._children[lm._held == 0] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["step", "history"])
+def test_without_normalisation_scores_are_the_networks_own(kind):
+    lm = make(kind, normalize=False)
+    slot = lm.start(1)
+    assert lm.logprob(slot, np.array([4], np.int32))[0] == pytest.approx(exact((), 4, normalize=False))
+    assert (lm.normalized, make(kind).normalized) == (None, True)
+
+
+def test_a_batch_is_cut_to_what_may_be_seen_at_once(monkeypatch):
+    for limit, options in ((3, {"max_batch": 3}), (2, {})):
+        if not options:
+            monkeypatch.setattr(lazy, "SCORE_BYTES", 2 * 4 * NUM_WORDS)
+        network = Stepping()
+        lm = StepLM(network, WORDS, **options)
+        slots = lm.advance(lm.start(40), np.arange(40, dtype=np.int32) % NUM_WORDS)
+        lm.logprob(slots, np.full(40, 3, np.int32))
+        assert network.largest == limit
+
+
+def test_a_history_is_read_once_while_its_row_is_kept():
+    network = Stepping()
+    calls = []
+    step = network.step
+    network.step = lambda word, state: (calls.append(len(word)), step(word, state))[1]
+    lm = StepLM(network, WORDS)
+    slots = lm.advance(lm.start(3), np.array([3, 4, 5], np.int32))
+    calls.clear()
+    for _ in range(3):
+        lm.logprob(np.repeat(slots, 2), np.array([1, 3] * 3, np.int32))
+    lm.advance(slots, np.array([3, 3, 3], np.int32))
+    assert calls == [3]
+
+
+def test_a_network_that_fails_leaves_no_slot_behind():
+    network = Stepping()
+    lm = StepLM(network, WORDS)
+    slots = lm.advance(lm.start(2), np.array([3, 4], np.int32))
+    network.step = lambda word, state: (_ for _ in ()).throw(RuntimeError("out of memory"))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="out of memory"):
+            lm.advance(slots, np.array([3, 3], np.int32))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            lm.logprob(slots, np.array([3, 3], np.int32))
+    assert lm.num_slots == 4
+    del network.step
+    assert lm.logprob(slots, np.array([3, 3], np.int32)) == pytest.approx([exact((3,), 3), exact((4,), 3)], abs=1e-5)
+
+
+def test_a_history_outlives_the_one_it_continues(monkeypatch):
+    monkeypatch.setattr(lazy, "FIRST_CAPACITY", 4)  # two for the beginnings of sentences, two for us
+    for lm in (make("step"), make("history")):
+        root = lm.start(1)
+        parent = lm.advance(root, np.array([3], np.int32))
+        child = lm.advance(parent, np.array([4], np.int32))
+        lm.release(parent)
+        other = lm.advance(root, np.array([5], np.int32))
+        assert {*other.tolist()}.isdisjoint({*parent.tolist(), *child.tolist()}), "the child still needs it"
+        lm.logprob(other, np.array([6], np.int32))
+        assert lm.logprob(child, np.array([6], np.int32)) == pytest.approx([exact((3, 4), 6)], abs=1e-5)
+        lm.release(child)
+        assert {*lm.advance(np.repeat(root, 2), np.array([3, 3], np.int32))} == {*parent, *child}
+
+
+def test_sentences_of_many_lengths_are_scored_side_by_side():
+    random = np.random.default_rng(0)
+    sentences = [random.integers(1, NUM_WORDS, length).tolist() for length in [*range(40), 3, 3, 17]]
+    expected = [sum(exact(s[:time], word) for time, word in enumerate([*s, 1])) for s in sentences]
+    for kind in ("step", "history"):
+        assert sentence_logprobs(make(kind), sentences) == pytest.approx(expected, abs=1e-4)
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(OptionError, match="max_batch is 0"):
+        make("step", max_batch=0)
+    with pytest.raises(OptionError, match="cannot use the device 'nonsense'"):
+        make("history", device="nonsense")
+
+
+def test_words_of_a_network_are_counted():
+    assert count_words(Stepping(), torch.device("cpu")) == NUM_WORDS
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "axis"),
+    [(["n", 4], "n", 0), ([2, "n", 4], "n", 1), ([2, None, 4], "n", 1), ([2, 5], 5, 1), ([1, 1, 4], 1, 0)],
+)
+def test_the_batch_is_the_dimension_named_or_as_large_as_the_words(sizes, batch, axis):
+    assert batch_axis("state", sizes, batch, "file") == axis
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [([2, 4], "n"), (["a", "b"], "n"), ([3, 3, 4], 3), ([], 1)])
+def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
+    with pytest.raises(ModelError, match=r"file: the state state .* dimensions? for a batch of"):
+        batch_axis("state", sizes, batch, "file")
+
+
+@pytest.mark.parametrize(
+    ("words", "num_words", "message"),
+    [
+        (["<s>", "</s>", "a"], 4, "3 words in the vocabulary, but the network scores 4"),
+        (["<s>", "a"], 2, "lacks </s>"),
+        (["a", "</s>"], 2, "lacks <s>"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(words, num_words, message):
+    with pytest.raises(ModelError, match=message):
+        Words.of(SymbolTable.from_words(words), num_words, "file")
+
+
+def test_a_vocabulary_with_gaps_is_refused():
+    with pytest.raises(ModelError, match="2 words, but ids up to 5"):
+        Words.of(SymbolTable([("<s>", 0), ("</s>", 5)]))
+
+
+def test_a_vocabulary_is_the_given_one_or_inside_or_beside(tmp_path):
+    model = str(tmp_path / "model")
+    with pytest.raises(ModelError, match=r"no vocabulary: neither in the model nor as .*words\.txt"):
+        find(model, None, None)
+    (tmp_path / "words.txt").write_text("x 0\ny 1\n")
+    assert find(model, None, None) == find(str(tmp_path), None, None) == SymbolTable.from_words(["x", "y"])
+    assert find(model, None, "a\nb\n") == find(model, None, "b 1\r\na\t0\n") == SymbolTable.from_words(["a", "b"])
+    assert find(model, SymbolTable.from_words(["given"]), "a\nb") == SymbolTable.from_words(["given"])
+
+
+@pytest.mark.parametrize("text", ["", "a\n\nb", "a b c", "a 0\nb", "a x\nb 1", "a\na", "a 1\nb 1"])
+def test_what_is_no_vocabulary_inside_is_refused(text):
+    with pytest.raises(ModelError, match="file: the vocabulary inside"):
+        find("file", None, text)

@@ -1,0 +1,392 @@
+"""ONNX models: the LSTM exported, networks with and without a state, and models that are refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lm import load, sentence_logprobs
+from ninja.symbols import SymbolTable
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from ninja.lm import onnx_export  # noqa: E402
+from ninja.lm.foreign import is_onnx  # noqa: E402
+from tests import tiny_lstm  # noqa: E402
+from tests.tiny_lstm import (  # noqa: E402
+    NUM_WORDS,
+    SENTENCES,
+    WORDS,
+    one_thread,  # noqa: F401
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+RANDOM = np.random.default_rng(5)
+WIDTH, LAYERS = 3, 2
+EMBEDDING = RANDOM.normal(size=(NUM_WORDS, WIDTH)).astype(np.float32)
+DECAY = RANDOM.uniform(0.2, 0.9, (LAYERS, 1, WIDTH)).astype(np.float32)
+OUT = RANDOM.normal(size=(WIDTH, NUM_WORDS)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("onnx") / "model.onnx"
+    onnx_export.export(tiny_lstm.CHECKPOINT, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lm(exported):
+    return load(exported)
+
+
+def value(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def save(path, nodes, inputs, outputs, weights=None, metadata=None, domain=""):
+    tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    versions = [helper.make_opsetid("", 17)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    model = helper.make_model(graph, ir_version=8, opset_imports=versions)
+    helper.set_model_props(model, {"words": "\n".join(WORDS), **(metadata or {})})
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def counting(path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **more):
+    """A recurrent network: s = decay · s + embedding(word), layers × batch × width; scores from their sum.
+
+    Its second state is an integer that counts words, and adds its square root to the score of word 3.
+    """
+    score = more.pop("score", "logits")
+    old, new = names
+    nodes = [
+        helper.make_node("Reshape", ["word", "flat"], ["word1"]),
+        helper.make_node("Gather", ["embedding", "word1"], ["x"]),
+        helper.make_node("Mul", [old, "decay"], ["kept"]),
+        helper.make_node("Add", ["kept", "x"], [new]),
+        helper.make_node("ReduceSum", [new, "axis0"], ["sum"], keepdims=0),
+        helper.make_node("Tanh", ["sum"], ["squashed"]),
+        helper.make_node("MatMul", ["squashed", "out"], ["plain"]),
+        helper.make_node("Add", ["count_in", "one"], ["count_out"]),
+        helper.make_node("Cast", ["count_out"], ["counted"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["counted"], ["root"]),
+        helper.make_node("Mul", ["root", "third"], ["more"]),
+        helper.make_node("Add", ["plain", "more"], [score if not column else "flat_score"]),
+    ]
+    weights = {
+        "embedding": EMBEDDING, "decay": DECAY, "out": OUT, "flat": np.array([-1]), "axis0": np.array([0]),
+        "one": np.array([[1]], np.int32), "third": (np.arange(NUM_WORDS) == 3).astype(np.float32)[None],
+    }  # fmt: skip
+    if column:
+        nodes.append(helper.make_node("Unsqueeze", ["flat_score", "one64"], [score]))
+        weights["one64"] = np.array([1])
+    inputs = [
+        value("word", [batch, 1] if column else [batch], kind),
+        value(old, [LAYERS, batch, WIDTH]),
+        value("count_in", [batch, 1], TensorProto.INT32),
+    ]
+    outputs = [
+        value(new, [LAYERS, batch, WIDTH]),
+        value(score, [batch, 1, NUM_WORDS] if column else [batch, NUM_WORDS]),
+        value("count_out", [batch, 1], TensorProto.INT32),
+    ]
+    return save(path, nodes, inputs, outputs, weights, **more)
+
+
+def counting_row(words):
+    """The slow twin: all words' scores after a history."""
+    s = np.zeros((LAYERS, WIDTH))
+    for word in words:
+        s = DECAY[:, 0] * s + EMBEDDING[word]
+    row = np.tanh(s.sum(0)) @ OUT
+    row[3] += np.sqrt(len(words))
+    return row
+
+
+def summing(path, *, lengths=False, score="logits", batch="batch", **more):
+    """A network without a state: the running sum of embeddings, times the number of words if lengths are given."""
+    nodes = [
+        helper.make_node("Gather", ["embedding", "words"], ["x"]),
+        helper.make_node("CumSum", ["x", "axis1"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["squashed"]),
+        helper.make_node("MatMul", ["squashed", "out"], ["plain" if lengths else score]),
+    ]
+    weights = {"embedding": EMBEDDING, "out": OUT, "axis1": np.array(1)}
+    inputs = [value("words", [batch, "time"], TensorProto.INT64)]
+    if lengths:
+        nodes += [
+            helper.make_node("Cast", ["lengths"], ["real"], to=TensorProto.FLOAT),
+            helper.make_node("Reshape", ["real", "column"], ["real3"]),
+            helper.make_node("Mul", ["plain", "real3"], [score]),
+        ]
+        weights["column"] = np.array([-1, 1, 1])
+        inputs.append(value("lengths", [batch], TensorProto.INT64))
+    return save(path, nodes, inputs, [value(score, [batch, "time", NUM_WORDS])], weights, **more)
+
+
+def summing_row(words, lengths=False):
+    return np.tanh(EMBEDDING[list(words)].sum(0)) @ OUT * (len(words) if lengths else 1)
+
+
+def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
+    """The slow twin of whole sentences."""
+    scores = []
+    for sentence in sentences:
+        total = 0.0
+        for time, word in enumerate([*sentence, eos]):
+            scored = row([bos, *sentence[:time]])
+            total += scored[word] - (np.log(np.exp(scored).sum()) if normalize else 0.0)
+        scores.append(total)
+    return pytest.approx(scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("max_batch", [None, 1, 2])
+def test_the_exported_lstm_scores_as_its_definition(exported, max_batch):
+    tiny_lstm.scores_as_the_definition(load(exported, max_batch=max_batch))
+
+
+def test_the_exported_lstm_keeps_the_format(exported):
+    onnx.checker.check_model(onnx.load(exported), full_check=True)
+    assert is_onnx(exported.read_bytes()[:512])
+
+
+@settings(max_examples=30)
+@given(lattice=tiny_lstm.LATTICES)
+def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
+    tiny_lstm.rescores_as_paths_score(lm, lattice)
+
+
+@pytest.mark.parametrize("max_batch", [None, 1])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"column": True},
+        {"kind": TensorProto.INT32},
+        {"batch": None},
+        {"batch": 1},
+        {"batch": 4},
+        {"names": ("s_prev", "s_next")},
+        {"names": ("old_s", "out_s")},
+        {"names": ("h0", "hn"), "metadata": {"states": "h0=hn"}},
+    ],
+)
+def test_a_network_with_a_state_is_recognised_by_names_and_shapes(tmp_path, options, max_batch):
+    lm = load(counting(tmp_path / "model.onnx", **options), max_batch=max_batch)
+    assert sentence_logprobs(lm, SENTENCES) == expected(counting_row)
+    assert lm.num_slots == 0
+
+
+@pytest.mark.parametrize("max_batch", [None, 1])
+@pytest.mark.parametrize("options", [{}, {"lengths": True}, {"batch": 3}])
+def test_a_network_without_a_state_reads_the_whole_history(tmp_path, options, max_batch):
+    lm = load(summing(tmp_path / "model.onnx", **options), max_batch=max_batch)
+    row = (lambda words: summing_row(words, True)) if options.get("lengths") else summing_row
+    assert sentence_logprobs(lm, SENTENCES) == expected(row)
+
+
+def test_log_probabilities_are_taken_as_they_are_unless_told_otherwise(tmp_path):
+    for build, row in ((counting, counting_row), (summing, summing_row)):
+        path = build(tmp_path / "model.onnx", score="logprob")
+        assert sentence_logprobs(load(path), SENTENCES) == expected(row, normalize=False)
+        assert sentence_logprobs(load(path, normalize=True), SENTENCES) == expected(row)
+        path = build(tmp_path / "model.onnx")
+        assert sentence_logprobs(load(path, normalize=False), SENTENCES) == expected(row, normalize=False)
+
+
+def test_the_metadata_name_the_special_words(tmp_path):
+    words = [f"w{number}" for number in range(NUM_WORDS - 2)] + ["</s>", "unheard"]
+    lm = load(summing(tmp_path / "m.onnx", metadata={"words": "\n".join(words), "bos": "</s>", "unk": "unheard"}))
+    assert (lm.bos, lm.eos, lm.unk) == (NUM_WORDS - 2, NUM_WORDS - 2, NUM_WORDS - 1)
+    assert sentence_logprobs(lm, [[2, 3]]) == expected(summing_row, [[2, 3]], bos=lm.bos, eos=lm.eos)
+
+
+def test_the_vocabulary_may_lie_beside_or_be_given(tmp_path):
+    path = summing(tmp_path / "model.onnx")
+    model = onnx.load(path)
+    del model.metadata_props[:]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="no vocabulary: neither in the model nor as"):
+        load(path)
+    assert load(path, words=tiny_lstm.VOCABULARY).vocabulary == tiny_lstm.VOCABULARY
+    (tmp_path / "words.txt").write_text(tiny_lstm.WORDS_TXT)
+    assert load(path).vocabulary == tiny_lstm.VOCABULARY
+    with pytest.raises(ModelError, match="2 words in the vocabulary, but the network scores 11"):
+        load(path, words=SymbolTable.from_words(["<s>", "</s>"]))
+
+
+def node(*names, kind="Identity"):
+    return helper.make_node(kind, list(names[:-1]), [names[-1]])
+
+
+I64, F32 = TensorProto.INT64, TensorProto.FLOAT
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "reason"),
+    [
+        (
+            {"x": ["n"]},
+            {"y": "x"},
+            r"inputs x tensor\(float\) \['n'\]; outputs y .*; expected `word` \[batch\] and states",
+        ),
+        ({"word": ["n"], "words": ["n", "t"]}, {"logits": "word"}, "expected `word`"),
+        ({"word": ["n"]}, {"y": "word"}, "expected `word`"),
+        ({"word": ["n", 3]}, {"logits": "word"}, "expected `word`"),
+        ({"word": ["n"], "h": ["n", 2]}, {"logits": "word", "y": "h"}, "no output for the state h, such as new_h"),
+        ({"word": ["n"], "h": ["n", "k"]}, {"logits": "word", "new_h": "h"}, "all sizes but the batch's must be fixed"),
+        ({"word": ["n"], "h": [2, 2]}, {"logits": "word", "new_h": "h"}, "has no dimension for a batch of n"),
+        ({"word": ["n"]}, {"logits": "word"}, r"the output logits has the shape \[1\], not \[batch, words\]"),
+        ({"words": ["n", 7]}, {"logits": "words"}, "expected `word`"),
+        ({"words": ["n", "t"]}, {"logits": "words"}, r"has the shape \[1, 1\], not \[batch, time, words\]"),
+        ({"words": ["n", "t"], "mask": ["n", "t"]}, {"logits": "words"}, "expected `word`"),
+    ],
+)
+def test_other_inputs_and_outputs_are_refused(tmp_path, inputs, outputs, reason):
+    path = save(
+        tmp_path / "model.onnx",
+        [helper.make_node("Cast", [old], [new], to=F32) for new, old in outputs.items()],
+        [value(name, shape, I64 if name.startswith("word") else F32) for name, shape in inputs.items()],
+        [value(name, None) for name in outputs],
+    )
+    with pytest.raises(ModelError, match=f"model.onnx: .*{reason}"):
+        load(path)
+
+
+def test_pairs_that_are_not_there_are_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"pairs 'h=x'; inputs are state_s, count_in, outputs new_state_s, count_out"):
+        load(counting(tmp_path / "model.onnx", metadata={"states": "h=x"}))
+
+
+def test_a_new_state_of_another_shape_is_refused(tmp_path):
+    nodes = [
+        helper.make_node("Concat", ["h", "h"], ["new_h"], axis=1),
+        helper.make_node("Gather", ["e", "word"], ["logits"]),
+    ]
+    inputs = [value("word", ["n"], I64), value("h", ["n", 2])]
+    outputs = [value("logits", ["n", NUM_WORDS]), value("new_h", ["n", 4])]
+    path = save(tmp_path / "m.onnx", nodes, inputs, outputs, {"e": np.zeros((NUM_WORDS, NUM_WORDS), np.float32)})
+    with pytest.raises(ModelError, match=r"new_h has the shape \[1, 4\], not that of the state"):
+        load(path)
+
+
+def test_an_operator_that_onnxruntime_lacks_is_named(tmp_path):
+    nodes = [helper.make_node("Strange", ["words"], ["logits"], domain="my.own")]
+    path = save(
+        tmp_path / "model.onnx",
+        nodes,
+        [value("words", ["n", "t"], I64)],
+        [value("logits", ["n", "t", 3])],
+        domain="my.own",
+    )
+    with pytest.raises(ModelError, match=r"model.onnx: onnxruntime cannot load it: .*Strange"):
+        load(path)
+
+
+def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
+    path = summing(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
+    with pytest.raises(ModelError, match="12 words in the vocabulary, but the network scores 11"):
+        load(path)
+    nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # it knows one word only
+    save(path, nodes, [value("words", ["n", "t"], I64)], [value("logits", ["n", "t", NUM_WORDS])], {"e": OUT[:1]})
+    lm = load(path)
+    with pytest.raises(ModelError, match=r"onnxruntime cannot run it: .*indices"):
+        sentence_logprobs(lm, [[5]])
+
+
+def external(path, location):
+    model = onnx.load(summing(path))
+    weight = next(each for each in model.graph.initializer if each.name == "embedding")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    return model
+
+
+def test_weights_in_a_file_beside_the_model_are_read(tmp_path):
+    model = external(tmp_path / "model.onnx", "weights.bin")
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
+    assert sentence_logprobs(load(tmp_path / "model.onnx"), SENTENCES) == expected(summing_row)
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "inner/../../weights.bin", "link.bin"])
+def test_weights_outside_the_models_directory_are_refused(tmp_path, location):
+    (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
+    model = external(folder / "model.onnx", location)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="the weight 'embedding' lies outside the model's directory"):
+        load(folder / "model.onnx")
+
+
+def test_weights_outside_are_found_in_branches_and_constants_too(tmp_path):
+    tensor = external(tmp_path / "model.onnx", "../w.bin").graph.initializer[0]
+    assert tensor.name == "embedding"
+    constant = helper.make_node("Constant", [], ["c"], value=tensor)
+    branch = helper.make_graph([constant], "branch", [], [value("c", None)])
+    inner = helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=branch)
+    function = helper.make_function("f", "F", [], ["c"], [constant], [helper.make_opsetid("", 17)])
+    for nodes, functions in (([constant], []), ([inner], []), ([], [function])):
+        graph = helper.make_graph(nodes, "g", [], [])
+        model = helper.make_model(graph, ir_version=8, functions=functions)
+        (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(ModelError, match="lies outside the model's directory"):
+            load(tmp_path / "model.onnx")
+
+
+def test_every_truncation_is_noticed(tmp_path, exported):
+    whole = exported.read_bytes()
+    path = tmp_path / "broken.onnx"
+    for length in range(3, len(whole), len(whole) // 50):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelError, match=r"broken.onnx(: |, byte )"):
+            load(path)
+
+
+def test_a_device_that_onnxruntime_lacks_is_refused(exported):
+    with pytest.raises(OptionError, match="no such device, 'nonsense'"):
+        load(exported, "nonsense")
+    with pytest.raises(OptionError, match="onnxruntime here cannot use the device 'mps'"):
+        load(exported, "mps")
+    with pytest.raises(OptionError, match="max_batch is 0"):
+        load(exported, max_batch=0)
+
+
+def test_without_onnxruntime_the_extra_is_named(exported, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(DependencyError, match=r"pip install 'ninja-asr\[onnx\]'"):
+        load(exported)
+
+
+def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
+    from ninja.lm import checkpoint
+
+    source = tmp_path / "model.pt"
+    checkpoint.save(checkpoint.Checkpoint(tiny_lstm.MODULE, WORDS, {"unk_words": 77}), source)
+    sentences = sentence_logprobs(load(source), SENTENCES)
+    for output in (f"{tmp_path}/model.onnx", f"{tmp_path}/nets/"):
+        assert ninja("lm", "convert", source, "-o", output)[0] == 0
+        assert sentence_logprobs(load(output), SENTENCES) == pytest.approx(sentences, abs=1e-4)
+        assert load(output).unk_words == 77
+    code, _, error = ninja("lm", "convert", source, "-o", tmp_path / "other.bin")
+    assert code == 1
+    assert "cannot be written as" in error
+    code, _, error = ninja("lm", "convert", tmp_path / "model.onnx", "-o", tmp_path / "x.onnx")
+    assert code == 1
+
+
+def test_a_network_that_is_no_lstm_is_not_written(tmp_path):
+    from ninja.lm.checkpoint import Checkpoint
+
+    with pytest.raises(ModelError, match="only Ninja's LSTM can"):
+        onnx_export.export(Checkpoint(torch.nn.Linear(1, 1), WORDS, {}), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []

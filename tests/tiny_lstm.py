@@ -1,0 +1,98 @@
+"""A tiny LSTM with random weights, its scores by torch's own definition, and what its other forms are put to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ninja.lm import LanguageModel, sentence_logprobs
+from ninja.lm.checkpoint import Checkpoint
+from ninja.rescore import RescoreOptions, rescore
+from tests.fake_lm import FakeLM, symbols
+from tests.reference_rescore import path_costs, rescored_path_costs
+from tests.strategies import lattices
+
+torch = pytest.importorskip("torch")
+
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+
+VOCABULARY = FakeLM().vocabulary  # <s> </s> <unk> w1 … w8
+WORDS = [VOCABULARY.word(number) for number in range(len(VOCABULARY))]
+NUM_WORDS = len(WORDS)
+WORDS_TXT = "".join(f"{word} {number}\n" for number, word in enumerate(WORDS))
+SENTENCES = [[5, 3, 2, 10, 5, 5], [], [7], [3, 4] * 9, [5, 3, 2], [5, 3]]
+EMBEDDING, HIDDEN, LAYERS = 6, 10, 2
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small networks on many threads wait for each other more than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_module() -> LSTMLanguageModel:
+    torch.manual_seed(7)
+    module = LSTMLanguageModel(Config(NUM_WORDS, embedding=EMBEDDING, hidden=HIDDEN, layers=LAYERS))
+    module.initialise()
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(3.0)  # far from linear: a wrong gate must show
+        module.bias.normal_()
+    return module.eval()
+
+
+MODULE = make_module()
+CHECKPOINT = Checkpoint(MODULE, WORDS, {})
+
+
+@torch.inference_mode()
+def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1) -> float:
+    """The log-probability of a sentence and its end, by torch's own LSTM and softmax."""
+    logprob = MODULE.logits(MODULE(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
+    return float(sum(logprob[time, word] for time, word in enumerate([*sentence, last])))
+
+
+def scores_as_the_definition(lm: LanguageModel) -> None:
+    """Check whole sentences, and that nothing is left over."""
+    expected = [sentence_score(sentence) for sentence in SENTENCES]
+    assert sentence_logprobs(lm, SENTENCES) == pytest.approx(expected, abs=1e-4)
+    assert lm.num_slots == 0  # type: ignore[attr-defined]
+
+
+class ByDefinition(FakeLM):
+    """The same network for the slow twin of rescoring, which asks by history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[tuple[int, ...], np.ndarray] = {}
+
+    @torch.inference_mode()
+    def score(self, history: tuple[int, ...], word: int) -> float:
+        if history not in self.known:
+            row = MODULE(torch.tensor([[0], *([each] for each in history)]))[-1, 0]
+            self.known[history] = MODULE.logits(row).log_softmax(-1).numpy()
+        return float(self.known[history][word])
+
+
+BY_DEFINITION = ByDefinition()
+EXACT = RescoreOptions(
+    lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
+    max_hyps=0, max_active=0, beam=math.inf,
+)  # fmt: skip
+LATTICES = lattices(max_states=6, max_word=8)
+
+
+def rescores_as_paths_score(lm: LanguageModel, lattice) -> None:
+    """Check that rescoring a lattice without limits equals scoring each path as a sentence."""
+    lattice = replace(lattice, words=symbols())
+    [(_, result)] = rescore([(lattice.key, lattice)], lm, EXACT)
+    found, expected = path_costs(result), rescored_path_costs(lattice, BY_DEFINITION, EXACT)
+    assert [cost.words for cost in found] == [cost.words for cost in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours[1:3] == pytest.approx(theirs[1:3], abs=1e-4)
