@@ -1,0 +1,117 @@
+"""Options that say which language models rescore, how they go together, and what they remember."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+
+from ninja.errors import OptionError
+from ninja.lm.mixture import How
+from ninja.rescore.carry_over import MAX_WORDS, CarryOver
+from ninja.rescore.stage import Direction, Ensemble
+
+NO_MODEL = "none"
+
+
+def language_models(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of its language models, handed to it as ``models`` and ``carry_over``."""
+
+    @click.option(
+        "--rnnlm",
+        metavar="FILE",
+        multiple=True,
+        help=f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
+    )
+    @click.option("--old-lm", metavar="FILE", help="The first pass's language model, whose scores are taken out.")
+    @click.option(
+        "--mixture",
+        type=click.Choice(get_args(How)),
+        default="loglinear",
+        show_default=True,
+        help="How several models mix: sums of log-probabilities, or probabilities of each word.",
+    )
+    @click.option(
+        "--mixture-weights",
+        metavar="W,W,…",
+        help="Weights of the models; with --iterate, the LM weight of each pass.  [default: equal]",
+    )
+    @click.option(
+        "--iterate",
+        metavar="D,D,…",
+        help="Rescore with one model after the other; D: it reads sentences forward or backward.",
+    )
+    @click.option("--carry-over", is_flag=True, help="Let the models know what was said before in a recording.")
+    @click.option("--utt2spk", metavar="FILE", help="With --carry-over: utterances of one speaker are a recording.")
+    @click.option("--segments", metavar="FILE", help="With --carry-over: the recording of each utterance, by time.")
+    @click.option(
+        "--carry-words",
+        type=click.IntRange(0),
+        default=MAX_WORDS,
+        show_default=True,
+        help="With --carry-over: words that are remembered; 0 is all.",
+    )
+    @functools.wraps(command)
+    def collected(
+        rnnlm: tuple[str, ...],
+        old_lm: str | None,
+        mixture: How,
+        mixture_weights: str | None,
+        iterate: str | None,
+        carry_over: bool,
+        utt2spk: str | None,
+        segments: str | None,
+        carry_words: int,
+        **options: Any,
+    ) -> None:
+        models = Ensemble(
+            _files(rnnlm, old_lm),
+            old_lm,
+            mixture,
+            () if mixture_weights is None else _weights(mixture_weights),
+            () if iterate is None else _directions(iterate),
+        )
+        command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
+
+    return collected
+
+
+def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]:
+    if NO_MODEL not in rnnlm:
+        return rnnlm or (None,)
+    if len(rnnlm) > 1:
+        raise OptionError(f"--rnnlm {NO_MODEL} stands for no model at all, and cannot go with others")
+    if old_lm is None:
+        raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
+    return ()
+
+
+def _weights(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(each) for each in text.split(","))
+    except ValueError as error:
+        raise OptionError(f"--mixture-weights is {text!r}, but must be numbers with commas between") from error
+
+
+def _directions(text: str) -> tuple[Direction, ...]:
+    known: dict[str, Direction] = {each: each for each in get_args(Direction)}
+    try:
+        return tuple(known[each] for each in text.split(","))
+    except KeyError as error:
+        raise OptionError(
+            f"--iterate is {text!r}, but must be forward or backward for each model, with commas"
+        ) from error
+
+
+def _carry_over(wanted: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
+    if not wanted:
+        if utt2spk or segments:
+            raise OptionError("--utt2spk and --segments say whose context to carry over; give --carry-over with them")
+        return None
+    if utt2spk and segments:
+        raise OptionError("--utt2spk and --segments both say what a recording is; give one of them")
+    if utt2spk:
+        return CarryOver.from_utt2spk(utt2spk, words)
+    return CarryOver.from_segments(segments, words) if segments else CarryOver(max_words=words)

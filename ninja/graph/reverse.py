@@ -1,0 +1,113 @@
+"""Reversal: every path read from its end, for language models that read backwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.graph.connect import connect
+from ninja.lattice import Lattice
+
+Array = npt.NDArray[Any]
+
+
+def reverse(lattice: Lattice) -> Lattice:
+    """Turn every path round: words and alignments in the opposite order, at the same costs.
+
+    A single final state becomes the start, and its costs go to the other end. Where there are several, or it has an
+    alignment, a new start leads to each along an arc without a word that carries final costs and alignment. A start
+    with no other arcs than such becomes final states when it is turned; so reversing twice gives a lattice without
+    epsilons back, but for the order of its arcs.
+
+    Args:
+        lattice: The lattice; what lies on no path from the start to a final state is left out.
+
+    Returns:
+        The reversed lattice, of the same kind; times count from the end.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state.
+    """
+    lattice = connect(lattice)
+    ends = np.flatnonzero(lattice.is_final)
+    # Arcs first, then final states: of each its labels' place in one pool.
+    pool = np.concatenate((lattice.ali, lattice.final_ali))
+    label_begin = np.concatenate((lattice.ali_begin[:-1], lattice.ali_begin[-1] + lattice.final_ali_begin[:-1]))
+    label_end = np.concatenate((lattice.ali_begin[1:], lattice.ali_begin[-1] + lattice.final_ali_begin[1:]))
+    graph = np.concatenate((lattice.graph, lattice.final_graph))
+    acoustic = np.concatenate((lattice.acoustic, lattice.final_acoustic))
+    of_final = lattice.num_arcs + ends
+
+    src, dst = lattice.src, lattice.dst
+    opening = _opening(lattice, label_end - label_begin)
+    first = 1 if opening else 0  # the old start goes where its arcs turn into final states
+    direct = ends.size == 1 and label_begin[of_final[0]] == label_end[of_final[0]]
+    last = lattice.num_states - 1 if direct else lattice.num_states  # becomes state 0
+    kept = np.arange(lattice.num_arcs - 1, opening - 1, -1)  # arcs of state 0 are the first ones
+    kept = kept[np.argsort(last - dst[kept], kind="stable")]
+    entry = np.empty(0, np.int64) if direct else of_final[::-1]
+    arc = np.concatenate((entry, kept))
+    new_src = np.concatenate((np.zeros(entry.size, np.int64), last - dst[kept]))
+    new_dst = np.concatenate((last - (entry - lattice.num_arcs), last - src[kept]))
+    num_states = last - first + 1
+
+    final_graph = np.full(num_states, np.inf, np.float32)
+    final_acoustic = np.full(num_states, np.inf, np.float32)
+    final_label = np.zeros((2, num_states), np.int64)  # begin and end in the pool
+    stop = last - dst[:opening] if opening else np.array([last])
+    final_graph[stop] = graph[:opening] if opening else 0.0
+    final_acoustic[stop] = acoustic[:opening] if opening else 0.0
+    if opening:
+        final_label[:, stop] = label_begin[:opening], label_end[:opening]
+    if direct:
+        final_graph += graph[of_final[0]]
+        final_acoustic += acoustic[of_final[0]]
+
+    ali_begin, ali = _turned(pool, label_begin[arc], label_end[arc])
+    final_ali_begin, final_ali = _turned(pool, *final_label)
+    time = None
+    if lattice.time is not None:
+        old = np.append(lattice.time, lattice.time.max())[last - np.arange(num_states)]
+        time = _frozen(lattice.time.max() - old)
+    return replace(
+        lattice,
+        arc_begin=_frozen(np.searchsorted(new_src, np.arange(num_states + 1))),
+        dst=_frozen(new_dst.astype(np.int32)),
+        word=_frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[kept]))),
+        graph=_frozen(graph[arc]),
+        acoustic=_frozen(acoustic[arc]),
+        ali_begin=ali_begin,
+        ali=ali,
+        final_graph=_frozen(final_graph),
+        final_acoustic=_frozen(final_acoustic),
+        final_ali_begin=final_ali_begin,
+        final_ali=final_ali,
+        time=time,
+    )
+
+
+def _opening(lattice: Lattice, num_labels: Array) -> int:
+    """Count the start's arcs if they may turn into final states: without words, each to a state of its own."""
+    count = int(lattice.arc_begin[1])
+    if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:
+        return 0
+    if lattice.kind == "raw" and num_labels[:count].any():  # its final states have no room for labels
+        return 0
+    return count
+
+
+def _turned(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
+    """Return where each of some stretches of the pool begins, one after the other, and all of them turned round."""
+    length = end - begin
+    new_begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)
+    return _frozen(new_begin), _frozen(pool[np.repeat(end, length) - 1 - within])
+
+
+def _frozen(array: Array) -> Array:
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,252 @@
+"""Several language models as one: mixed log-linearly or linearly, word by word, each with its own vocabulary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.text import BOS, EOS
+from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
+from ninja.symbols import EPSILON, SymbolTable
+
+How = Literal["loglinear", "linear"]
+
+SUM_TOLERANCE = 1e-6  # of linear weights, which must sum to 1
+FIRST_CAPACITY = 1024  # slots; doubled when they run out
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What to mix, and how; ``over`` makes a language model of it once the lattices' words are known.
+
+        loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign: a negative one takes a model out
+        linear      ln Σ wᵢ pᵢ(word | history)     weights above 0 that sum to 1
+
+    A mixture may be one of another's models: ``Mixture([(Mixture([(a, .7), (b, .3)], "linear"), 1), (old, -1)])``.
+    """
+
+    models: Sequence[tuple[LanguageModel | Mixture, float]]
+    how: How = "loglinear"
+    names: Sequence[str] = ()  # what messages call the models; those of inner mixtures have their own
+
+    def __post_init__(self) -> None:
+        """Refuse weights that make no mixture.
+
+        Raises:
+            OptionError: Names the weight, or what else is wrong.
+        """
+        weights = [weight for _, weight in self.models]
+        if self.how not in get_args(How):
+            raise OptionError(f"how is {self.how!r}, but must be one of {', '.join(get_args(How))}")
+        if not weights:
+            raise OptionError("a mixture needs at least one model")
+        if self.names and len(self.names) != len(weights):
+            raise OptionError(f"{len(self.names)} names for {len(weights)} models")
+        if not all(map(math.isfinite, weights)):
+            raise OptionError(f"the weights are {weights}, but must be finite")
+        if self.how == "linear" and (min(weights) <= 0 or abs(sum(weights) - 1) > SUM_TOLERANCE):
+            raise OptionError(f"linear weights must be above 0 and sum to 1, but are {weights}")
+
+    def over(
+        self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
+    ) -> MixtureLM:
+        """Return the mixture as a language model over the words of a symbol table, see `MixtureLM`."""
+        return MixtureLM(self, words, unk_penalty, map_words)
+
+    def name(self, index: int) -> str:
+        """Return what messages call a model."""
+        return self.names[index] if self.names else f"language model {index + 1}"
+
+
+@dataclass(slots=True)
+class _Part:
+    """One model of a mixture."""
+
+    lm: LanguageModel
+    weight: float
+    map: WordMap  # from the mixture's words to the model's
+    word: npt.NDArray[np.int32]  # its id of each of the mixture's words, </s> included
+    bias: npt.NDArray[np.float32]  # added to its natural-log probability of each: minus the unknown words' penalty
+
+
+class MixtureLM:
+    """A mixture behind the protocol of `LanguageModel`; its words are those of a symbol table.
+
+    Each model has its own ids, its own <unk> and its own penalty for the words it lacks, so that models of different
+    vocabularies mix. A slot is a row of a table that holds a slot of each model.
+
+    A word that a model lacks, and has no <unk> for, must not be asked about: `parts` tells which ones these are.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        words: SymbolTable,
+        unk_penalty: float | None = None,
+        map_words: Collection[WordMapping] = (),
+    ) -> None:
+        """Make a model of a mixture.
+
+        Args:
+            mixture: The models and their weights; a weight of 0 leaves a model out.
+            words: The words that will be asked about.
+            unk_penalty: As for `WordMap`, of every model.
+            map_words: As for `WordMap`.
+        """
+        self.vocabulary = _numbered(words)
+        self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
+        self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>
+        self.unk_words: int | None = None
+        self._linear = mixture.how == "linear"
+        self._parts = []
+        for index, (model, weight) in enumerate(mixture.models):
+            if weight == 0:
+                continue
+            lm = model.over(words, unk_penalty, map_words) if isinstance(model, Mixture) else model
+            name = mixture.name(index)
+            self._parts.append(
+                self._part(lm, weight, WordMap(self.vocabulary, lm, unk_penalty, map_words=map_words, name=name))
+            )
+        if any(hasattr(part.lm, "score_trie") for part in self._parts):
+            self.score_trie = self._score_trie  # only where one of them has a way of its own
+        if not self._parts:
+            raise OptionError("all weights of the mixture are 0")
+        # Within a text, after another sentence, <s> can only be read by models that all have one.
+        self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
+        self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
+        self._free = np.empty(0, np.int64)  # a stack of unused rows of it
+        self._num_free = 0
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots in use."""
+        return len(self._free) - self._num_free
+
+    def parts(self) -> Iterator[WordMap]:
+        """Yield how each model, those of inner mixtures included, sees the mixture's words."""
+        for part in self._parts:
+            if isinstance(part.lm, MixtureLM):
+                yield from part.lm.parts()
+            else:
+                yield part.map
+
+    def cover(self, words: SymbolTable) -> None:
+        """Take in the words of another symbol table; those known already, and all slots, stay as they are."""
+        new = [] if words is self.vocabulary else [word for word, _ in words if word not in self.vocabulary]
+        if not new:
+            return
+        entries = [
+            *self.vocabulary,
+            *zip(new, range(len(self.vocabulary), len(self.vocabulary) + len(new)), strict=True),
+        ]
+        self.vocabulary = SymbolTable(entries, self.vocabulary.path)
+        for place, part in enumerate(self._parts):
+            if isinstance(part.lm, MixtureLM):
+                part.lm.cover(words)
+            old = part.map
+            # The penalty of the first table holds: one run has one price for an unknown word.
+            wider = WordMap(self.vocabulary, part.lm, old.unk_penalty, map_words=tuple(old.mapped), name=old.name)
+            self._parts[place] = self._part(part.lm, part.weight, wider)
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        return self._made(lambda part, _: part.lm.start(count), count)
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        return self._made(lambda part, old: part.lm.advance(old[slots], part.word[words]), len(slots))
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
+        for part, row in zip(self._parts, self._slot, strict=True):
+            part.lm.release(row[slots])
+        self._give_back(slots)
+
+    def _score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Score every node of a trie, see ``ninja.lm.trie.score_trie``."""
+        from ninja.lm.trie import score_trie
+
+        return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
+
+    def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
+        """Mix what the models say of each word."""
+        total: npt.NDArray[np.float64] | None = None
+        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which whoever asked must take as an answer
+            for row, part in enumerate(self._parts):
+                logprob = np.asarray(score(part, row), np.float64)
+                self._check(part, "logprob", logprob, len(words))
+                logprob = logprob + part.bias[words]
+                if self._linear:
+                    logprob += math.log(part.weight)
+                    total = logprob if total is None else np.logaddexp(total, logprob)
+                else:
+                    logprob *= part.weight
+                    total = logprob if total is None else total + logprob
+        assert total is not None
+        return total.astype(np.float32)
+
+    def _made(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
+        """Make slots of every model, or of none: who runs out of memory may ask again, for fewer."""
+        made: list[np.ndarray] = []
+        try:
+            for part, row in zip(self._parts, self._slot, strict=True):
+                slots = make(part, row)
+                made.append(slots)
+                self._check(part, "advance", slots, count)
+            own = self._take(count)
+        except BaseException:
+            for part, slots in zip(self._parts, made, strict=False):
+                part.lm.release(slots)
+            raise
+        for row, slots in zip(self._slot, made, strict=True):
+            row[own] = slots
+        return own
+
+    def _part(self, lm: LanguageModel, weight: float, word_map: WordMap) -> _Part:
+        word = word_map.lm_word.copy()
+        word[[self._begin, self.eos]] = NO_WORD if lm.bos is None else lm.bos, lm.eos
+        return _Part(lm, weight, word_map, word, -word_map.extra)
+
+    @staticmethod
+    def _check(part: _Part, method: str, answer: np.ndarray, count: int) -> None:
+        if np.shape(answer) != (count,):
+            raise ModelError(f"{part.map.name}: its {method} gave shape {np.shape(answer)} for a batch of {count}")
+
+    def _take(self, count: int) -> np.ndarray:
+        """Reserve rows, int64 [count]."""
+        if count > self._num_free:
+            old = len(self._free)
+            capacity = max(FIRST_CAPACITY, 2 * old, self.num_slots + count)
+            slot = np.empty((len(self._parts), capacity), np.int64)
+            slot[:, :old] = self._slot
+            free = np.empty(capacity, np.int64)
+            free[: self._num_free] = self._free[: self._num_free]
+            self._slot, self._free = slot, free
+            self._give_back(np.arange(capacity - 1, old - 1, -1))
+        self._num_free -= count
+        return self._free[self._num_free : self._num_free + count].copy()
+
+    def _give_back(self, slots: np.ndarray) -> None:
+        self._free[self._num_free : self._num_free + len(slots)] = slots
+        self._num_free += len(slots)
+
+
+def _numbered(words: SymbolTable) -> SymbolTable:
+    """Return the words of a table and the sentence marks, ids from 0 without gaps: the table's own if it has none."""
+    if BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
+        return words
+    nothing = next((word for word, number in words if number == EPSILON), "<eps>")
+    ordered = list(dict.fromkeys((nothing, *dict(words), BOS, EOS)))
+    return SymbolTable(zip(ordered, range(len(ordered)), strict=True), words.path)

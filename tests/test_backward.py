@@ -1,0 +1,162 @@
+"""Reversal of lattices, models that read sentences from their end, and several models in turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import OptionError
+from ninja.graph import connect, reverse
+from ninja.lattice import Lattice, check
+from ninja.rescore import RescoreOptions, RescoreReport, iterate, rescore
+from ninja.rescore.options import Output
+from tests.fake_lm import FakeLM, symbols
+from tests.reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, spelled, total
+from tests.strategies import lattices
+from tests.test_mixture import mixed, models, under_penalty
+from tests.test_rescore import EXACT, random_lattice
+
+TABLE = symbols()
+BACKWARD = replace(EXACT, backward=True)
+
+
+def turned(costs: list[PathCost]) -> list[PathCost]:
+    return sorted(cost._replace(words=cost.words[::-1], labels=cost.labels[::-1]) for cost in costs)
+
+
+def path_costs_backward(
+    lattice: Lattice, logprob: LogProb, options: RescoreOptions, graph_share: float
+) -> list[PathCost]:
+    """Costs of every path under a model of reversed sentences."""
+    whole = reverse(lattice)  # the same paths, as the next test but one says
+    return turned(path_costs_under(whole, logprob, options, graph_share))
+
+
+@settings(max_examples=200, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8))
+def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(lattice: Lattice) -> None:
+    result = reverse(lattice)
+    check(result)
+    assert close(path_costs(result), turned(path_costs(lattice)))
+    assert (result.key, result.kind, result.words) == (lattice.key, lattice.kind, lattice.words)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8))
+def test_reversing_twice_gives_the_lattice_back(lattice: Lattice) -> None:
+    lattice = connect(lattice)
+    twice = reverse(reverse(lattice))
+    assert close(path_costs(twice), path_costs(lattice))
+    if lattice.word.all():  # else its own epsilons at the ends may have become final states
+        assert (twice.num_states, twice.num_arcs) == (lattice.num_states, lattice.num_arcs)
+        assert np.array_equal(twice.is_final, lattice.is_final)
+
+
+def test_several_final_states_become_arcs_from_a_new_start_and_final_states_again() -> None:
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 3, 3], [1, 2, 2], [1, 2, 3], [0.5, 1, 2], [4, 5, 6], [np.inf, 0.25, 0.75],
+        ali_begin=[0, 2, 3, 5], ali=[1, 2, 3, 4, 5], final_ali_begin=[0, 0, 1, 2], final_ali=[7, 8], time=[0, 2, 4],
+    )  # fmt: skip
+    result = reverse(lattice)
+    assert result.word[:2].tolist() == [0, 0]
+    assert sorted(result.graph[:2].tolist()) == [0.25, 0.75]
+    assert result.time is not None
+    assert result.time.tolist() == [0, 0, 2, 4]
+    again = reverse(result)
+    assert again.time is not None
+    assert again.time.tolist() == [0, 2, 4]
+    assert close(path_costs(again), path_costs(lattice))
+    assert again.final_graph.tolist() == [np.inf, 0.25, 0.75]
+    assert again.final_ali.tolist() == [7, 8]
+
+
+def test_final_states_of_raw_lattices_get_no_labels() -> None:
+    lattice = Lattice.from_arrays(
+        "k", [0, 1, 2, 2], [1, 2], [0, 1], [0, 0], [0, 0], [np.inf, np.inf, 0], ali_begin=[0, 1, 2], ali=[5, 6],
+        kind="raw",
+    )  # fmt: skip
+    result = reverse(lattice)
+    assert (result.kind, result.final_ali.size, result.num_arcs) == ("raw", 0, 2)
+    assert reverse(replace(lattice, kind="compact")).final_ali.tolist() == [5]
+
+
+@settings(max_examples=100, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8), output=st.sampled_from(["lattice", "best", "input"]))
+def test_an_unlimited_backward_search_equals_enumeration_of_all_paths(lattice: Lattice, output: Output) -> None:
+    lattice = replace(lattice, words=TABLE)
+    options = replace(BACKWARD, output=output)
+    lm = FakeLM()
+    expected = path_costs_backward(lattice, under_penalty(lm), options, 1 - options.lm_weight)
+    [(_, result)] = rescore([("k", lattice)], lm, options)
+    found = path_costs(result)
+    if output == "lattice":
+        assert close(found, expected)
+    else:
+        best = min(total(cost, options) for cost in expected)
+        assert min(total(cost, options) for cost in found) <= best + 1e-4
+    assert not lm.history
+
+
+def test_a_backward_model_with_the_old_one_and_the_topology_of_the_input() -> None:
+    lattice = random_lattice(2, num_states=8, fan=1)
+    new, old, _ = models()
+    [(_, found)] = rescore([("k", lattice)], new, BACKWARD, old_lm=old)
+    difference = mixed([(under_penalty(new), 1.0), (under_penalty(old), -1.0)], "loglinear")
+    assert close(path_costs(found), path_costs_backward(lattice, difference, BACKWARD, 1.0))
+    [(_, kept)] = rescore([("k", lattice)], new, replace(BACKWARD, output="input"))
+    assert (kept.num_states, kept.num_arcs) == (lattice.num_states, lattice.num_arcs)
+    assert sorted(kept.word.tolist()) == sorted(lattice.word.tolist())
+
+
+@settings(max_examples=40, deadline=None)
+@given(lattice=lattices(max_states=5, max_word=8))
+def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: Lattice) -> None:
+    lattice = replace(lattice, words=TABLE)
+    a, b, c = models()
+    weights = (0.75, 0.25, 0.5)
+    passes = [
+        (a, replace(EXACT, lm_weight=weights[0])),
+        (b, replace(BACKWARD, lm_weight=weights[1])),
+        (c, replace(EXACT, lm_weight=weights[2])),
+    ]
+    # Every pass leaves 1 - w of all before it, so the new costs add up path by path.
+    expected = path_costs_under(lattice, spelled(a), replace(EXACT, lm_weight=0.0), 1.0)
+    for lm, options in passes:
+        new = {
+            (cost.words, cost.labels, round(cost.acoustic, 3)): cost.graph
+            for cost in (path_costs_backward if options.backward else path_costs_under)(
+                lattice, under_penalty(lm), replace(options, lm_weight=1.0), 0.0
+            )
+        }
+        expected = [
+            cost._replace(
+                graph=(1 - options.lm_weight) * cost.graph
+                + options.lm_weight * new[cost.words, cost.labels, round(cost.acoustic, 3)]
+            )
+            for cost in expected
+        ]
+    reports = [RescoreReport() for _ in passes]
+    [(_, result)] = iterate([("k", lattice)], passes, reports=reports)
+    assert close(path_costs(result), sorted(expected))
+    assert [report.lattices for report in reports] == [1, 1, 1]
+    assert RescoreReport.of_passes(reports).histories == sum(report.histories for report in reports)
+
+
+def test_one_pass_is_rescoring_and_the_old_model_goes_out_once() -> None:
+    lattice = random_lattice(2)
+    options = RescoreOptions(max_unknown=1.0)
+    a, old, b = models()
+    [(_, once)] = iterate([("k", lattice)], [(a, options)], old_lm=old)
+    [(_, expected)] = rescore([("k", lattice)], a, options, old_lm=old)
+    assert once.identical(expected)
+    [(_, twice)] = iterate([("k", lattice)], [(a, options), (b, options)], old_lm=old)
+    [(_, expected)] = rescore([("k", expected)], b, options)
+    assert twice.identical(expected)
+    with pytest.raises(OptionError, match="no language model to rescore with"):
+        iterate([("k", lattice)], [])
+    with pytest.raises(OptionError, match="2 reports for 1 passes"):
+        iterate([], [(a, options)], reports=[RescoreReport(), RescoreReport()])

@@ -1,0 +1,176 @@
+"""Context carry-over: each utterance scored after what was said before it, whatever the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ninja
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.lattice import Lattice
+from ninja.lm import Mixture
+from ninja.rescore import CarryOver, RescoreOptions, rescore
+from ninja.rescore.options import Algorithm, Output
+from tests.fake_lm import FakeLM, symbols
+from tests.reference_rescore import LogProb, close, path_costs, path_costs_under, total
+from tests.test_mixture import mixed, models, under_penalty
+from tests.test_rescore import EXACT, random_lattice
+
+TABLE = symbols()
+UTTERANCES = {f"utt{i}": f"rec{i % 3}" for i in range(12)}
+SMALL = [(key, replace(random_lattice(i, num_states=7, fan=1), key=key)) for i, key in enumerate(UTTERANCES)]
+LARGE = [(key, replace(random_lattice(i), key=key)) for i, key in enumerate(UTTERANCES)]
+OPTIONS = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
+
+
+def in_sequence(logprob: LogProb, max_words: int) -> Iterator[list]:
+    """Costs of every path of each utterance, by the definition: one after the other."""
+    said: dict[str, tuple[str, ...]] = {}
+    for key, lattice in SMALL:
+        before = said.get(UTTERANCES[key], ())
+        costs = path_costs_under(lattice, logprob, EXACT, 1 - EXACT.lm_weight, before)
+        best = min(costs, key=lambda cost: total(cost, EXACT))
+        words = (*before, *(TABLE.word(word) for word in best.words), "<s>")
+        said[UTTERANCES[key]] = words[-max_words:] if max_words else words
+        yield costs
+
+
+@pytest.mark.parametrize("max_words", [0, 3, 64])
+@pytest.mark.parametrize("mixture", [False, True])
+def test_each_utterance_is_scored_after_the_best_paths_before_it(max_words: int, mixture: bool) -> None:
+    a, b, c = models()
+    lm = Mixture(((a, 0.5), (b, 0.3), (c, 0.2)), "linear") if mixture else a
+    logprob = under_penalty(a)
+    if mixture:
+        logprob = mixed([(logprob, 0.5), (under_penalty(b), 0.3), (under_penalty(c), 0.2)], "linear")
+    carry_over = CarryOver(UTTERANCES, max_words=max_words)
+    results = list(rescore(SMALL, lm, EXACT, carry_over=carry_over))
+    assert [key for key, _ in results] == list(UTTERANCES)
+    for (_, result), expected in zip(results, in_sequence(logprob, max_words), strict=True):
+        assert close(path_costs(result), expected)
+    assert not any(each.history for each in (a, b, c))
+
+
+@pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned"])
+@pytest.mark.parametrize("output", ["lattice", "best", "input"])
+def test_the_batches_make_no_difference(algorithm: Algorithm, output: Output) -> None:
+    options = replace(OPTIONS, algorithm=algorithm, output=output)
+    carry_over = CarryOver(UTTERANCES, max_words=9)
+    lm = FakeLM()
+    expected = dict(rescore(LARGE, lm, replace(options, batch_arcs=1), carry_over=carry_over))
+    without = dict(rescore(LARGE, lm, options))
+    assert sum(lattice.identical(without[key]) for key, lattice in expected.items()) == 3  # the first of each
+    for batch_arcs in (500, 3000, 1_000_000):
+        found = list(rescore(LARGE, lm, replace(options, batch_arcs=batch_arcs), carry_over=carry_over))
+        assert [key for key, _ in found] == list(UTTERANCES)
+        assert all(lattice.identical(expected[key]) for key, lattice in found)
+    assert not lm.history
+
+
+def test_without_a_list_all_utterances_are_of_one_recording() -> None:
+    lm = FakeLM()
+    one = dict(rescore(LARGE, lm, OPTIONS, carry_over=CarryOver()))
+    listed = dict(rescore(LARGE, lm, OPTIONS, carry_over=CarryOver(dict.fromkeys(UTTERANCES, "same"))))
+    assert all(lattice.identical(listed[key]) for key, lattice in one.items())
+
+
+def test_lattices_that_wait_fill_the_budget_and_no_more_are_read() -> None:
+    read = []
+
+    def source() -> Iterator[tuple[str, Lattice]]:
+        for number in range(200):
+            read.append(number)
+            yield f"utt{number}", replace(random_lattice(number % 7), key=f"utt{number}")
+
+    options = replace(OPTIONS, batch_arcs=500)
+    results = rescore(source(), FakeLM(), options, carry_over=CarryOver())
+    next(results)
+    assert len(read) <= 20  # of some 150 arcs each; twice the budget may be held
+    assert len(list(results)) == 199
+
+
+def test_an_utterance_that_fails_adds_nothing_and_the_next_one_goes_on() -> None:
+    dead = Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0], words=TABLE)
+    strange = replace(random_lattice(3), key="strange", words=None)
+    broken = [*LARGE[:2], ("dead", dead), ("strange", strange), *LARGE[2:5]]
+    errors: list[ninja.NinjaError] = []
+    lm = FakeLM()
+    found = dict(rescore(broken, lm, OPTIONS, carry_over=CarryOver(), on_error=errors.append))
+    expected = dict(rescore(LARGE[:5], lm, OPTIONS, carry_over=CarryOver()))
+    assert [error.key for error in errors] == ["dead", "strange"]
+    assert list(found) == list(expected)
+    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    assert not lm.history
+
+
+def test_a_run_that_stops_while_a_model_reads_context_leaves_nothing() -> None:
+    lm = FakeLM()
+    stopped = rescore(LARGE, lm, replace(OPTIONS, batch_arcs=400), carry_over=CarryOver(UTTERANCES))
+    for _ in range(4):
+        next(stopped)
+    stopped.close()
+    assert not lm.history
+
+
+@pytest.mark.parametrize("algorithm", ["arcbeam", "pruned"])
+def test_of_a_long_context_only_the_end_is_kept(algorithm: Algorithm) -> None:
+    class Counting(FakeLM):
+        largest = 0
+
+        def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+            made = super().advance(slots, words)
+            self.largest = max(self.largest, len(self.history))
+            return made
+
+    lm = Counting()
+    word = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0], words=TABLE)
+    pairs = [(f"utt{i}", replace(word, key=f"utt{i}")) for i in range(40)]
+    options = replace(OPTIONS, algorithm=algorithm)
+    assert len(list(rescore(pairs, lm, options, carry_over=CarryOver(max_words=0)))) == 40
+    assert lm.largest < 10  # of the 79 words and marks that the last one is scored after
+    assert not lm.history
+
+
+def test_an_utterance_of_no_recording_fails_alone() -> None:
+    errors: list[ninja.NinjaError] = []
+    carry_over = CarryOver({key: of for key, of in UTTERANCES.items() if key != "utt4"})
+    assert len(list(rescore(SMALL, FakeLM(), EXACT, carry_over=carry_over, on_error=errors.append))) == 11
+    assert [str(error) for error in errors] == [
+        "key 'utt4': the list of recordings for carry-over lacks this utterance"
+    ]
+
+
+def test_utterances_out_of_time_are_refused() -> None:
+    carry_over = CarryOver(UTTERANCES, {"utt0": 1.5, "utt3": 1.0, "utt6": 2.0})
+    with pytest.raises(LatticeError, match=r"'utt3': it begins at 1.00 s of rec0, but comes after an utterance.*1.50"):
+        list(rescore(SMALL, FakeLM(), EXACT, carry_over=carry_over))
+
+
+def test_kaldis_lists_are_read(tmp_path: Path) -> None:
+    (tmp_path / "utt2spk").write_text("a spk1\nb spk1\n\nc spk2\n")
+    (tmp_path / "segments").write_text("a rec1 0.5 1.5\nb rec1 1.5 2\n")
+    speakers = CarryOver.from_utt2spk(tmp_path / "utt2spk", 7)
+    assert speakers == CarryOver({"a": "spk1", "b": "spk1", "c": "spk2"}, max_words=7)
+    segments = CarryOver.from_segments(tmp_path / "segments")
+    assert segments == CarryOver({"a": "rec1", "b": "rec1"}, {"a": 0.5, "b": 1.5})
+    for text, message in (
+        ("a spk\na spk", "utt2spk:2: utterance a occurs twice"),
+        ("a b c", "utt2spk:1: expected 2 fields, found 'a b c'"),
+    ):
+        (tmp_path / "utt2spk").write_text(text)
+        with pytest.raises(FormatError, match=message):
+            CarryOver.from_utt2spk(tmp_path / "utt2spk")
+    (tmp_path / "segments").write_text("a rec1 soon 1.5\n")
+    with pytest.raises(FormatError, match="segments:1: the begin 'soon' is no number of seconds"):
+        CarryOver.from_segments(tmp_path / "segments")
+
+
+def test_what_cannot_be_carried_over_is_refused() -> None:
+    with pytest.raises(OptionError, match="reads backwards knows nothing of earlier utterances"):
+        rescore([], FakeLM(), replace(OPTIONS, backward=True), carry_over=CarryOver())
+    with pytest.raises(OptionError, match="max_words is -1"):
+        CarryOver(max_words=-1)

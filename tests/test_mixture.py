@@ -1,0 +1,294 @@
+"""Several language models as one: against its definition, each model's unknown words, and nothing left behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import ModelError, OptionError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.lm import LanguageModel, Mixture, sentence_logprobs
+from ninja.lm.mixture import How
+from ninja.lm.trie import score_trie
+from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.symbols import SymbolTable
+from tests.fake_lm import FakeLM, symbols
+from tests.reference_rescore import LogProb, close, path_costs, path_costs_under, spelled
+from tests.strategies import lattices
+from tests.test_rescore import EXACT, random_lattice
+
+TABLE = symbols()
+
+
+def models() -> list[FakeLM]:
+    """Three models that share words but neither ids, nor scores, nor all of the words."""
+    return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
+
+
+def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
+    """What a mixture is, said once more."""
+
+    def logprob(history: tuple[str, ...], word: str) -> float:
+        each = [(part(history, word), weight) for part, weight in parts]
+        if how == "linear":
+            return math.log(sum(weight * math.exp(value) for value, weight in each))
+        return sum(weight * value for value, weight in each)
+
+    return logprob
+
+
+def under_penalty(lm: FakeLM) -> LogProb:
+    return spelled(lm, EXACT.unk_penalty or 0.0)
+
+
+def run(lattice: Lattice, lm: LanguageModel | Mixture, options: RescoreOptions = EXACT) -> Lattice:
+    [(_, result)] = rescore([(lattice.key, lattice)], lm, options)
+    return result
+
+
+@pytest.mark.parametrize("how", ["loglinear", "linear"])
+@settings(max_examples=60, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8))
+def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: How, lattice: Lattice) -> None:
+    lattice = replace(lattice, words=TABLE)
+    lms, weights = models(), (0.5, 0.3, 0.2)
+    found = path_costs(run(lattice, Mixture(tuple(zip(lms, weights, strict=True)), how)))
+    definition = mixed([(under_penalty(lm), weight) for lm, weight in zip(lms, weights, strict=True)], how)
+    assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+    assert not any(lm.history for lm in lms)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lattice=lattices(max_states=6, max_word=8), weight=st.sampled_from([-1.0, -0.25, 2.0]))
+def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice, weight: float) -> None:
+    lattice = replace(lattice, words=TABLE)
+    a, b, c = models()
+    both = Mixture(((Mixture(((a, 0.6), (b, 0.4)), "linear"), 1.0), (c, weight)))
+    inner = mixed([(under_penalty(a), 0.6), (under_penalty(b), 0.4)], "linear")
+    definition = mixed([(inner, 1.0), (under_penalty(c), weight)], "loglinear")
+    found = path_costs(run(lattice, both))
+    assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+
+
+def test_a_mixture_of_one_model_is_that_model() -> None:
+    lattice = random_lattice(1)
+    options = RescoreOptions(max_unknown=1.0, unk_penalty=1.0)
+    for how in ("loglinear", "linear"):
+        assert run(lattice, Mixture(((FakeLM(), 1.0),), how), options).identical(run(lattice, FakeLM(), options))
+
+
+def test_a_mixture_scores_sentences_as_a_language_model() -> None:
+    a, b, _ = models()
+    lm = Mixture(((a, 0.5), (b, 0.5))).over(TABLE)
+    assert isinstance(lm, LanguageModel)
+    one, other = spelled(a), spelled(b)
+    expected = sum(
+        0.5 * (part(("w3",)[:place], word)) for part in (one, other) for place, word in enumerate(("w3", "</s>"))
+    )
+    number = lm.vocabulary.id("w3")
+    assert number is not None
+    assert sentence_logprobs(lm, [[number]]) == pytest.approx([expected])
+    assert (lm.num_slots, a.history, b.history) == (0, {}, {})
+
+
+def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
+    options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
+    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
+
+    def mixture() -> Mixture:
+        return Mixture(tuple(zip(models(), (0.5, 0.3, 0.2), strict=True)), "linear")
+
+    alone = {key: run(lattice, mixture(), options) for key, lattice in many}
+    for order, batch_arcs in ((many, 2000), (many[::-1], 900), (many[:5], 1)):
+        for key, lattice in rescore(order, mixture(), replace(options, batch_arcs=batch_arcs)):
+            assert lattice.identical(alone[key])
+
+
+def test_every_slot_of_every_model_is_given_back() -> None:
+    lms = models()
+    mixture = Mixture(tuple(zip(lms, (0.5, 0.3, 0.2), strict=True)))
+    many = [(f"{i}", random_lattice(i)) for i in range(20)]
+    list(rescore(many, mixture, RescoreOptions(max_unknown=1.0)))
+    stopped = rescore(many, mixture, RescoreOptions(max_unknown=1.0))
+    next(stopped)
+    stopped.close()
+    assert not any(lm.history for lm in lms)
+
+
+class Failing(FakeLM):
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        raise ValueError("a bug")
+
+
+class Short(FakeLM):
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        return super().advance(slots[:-1], words[:-1])
+
+
+@pytest.mark.parametrize(("kind", "error"), [(Failing, ValueError), (Short, ModelError)])
+def test_what_a_failing_model_left_half_done_is_undone_in_the_others(
+    kind: type[FakeLM], error: type[Exception]
+) -> None:
+    good, bad = FakeLM(), kind(salt=1)
+    with pytest.raises(error, match=r"a bug|language model 2: its advance gave shape \(0,\) for a batch of 1"):
+        run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))
+    assert not good.history
+
+
+@pytest.mark.parametrize(
+    ("weights", "how", "message"),
+    [
+        ((0.5, 0.6), "linear", r"above 0 and sum to 1, but are \[0.5, 0.6\]"),
+        ((1.5, -0.5), "linear", "above 0"),
+        ((1.0, math.nan), "loglinear", "finite"),
+        ((), "loglinear", "at least one model"),
+        ((0.5, 0.5), "geometric", "one of loglinear, linear"),
+    ],
+)
+def test_weights_that_make_no_mixture_are_refused(weights: tuple[float, ...], how: How, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Mixture(tuple((FakeLM(), weight) for weight in weights), how)
+
+
+def test_a_weight_of_zero_leaves_a_model_out() -> None:
+    idle = Failing(salt=1)
+    run(random_lattice(1), Mixture(((FakeLM(), 1.0), (idle, 0.0))), RescoreOptions(max_unknown=1.0))
+    with pytest.raises(OptionError, match="all weights of the mixture are 0"):
+        Mixture(((idle, 0.0),)).over(TABLE)
+
+
+def test_a_word_that_one_model_lacks_and_has_no_unk_for_costs_its_lattice_only() -> None:
+    good = replace(random_lattice(5, num_states=5, fan=1), key="good")
+    good = replace(good, word=np.minimum(good.word, 7))
+    bad = replace(good, key="bad", word=np.full_like(good.word, 8))
+    errors: list[ninja.NinjaError] = []
+    mixture = Mixture(((FakeLM(), 0.5), (FakeLM(unk=False, salt=1), 0.5)), names=("the one", "the other"))
+    results = dict(rescore([("good", good), ("bad", bad)], mixture, EXACT, on_error=errors.append))
+    assert list(results) == ["good"]
+    assert [str(error) for error in errors] == [
+        "key 'bad': the other has neither 'unheard-of' nor <unk>; map_words may find it"
+    ]
+    assert isinstance(errors[0], VocabularyError)
+
+
+def test_each_model_says_how_well_it_knows_the_words_and_refuses_by_name() -> None:
+    report = RescoreReport()
+    mixture = Mixture(((FakeLM(8), 0.5), (FakeLM(3, salt=1), 0.5)), names=("big", "small"))
+    list(rescore([("a", random_lattice(7))], mixture, RescoreOptions(max_unknown=1.0), report=report))
+    big, small = report.coverages
+    assert (big.model, small.model) == ("big", "small")
+    assert big.unknown_words < small.unknown_words
+    assert str(big).startswith(f"{big.share:.1%} of arcs carry words unknown to big (1 of 8 words; commonest: unheard")
+    with pytest.raises(VocabularyError, match="unknown to small"):
+        list(rescore([("a", random_lattice(7))], mixture, RescoreOptions()))
+
+
+def test_nan_and_probability_zero_cost_one_lattice_only() -> None:
+    class Broken(FakeLM):
+        def score(self, history: tuple[int, ...], word: int) -> float:
+            if word == self.vocabulary.id("w7"):
+                return math.nan
+            return -math.inf if word == self.vocabulary.id("w6") else super().score(history, word)
+
+    good = random_lattice(5, num_states=5, fan=1)
+    good = replace(good, key="good", word=np.minimum(good.word, 5))
+    pairs = [(key, replace(good, key=key, word=np.full_like(good.word, word))) for key, word in (("six", 6), ("7", 7))]
+    for new, old in ((FakeLM(), Broken(salt=1)), (Broken(), FakeLM(salt=1)), (Broken(), Broken(salt=1))):
+        errors: list[ninja.NinjaError] = []
+        results = dict(rescore([*pairs, ("good", good)], new, EXACT, old_lm=old, on_error=errors.append))
+        assert list(results) == ["good"]
+        assert [error.key for error in errors] == ["six", "7"]
+        assert all(isinstance(error, ModelError) for error in errors)
+
+
+def test_lattices_of_another_symbol_table_join_a_run() -> None:
+    first, second = random_lattice(5, num_states=6, fan=1), random_lattice(6, num_states=6, fan=1)
+    turned = SymbolTable([("<eps>", 0), *((f"w{9 - i}", i) for i in range(1, 8)), ("new", 8)])
+    second = replace(second, words=turned)
+    lms, weights = models(), (0.5, 0.3, 0.2)
+    nested = Mixture(((Mixture(((lms[0], 0.5), (lms[1], 0.5)), "linear"), 0.8), (lms[2], 0.2)))
+    inner = mixed([(under_penalty(lms[0]), 0.5), (under_penalty(lms[1]), 0.5)], "linear")
+    for mixture, definition in (
+        (
+            Mixture(tuple(zip(lms, weights, strict=True))),
+            mixed([(under_penalty(lm), weight) for lm, weight in zip(lms, weights, strict=True)], "loglinear"),
+        ),
+        (nested, mixed([(inner, 0.8), (under_penalty(lms[2]), 0.2)], "loglinear")),
+    ):
+        pairs = [(lattice.key, lattice) for lattice in (first, second, first)]
+        for (_, source), (_, result) in zip(pairs, rescore(pairs, mixture, EXACT), strict=True):
+            assert close(path_costs(result), path_costs_under(source, definition, EXACT, 1 - EXACT.lm_weight))
+
+
+@pytest.mark.parametrize("first", [[("<eps>", 0)], []])
+def test_symbol_tables_may_have_gaps_and_lack_epsilon(first: list[tuple[str, int]]) -> None:
+    lattice = random_lattice(5, num_states=6, fan=1)
+    gaps = SymbolTable([*first, *((f"w{i}", 100 - 10 * i) for i in range(1, 8)), ("unheard-of", 7)])
+    number = np.array([0, *gaps.ids([*(f"w{i}" for i in range(1, 8)), "unheard-of"])], np.int32)
+    lattice = replace(lattice, words=gaps, word=number[np.maximum(lattice.word, 0 if first else 1)])
+    a, b, _ = models()
+    report = RescoreReport()
+    [(_, found)] = rescore([("k", lattice)], Mixture(((a, 0.5), (b, 0.5))), EXACT, report=report)
+    definition = mixed([(under_penalty(a), 0.5), (under_penalty(b), 0.5)], "loglinear")
+    assert close(path_costs(found), path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+    words = {gaps.word(int(word)) for word in lattice.word if word}
+    assert [coverage.words for coverage in report.coverages] == [len(words)] * 2
+
+
+def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
+    class Whole(FakeLM):
+        tries = 0
+
+        def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
+            self.tries += 1
+            history: list[tuple[int, ...]] = [()]
+            for above, each in zip(parent.tolist(), word.tolist(), strict=True):
+                history.append((*history[above + 1], each))
+            return np.array([self.score(each[:-1], each[-1]) for each in history[1:]], np.float32)
+
+    plain, whole = FakeLM(5), Whole(salt=1)
+    step = Mixture(((plain, 0.5), (FakeLM(salt=1), 0.5)), "linear").over(TABLE)
+    lm = Mixture(((plain, 0.5), (whole, 0.5)), "linear").over(TABLE)
+    parent = np.array([-1, -1, 0, 0, 2, 1], np.int32)
+    word = np.array([1, 2, 3, 8, lm.eos, lm.eos], np.int32)
+    assert not hasattr(step, "score_trie")
+    assert score_trie(lm, parent, word).tolist() == score_trie(step, parent, word).tolist()
+    assert (whole.tries, lm.num_slots, plain.history, whole.history) == (1, 0, {}, {})
+
+
+def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked() -> None:
+    class Named(FakeLM):
+        def __init__(self, *words: str) -> None:
+            super().__init__(0, unk=False, others=words)
+
+    table = SymbolTable.from_words(["<eps>", "Tom", "tom", "PARIS", "[UNK]", "Zoë"])
+    lattice = Lattice.from_arrays(
+        "k", [0, 5, 5], [1] * 5, [1, 2, 3, 4, 5], [0] * 5, [0] * 5, [np.inf, 0], words=table
+    )  # fmt: skip
+    lm = Named("tom", "Paris", "PARIS", "zoë", "<UNK>")
+    with pytest.raises(VocabularyError, match=r"has neither 'Tom' nor <unk>; map_words"):
+        run(lattice, lm)
+    report = RescoreReport()
+    options = replace(EXACT, map_words=("case", "unk"), unk_penalty=0.0, lm_weight=1.0)
+    [(_, result)] = rescore([("k", lattice)], lm, options, report=report)
+    found = {table.word(int(word)): float(cost) for word, cost in zip(result.word, result.graph, strict=True)}
+
+    def cost(word: str) -> float:
+        number = lm.vocabulary.id(word)
+        assert number is not None
+        return -lm.score((), number)
+
+    expected = {"Tom": "tom", "tom": "tom", "PARIS": "PARIS", "Zoë": "zoë", "[UNK]": "<UNK>"}
+    assert found == {word: cost(as_) for word, as_ in expected.items()}
+    assert str(report.coverages[0]) == (
+        "the language model knows all 5 words of the lattices; 2 words found by case; 1 words found by unk"
+    )
+    with pytest.raises(OptionError, match="map_words has 'stem'"):
+        replace(EXACT, map_words=("stem",))

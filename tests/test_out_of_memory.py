@@ -1,0 +1,148 @@
+"""A language model that runs out of memory: it is asked less at once, nothing is lost, and nothing changes."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from ninja.errors import ModelError
+from ninja.lm import Mixture
+from ninja.lm.neural import NeuralLM
+from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescore.asking import Asker, out_of_memory
+from tests.fake_lm import FakeLM
+from tests.test_lm import MODULE, VOCABULARY
+from tests.test_rescore import random_lattice
+
+OPTIONS = RescoreOptions(max_unknown=1.0)
+MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
+
+
+class Small(FakeLM):
+    """Has room for so many questions at once, and dies half-way through more."""
+
+    def __init__(self, room: int, error: type[Exception] = MemoryError, salt: int = 0) -> None:
+        super().__init__(salt=salt)
+        self.room = room
+        self.error = error
+        self.largest = 0
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        self._reserve(len(slots))
+        return super().advance(slots, words)
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        self._reserve(len(slots))
+        return super().logprob(slots, words)
+
+    def _reserve(self, count: int) -> None:
+        if count > self.room:
+            raise self.error("no room")
+        self.largest = max(self.largest, count)
+
+
+@pytest.mark.parametrize("room", [1, 7, 50])
+def test_batches_are_halved_once_for_the_rest_of_the_run_and_nothing_else_changes(room: int) -> None:
+    expected = dict(rescore(MANY, FakeLM(), OPTIONS))
+    lm, report, told = Small(room), RescoreReport(), list[str]()
+    found = dict(rescore(MANY, lm, OPTIONS, on_note=told.append, report=report))
+    assert list(found) == list(expected)
+    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    assert not lm.history
+    assert room / 2 <= lm.largest <= room
+    assert told == report.notes
+    limits = [int(note.split("at most ")[1].split()[0]) for note in told]
+    assert limits == sorted(set(limits), reverse=True)  # each is said once
+    assert told[-1].startswith("out of memory at ")
+    assert 1 <= limits[-1] <= room
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_in_a_mixture_the_other_model_loses_no_slots(part: int) -> None:
+    lms = [FakeLM(), FakeLM(salt=1)]
+    expected = dict(rescore(MANY, Mixture(tuple((lm, 0.5) for lm in lms)), OPTIONS))
+    lms[part] = Small(9, salt=part)
+    found = dict(rescore(MANY, Mixture(tuple((lm, 0.5) for lm in lms)), OPTIONS))
+    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    assert not any(lm.history for lm in lms)
+
+
+@pytest.mark.parametrize("method", ["advance", "logprob"])
+def test_a_model_that_does_not_even_hold_one_history_ends_the_run_and_leaves_nothing(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = Small(0)
+    other = "logprob" if method == "advance" else "advance"
+    monkeypatch.setattr(Small, other, getattr(FakeLM, other))
+    with pytest.raises(ModelError, match="the memory does not hold one more history") as caught:
+        list(rescore(MANY, lm, OPTIONS))
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert not lm.history
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 4])
+def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls: int) -> None:
+    class Shrinking(Small):
+        def _reserve(self, count: int) -> None:
+            self.room = self.room if self.left else 0
+            super()._reserve(count)
+            self.left -= 1
+
+        left = calls
+
+    lm = Shrinking(2)
+    slots = lm.start(5)
+    ask = Asker(lm)
+    ask.limit = 2
+    with pytest.raises(ModelError, match="the memory does not hold"):  # in the third piece of advance, or in logprob
+        ask(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
+    assert set(lm.history) == set(slots.tolist())
+
+
+def test_what_is_no_lack_of_memory_is_not_tried_again() -> None:
+    lm = Small(5, RuntimeError)
+    with pytest.raises(RuntimeError, match="no room"):
+        list(rescore(MANY, lm, OPTIONS))
+    assert not lm.history
+    assert lm.largest <= 5
+
+
+def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    emptied = []
+    cuda = SimpleNamespace(is_initialized=lambda: True, empty_cache=lambda: emptied.append(True))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(OutOfMemoryError=OutOfMemoryError, cuda=cuda))
+    lm = Small(2, OutOfMemoryError)
+    slots = lm.start(5)
+    ask = Asker(lm)
+    made, logprob, _ = ask(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
+    assert (len(set(made.tolist())), logprob.shape, ask.limit) == (5, (5,), 2)
+    assert emptied == [True]
+    assert ask.notes == ["out of memory at 5 questions to the language model; at most 2 from now on"]
+    assert out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …"))
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not out_of_memory(OutOfMemoryError())
+    assert out_of_memory(MemoryError())
+
+
+def test_a_network_that_runs_out_of_memory_keeps_its_slots_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = NeuralLM(MODULE, VOCABULARY)
+    slots = lm.start(3)
+    step = NeuralLM._step
+
+    def crowded(self: NeuralLM, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+        if len(words) > 1:
+            raise torch.OutOfMemoryError("no room")
+        return step(self, row, words)
+
+    expected = lm.advance(slots, np.full(3, 4, np.int32))
+    monkeypatch.setattr(NeuralLM, "_step", crowded)
+    ask = Asker(lm)
+    made, _, _ = ask(expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
+    assert (lm.num_slots, len(made), ask.limit) == (6, 3, 1)
