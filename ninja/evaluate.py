@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -99,6 +99,13 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 
     pairs = kaldialign.align(reference, hypothesis, _GAP)
     return Alignment(tuple((said if said != _GAP else None, heard if heard != _GAP else None) for said, heard in pairs))
+
+
+def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
+    """Count the fewest substitutions, insertions and deletions that lead from one to the other."""
+    import kaldialign
+
+    return int(kaldialign.edit_distance(reference, hypothesis)["total"])
 
 
 def score(

@@ -1,0 +1,137 @@
+"""``ninja tune``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from ninja.cli.config import write_config
+from ninja.cli.models import language_models
+from ninja.cli.options import from_fields, output_file
+from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.cli.rescore import HELP
+from ninja.errors import OptionError
+from ninja.evaluate import read_text
+from ninja.lm.word_map import WordMapping
+from ninja.rescore.carry_over import CarryOver
+from ninja.rescore.options import RescoreOptions
+from ninja.rescore.stage import Ensemble
+
+if TYPE_CHECKING:
+    from ninja.rescore.tune import Tuned
+
+CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
+DIGITS = 4
+
+
+@click.command()
+@click.option("--ref", required=True, metavar="FILE", help="What was said: a key and its words on each line.")
+@language_models
+@output_file("File for the options, which `ninja rescore --config` takes")
+@click.option(
+    "--num-sentences",
+    type=click.IntRange(1),
+    default=300,
+    show_default=True,
+    help="Best sentences of each rescored lattice to choose from.",
+)
+@from_fields(RescoreOptions, HELP, skip=("map_words", "output"))
+@click.option(
+    "--map-words",
+    type=click.Choice(get_args(WordMapping)),
+    multiple=True,
+    help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
+)
+@click.option("--device", default="cpu", show_default=True, help="Where the models compute: cpu, cuda, cuda:1, …")
+@reads_lattices
+def tune(
+    reading: Reading,
+    ref: str,
+    models: Ensemble,
+    carry_over: CarryOver | None,
+    output_file: str,
+    num_sentences: int,
+    device: str,
+    **chosen: Any,
+) -> None:
+    """Choose the weights of a rescoring on a development set.
+
+    SOURCE and --ref are a set that no results are reported on. It is rescored once, with the weights given; then those
+    are sought under which the best of its sentences have the fewest errors.
+
+    \b
+    Example:
+      ninja tune dev.ark.gz --ref dev.text --rnnlm model.pt --words words.txt -o weights.toml
+      ninja rescore --config weights.toml test.ark.gz --words words.txt -o rescored.ark.gz
+    """
+    from ninja.rescore.tune import tune as tune_weights
+
+    options = RescoreOptions(**chosen)
+    if models.directions or carry_over is not None:
+        raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+    if reading.jobs > 1:
+        raise OptionError("one process tunes; leave --jobs out")
+    if not models.models:
+        raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
+    references = read_text(ref)
+    if reading.words is None:
+        reading.words = find_words(reading.source)
+        reading.say(f"words of {reading.words}")
+    [(lm, options)], old_lm = models.passes(device, options, reading.table(), reading.say)
+    assert lm is not None
+    tuned = tune_weights(
+        reading.lattices(),
+        references,
+        lm,
+        options,
+        old_lm=old_lm,
+        num_best=num_sentences,
+        on_error=reading.failed if reading.on_error == "skip" else None,
+        on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"),
+        on_note=reading.say,
+    )
+    story = (
+        f"WER {tuned.wer_first_pass:.2f} before rescoring, {tuned.wer_before:.2f} with the weights given, "
+        f"{tuned.wer:.2f} with these; {tuned.wer_oracle:.2f} is the least there is"
+    )
+    basis = f"{tuned.num_sentences} sentences of {tuned.num_lattices} lattices"
+    write_config(output_file, _values(tuned, models, options), [*_origin(reading, ref), f"{story} ({basis})"])
+    for edge in tuned.edges:
+        reading.say(f"note: {edge}")
+    weights = tuned.weights
+    mixed = f", mixture {','.join(f'{share:.3g}' for share in weights.mixture)}" if len(weights.mixture) > 1 else ""
+    reading.close(
+        f"{story}: LM weight {weights.lm_weight:.3g}, acoustic scale {weights.acoustic_scale:.3g}, word penalty "
+        f"{weights.word_penalty:.3g}{mixed}; {basis}, {reading.seconds:.1f} s"
+    )
+
+
+def _origin(reading: Reading, ref: str) -> list[str]:
+    return [f"ninja tune {shlex.join(reading.source)} --ref {shlex.quote(ref)}"]
+
+
+def _values(tuned: Tuned, models: Ensemble, options: RescoreOptions) -> dict[str, Any]:
+    """Return the options of ``ninja rescore`` that say the same."""
+    weights = tuned.weights
+    values: dict[str, Any] = {name: round(getattr(weights, name), DIGITS) for name in CHOSEN}
+    used = [place for place, share in enumerate(weights.mixture) if share > 0]
+    named = [str(models.models[place]) for place in used if models.models[place] is not None]
+    if named:
+        values["rnnlm"] = named
+    if len(used) > 1:
+        values["mixture"] = models.mixture
+        shares = [round(weights.mixture[place], DIGITS) for place in used]
+        shares[-1] = round(1 - sum(shares[:-1]), DIGITS)
+        values["mixture_weights"] = ",".join(f"{share:g}" for share in shares)
+    if models.old_lm is not None:
+        values["old_lm"] = str(models.old_lm)
+    # Whatever else was asked for belongs to the weights: with another search they would not be the best.
+    plain = RescoreOptions()
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in (*CHOSEN, "output", "batch_arcs") and value != getattr(plain, field.name):
+            values[field.name] = list(value) if isinstance(value, tuple) else value
+    return values

@@ -1,0 +1,270 @@
+"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescore.unfold``.
+
+Rescoring is told path by path: each function returns the paths of its output with their graph costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ninja.lattice import Lattice
+from ninja.rescore.options import RescoreOptions
+from ninja.rescore.unfold import Unfolded
+from tests.fake_lm import FakeLM
+from tests.reference_rescore import paths
+
+Arcs = tuple[int, ...]
+
+
+@dataclass
+class Costs:
+    """What arcs cost: by the first pass, and by a language model after a history."""
+
+    lattice: Lattice
+    lm: FakeLM
+    options: RescoreOptions
+
+    def first_pass(self, arc: int) -> float:
+        options, lattice = self.options, self.lattice
+        penalty = options.word_penalty if lattice.word[arc] else 0.0
+        return options.acoustic_scale * float(lattice.acoustic[arc]) + float(lattice.graph[arc]) + penalty
+
+    def first_pass_end(self, state: int) -> float:
+        if not self.lattice.is_final[state]:
+            return math.inf
+        scaled = self.options.acoustic_scale * float(self.lattice.final_acoustic[state])
+        return scaled + float(self.lattice.final_graph[state])
+
+    def first_pass_path(self, end: int, arcs: Arcs) -> float:
+        return sum(map(self.first_pass, arcs)) + self.first_pass_end(end)
+
+    def lm_word(self, arc: int) -> int | None:
+        if self.lattice.word[arc] == 0:
+            return None
+        assert self.lattice.words is not None
+        known = self.lm.vocabulary.id(self.lattice.words.word(int(self.lattice.word[arc])))
+        return self.lm.unk if known is None else known
+
+    def lm_words(self, arcs: Arcs) -> tuple[int, ...]:
+        return tuple(word for arc in arcs if (word := self.lm_word(arc)) is not None)
+
+    def new(self, arc: int, history: tuple[int, ...]) -> float:
+        """New graph cost of an arc whose words so far, in the model's ids, are given."""
+        weight, word = self.options.lm_weight, self.lm_word(arc)
+        kept = (1 - weight) * float(self.lattice.graph[arc])
+        if word is None:
+            return kept
+        assert self.lattice.words is not None
+        unknown = self.lm.vocabulary.id(self.lattice.words.word(int(self.lattice.word[arc]))) is None
+        penalty = (self.options.unk_penalty or 0.0) if unknown else 0.0
+        return kept + weight * (penalty - self.lm.score(history, word))
+
+    def new_end(self, state: int, history: tuple[int, ...]) -> float:
+        weight = self.options.lm_weight
+        return (1 - weight) * float(self.lattice.final_graph[state]) - weight * self.lm.score(history, self.lm.eos)
+
+    def new_path(self, end: int, arcs: Arcs) -> float:
+        """Graph cost of a path scored as a sentence."""
+        graph = [self.new(arc, self.lm_words(arcs[:place])) for place, arc in enumerate(arcs)]
+        return sum(graph) + self.new_end(end, self.lm_words(arcs))
+
+
+def nbest(costs: Costs) -> list[tuple[float, tuple[int, Arcs]]]:
+    """First-pass cost and best path of each of the n best word sequences."""
+    best: dict[tuple[int, ...], tuple[float, tuple[int, Arcs]]] = {}
+    for end, arcs in paths(costs.lattice):
+        words = tuple(int(w) for arc in arcs if (w := costs.lattice.word[arc]))
+        found = (costs.first_pass_path(end, arcs), (end, arcs))
+        best[words] = min(best.get(words, (math.inf, found[1])), found)
+    return sorted(best.values())[: costs.options.num_best]
+
+
+@dataclass
+class Copied:
+    """A lattice of copies: (copy, arc of the source, copy) and what each copy is of."""
+
+    of: list[int] = field(default_factory=list)
+    arcs: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def paths(self, lattice: Lattice) -> Iterator[tuple[int, ...]]:
+        """Yield complete paths as numbers of arcs of this lattice, then its last copy."""
+        out = defaultdict(list)
+        for number, (src, _, _) in enumerate(self.arcs):
+            out[src].append(number)
+
+        def onward(copy: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if lattice.is_final[self.of[copy]]:
+                yield (*taken, copy)
+            for number in out[copy]:
+                yield from onward(self.arcs[number][2], (*taken, number))
+
+        yield from onward(0, ())
+
+
+def expand_by_posterior(costs: Costs, min_posterior: float) -> Copied:
+    """Copy states as Li et al. 2021 do, state by state: above the threshold a copy of one's own, below it a common one.
+
+    The probability of a copy and of what may follow is summed over paths, by enumeration.
+    """
+    lattice = costs.lattice
+    onward = [0.0] * lattice.num_states  # probability mass from a state to the end
+    for state in range(lattice.num_states - 1, -1, -1):
+        onward[state] = math.exp(-costs.first_pass_end(state)) + sum(
+            math.exp(-costs.first_pass(arc)) * onward[lattice.dst[arc]]
+            for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1])
+        )
+    copied = Copied()
+    reach: list[float] = []
+    shared: dict[int, int] = {}
+
+    def copy_of(state: int) -> int:
+        copied.of.append(state)
+        reach.append(0.0)
+        return len(reach) - 1
+
+    reach[copy_of(0)] = 1.0
+    for state in range(lattice.num_states):
+        for copy in [c for c in range(len(reach)) if copied.of[c] == state]:
+            for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+                dst = int(lattice.dst[arc])
+                there = reach[copy] * math.exp(-costs.first_pass(arc))
+                if there * onward[dst] / onward[0] > min_posterior:
+                    target = copy_of(dst)
+                else:
+                    target = shared[dst] if dst in shared else copy_of(dst)
+                    shared[dst] = target
+                reach[target] += there
+                copied.arcs.append((copy, arc, target))
+    return copied
+
+
+def cover_paths(copied: Copied, costs: Costs) -> list[tuple[float, tuple[int, ...]]]:
+    """Return the cover, sorted by first-pass cost: for each arc, and each final copy, the best path through it."""
+    every = []
+    for path in copied.paths(costs.lattice):
+        arcs = tuple(copied.arcs[number][1] for number in path[:-1])
+        every.append((costs.first_pass_path(copied.of[path[-1]], arcs), path))
+    every.sort()
+    best: dict[object, tuple[float, tuple[int, ...]]] = {}
+    for cost, path in every:
+        for place in (*path[:-1], ("end", path[-1])):
+            best.setdefault(place, (cost, path))
+    return sorted(set(best.values()))
+
+
+def cover(copied: Copied, costs: Costs) -> tuple[dict[int, float], dict[int, float]]:
+    """New graph cost of each arc and of each final copy: that on the first path of the cover that has it."""
+    arc_cost: dict[int, float] = {}
+    end_cost: dict[int, float] = {}
+    for _, path in cover_paths(copied, costs):
+        arcs = tuple(copied.arcs[number][1] for number in path[:-1])
+        for place, number in enumerate(path[:-1]):
+            arc_cost.setdefault(number, costs.new(arcs[place], costs.lm_words(arcs[:place])))
+        end_cost.setdefault(path[-1], costs.new_end(copied.of[path[-1]], costs.lm_words(arcs)))
+    return arc_cost, end_cost
+
+
+def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...]]]:
+    """Prospect of every word prefix, in the model's ids and with </s>, that begins a path within the beam; sorted."""
+    prospect: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
+    for end, arcs in paths(costs.lattice):
+        cost = costs.first_pass_path(end, arcs)
+        words = (*costs.lm_words(arcs), costs.lm.eos)
+        for length in range(1, len(words) + 1):
+            prospect[words[:length]] = min(prospect[words[:length]], cost)
+    best = min(prospect.values())
+    return sorted((cost, words) for words, cost in prospect.items() if cost <= best + beam + 1e-6)
+
+
+def merged_prefixes(
+    costs: Costs, prefixes: list[tuple[float, tuple[int, ...]]], beam: float, merge_order: int
+) -> list[tuple[int, ...]]:
+    """Leave out prefixes whose states, each with their last words, better ones led to; and what hangs on them."""
+    kept: list[tuple[int, ...]] = []
+    at, _ = reached(costs, {words for _, words in prefixes}, beam, after_words=True)
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for _, words in sorted(prefixes, key=lambda pair: (pair[0], len(pair[1]))):
+        if len(words) > 1 and words[:-1] not in kept:
+            continue
+        if words[-1] != costs.lm.eos:
+            ends = {(state, (costs.lm.bos, *words)[-merge_order:]) for state, there in at.items() if words in there}
+            if ends <= seen:
+                continue
+            seen |= ends
+        kept.append(words)
+    return kept
+
+
+def spell_nodes(found: Unfolded) -> list[tuple[int, ...]]:
+    """Spell the words from the root to each node of an unfolding's trie."""
+    spelled: list[tuple[int, ...]] = []
+    for parent, word in zip(found.parent, found.word, strict=True):
+        spelled.append((*(spelled[parent] if parent >= 0 else ()), int(word)))
+    return spelled
+
+
+def common_suffix(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """Return in how many words at their ends two histories agree."""
+    length = 0
+    while length < min(len(a), len(b)) and a[-1 - length] == b[-1 - length]:
+        length += 1
+    return length
+
+
+def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, arcs: Arcs) -> float | None:
+    """Graph cost of a path scored along a trie, None if it leaves it where nothing is known.
+
+    Args:
+        costs: The lattice, the model, the options.
+        trie: Prefixes, </s> included, in order of prospect.
+        beam: Within which a prefix leads to a state, and arcs may be taken.
+        end: Final state of the path.
+        arcs: The path.
+    """
+    eos = costs.lm.eos
+    at, alive = reached(costs, set(trie), beam)
+    here: tuple[int, ...] = ()
+    graph = 0.0
+    for arc in arcs:
+        if arc not in alive:
+            return None
+        word = costs.lm_word(arc)
+        if word is None:
+            graph += costs.new(arc, ())
+            continue
+        if (*here, word) in trie:
+            here = (*here, word)
+        else:
+            known = [p for p in trie if p[-1] == word and p in at[int(costs.lattice.dst[arc])]]
+            if not known:
+                return None
+            here = max(known, key=lambda p: common_suffix(here, p[:-1]))  # the first of equals
+        graph += costs.new(arc, here[:-1])
+    if (*here, eos) not in trie:
+        known = [p for p in trie if p[-1] == eos and p[:-1] in at[end]]
+        if not known:
+            return None
+        here = max(known, key=lambda p: common_suffix(here, p[:-1]))[:-1]
+    return graph + costs.new_end(end, here)
+
+
+def reached(
+    costs: Costs, trie: set[tuple[int, ...]], beam: float, *, after_words: bool = False
+) -> tuple[dict[int, set[tuple[int, ...]]], set[int]]:
+    """Return the prefixes that lead to each state within the beam, by arcs with words if wanted, and the arcs."""
+    every = [(costs.first_pass_path(end, arcs), arcs) for end, arcs in paths(costs.lattice)]
+    best = min(every)[0]
+    at: dict[int, set[tuple[int, ...]]] = defaultdict(set)
+    alive: set[int] = set()
+    for cost, arcs in every:
+        if cost > best + beam + 1e-6:
+            continue
+        alive.update(arcs)
+        for length in range(1, len(arcs) + 1):
+            prefix = costs.lm_words(arcs[:length])
+            if prefix in trie and not (after_words and costs.lm_word(arcs[length - 1]) is None):
+                at[int(costs.lattice.dst[arcs[length - 1]])].add(prefix)
+    return at, alive

@@ -1,0 +1,156 @@
+"""Scoring tries of words: what each node gets, how often the model is asked, and that nothing is held afterwards."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm.trie import WordTrie, score_trie
+from tests.fake_lm import FakeLM
+
+SENTENCES = st.lists(st.lists(st.integers(3, 7), max_size=5), min_size=1, max_size=12)
+
+
+def trie_of(sentences, eos=1):
+    """Build a trie of sentences, each ended by </s>; return it with the node of each word of each sentence."""
+    trie = WordTrie()
+    ended = [[*sentence, eos] for sentence in sentences]
+    begin = np.cumsum([0, *map(len, ended)])
+    node = trie.add(np.concatenate([np.array(s, np.int32) for s in ended]), begin)
+    return trie, [node[a:b] for a, b in pairwise(begin)]
+
+
+@given(SENTENCES)
+def test_a_trie_holds_each_distinct_prefix_once(sentences):
+    trie, nodes = trie_of(sentences)
+    prefixes = {(*s, 1)[:n] for s in map(tuple, sentences) for n in range(1, len(s) + 2)}
+    assert len(trie) == len(prefixes)
+    parent, word = trie.parent, trie.word
+    assert (parent < np.arange(len(trie))).all()
+    for sentence, path in zip(sentences, nodes, strict=True):
+        assert word[path].tolist() == [*sentence, 1]
+        assert parent[path].tolist() == [-1, *path[:-1]]
+
+
+@given(SENTENCES, SENTENCES)
+def test_tries_join_into_one(some, others):
+    trie, _ = trie_of(some)
+    other, nodes = trie_of(others)
+    place = trie.add_trie(other.parent, other.word)
+    whole, expected = trie_of([*some, *others])
+    assert (trie.parent.tolist(), trie.word.tolist()) == (whole.parent.tolist(), whole.word.tolist())
+    assert [place[path].tolist() for path in nodes] == [path.tolist() for path in expected[len(some) :]]
+
+
+@settings(max_examples=60)
+@given(SENTENCES, st.sampled_from([1, 2, 3, 100]))
+def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advanced_once(sentences, max_histories):
+    trie, nodes = trie_of(sentences)
+    lm = FakeLM()
+    score = score_trie(lm, trie.parent, trie.word, max_histories=max_histories)
+    for sentence, path in zip(sentences, nodes, strict=True):
+        whole = (*sentence, 1)
+        assert score[path].tolist() == [lm.score(whole[:n], word) for n, word in enumerate(whole)]
+    assert lm.num_scored == len(trie)
+    assert lm.num_advanced == len({tuple(s[:n]) for s in sentences for n in range(1, len(s) + 1)})
+    assert not lm.history
+
+
+def test_slots_in_use_stay_bounded():
+    class Counting(FakeLM):
+        most = 0
+
+        def _new(self, histories):
+            slots = super()._new(histories)
+            self.most = max(self.most, len(self.history))
+            return slots
+
+    sentences = [
+        [3 + a, 3 + b, 3 + c, 3 + d, 4] for a in range(4) for b in range(4) for c in range(4) for d in range(4)
+    ]
+    trie, _ = trie_of(sentences)
+    lm = Counting()
+    score_trie(lm, trie.parent, trie.word, max_histories=8)
+    assert lm.most <= 8 * 6
+    wide = Counting()
+    score_trie(wide, trie.parent, trie.word)
+    assert wide.most > 256
+
+
+def test_a_level_is_one_round_of_questions():
+    trie, _ = trie_of([[3, 4, 5], [3, 4, 6], [4]])
+    rounds = []
+    score_trie(FakeLM(), trie.parent, trie.word, on_call=lambda: rounds.append(1))
+    assert len(rounds) == 4
+
+
+def test_a_model_that_scores_tries_itself_is_asked_once():
+    class Whole(FakeLM):
+        def score_trie(self, parent, word):
+            return -np.arange(len(parent), dtype=np.float32)
+
+    trie, _ = trie_of([[3, 4], [3, 5]])
+    lm = Whole()
+    assert score_trie(lm, trie.parent, trie.word).tolist() == [0, -1, -2, -3, -4]
+    assert lm.next_slot == 0
+
+
+@pytest.mark.parametrize("method", ["advance", "logprob"])
+def test_slots_are_given_back_when_the_model_fails(method, monkeypatch):
+    lm = FakeLM()
+    calls = []
+    answer = getattr(FakeLM, method)
+
+    def failing(self, *batch):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("out of order")
+        return answer(self, *batch)
+
+    monkeypatch.setattr(FakeLM, method, failing)
+    trie, _ = trie_of([[3, 4, 5, 6], [3, 4, 6, 5], [4, 5, 5, 5]])
+    with pytest.raises(RuntimeError, match="out of order"):
+        score_trie(lm, trie.parent, trie.word, max_histories=1)
+    assert not lm.history
+
+
+@pytest.mark.parametrize("method", ["advance", "logprob"])
+def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
+    answer = getattr(FakeLM, method)
+    monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
+    trie, _ = trie_of([[3, 4]])
+    with pytest.raises(ModelError, match=rf"{method} gave shape \(0,\) for a batch of 1"):
+        score_trie(FakeLM(), trie.parent, trie.word)
+
+
+@pytest.mark.parametrize(
+    ("parent", "word", "message"),
+    [
+        ([0], [3], "node 0 comes before its parent 0"),
+        ([-1, 2, 1], [3, 3, 3], "node 1 comes before its parent 2"),
+        ([-1], [99], "outside the model's"),
+        ([-1], [-1], "outside the model's"),
+        ([-1, 0], [3], "one of each per node"),
+    ],
+)
+def test_what_is_no_trie_is_refused(parent, word, message):
+    with pytest.raises(OptionError, match=message):
+        score_trie(FakeLM(), np.array(parent, np.int32), np.array(word, np.int32))
+
+
+def test_an_empty_trie_has_no_scores():
+    assert score_trie(FakeLM(), np.empty(0, np.int32), np.empty(0, np.int32)).size == 0
+
+
+def test_the_trie_refuses_what_would_crash_it():
+    with pytest.raises(ValueError, match="rise from 0"):
+        WordTrie().add(np.array([1], np.int32), np.array([0, 2]))
+    with pytest.raises(ValueError, match="rise from 0"):
+        WordTrie().add(np.array([1, 2], np.int32), np.array([0, 5, 2]))
+    with pytest.raises(ValueError, match="before its parent"):
+        WordTrie().add_trie(np.array([0], np.int32), np.array([1], np.int32))
+    with pytest.raises(TypeError):
+        WordTrie().add(np.array([1.0]), np.array([0, 1]))
