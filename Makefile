@@ -42,5 +42,7 @@ $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)
 
 $(VENV)/.tools: $(VENV)/.package
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"pytest>=8" "pytest-timeout>=2.3" "hypothesis>=6.100" "ruff>=0.9" "mypy>=1.13" "cython-lint>=0.16"
+		"pytest>=8" "pytest-timeout>=2.3" "hypothesis>=6.100" \
+		"transformers>=5" "tokenizers>=0.22" "safetensors>=0.5" \
+		"onnxruntime>=1.18" "onnx>=1.16" "ruff>=0.9" "mypy>=1.13" "cython-lint>=0.16"
 	touch $@

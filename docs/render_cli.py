@@ -19,10 +19,17 @@ def render() -> str:
     top = click.Context(group, info_name="ninja", max_content_width=100, terminal_width=100)
     pages = [INTRODUCTION]
     for name in COMMANDS:
-        command = group.get_command(top, name)
-        context = click.Context(command, info_name=name, parent=top, max_content_width=100, terminal_width=100)
-        pages.append(f"## ninja {name}\n\n```text\n{command.get_help(context)}\n```\n")
+        pages += _pages(group.get_command(top, name), name, top)
     return "\n".join(pages)
+
+
+def _pages(command: click.Command, name: str, parent: click.Context) -> list[str]:
+    """Return the help of a command, and of those it groups."""
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    pages = [f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"]
+    for each in getattr(command, "commands", {}):
+        pages += _pages(command.commands[each], each, context)
+    return pages
 
 
 if __name__ == "__main__":

@@ -13,12 +13,15 @@ COMMANDS = (
     "convert",
     "doctor",
     "info",
+    "lm",
+    "lmrescore",
     "nbest",
     "posteriors",
     "prune",
     "rescore",
     "score",
     "train",
+    "tune",
     "version",
 )
 BUILD_OPTIONS = ("-C", "-f", "-j", "-k", "-l", "-n", "-v", "-d", "-t", "-w")

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
@@ -17,8 +17,6 @@ from ninja.lattice import Lattice
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from ninja.lm import LanguageModel
-    from ninja.rescore import Coverage, RescoreOptions, RescoreReport
     from ninja.symbols import SymbolTable
 
 Keyed = Iterable[tuple[str, Lattice]]
@@ -65,48 +63,6 @@ class Each(Generic[Result]):
                 yield key, result
                 continue
             on_error(failure)
-
-
-class Rescoring:
-    """The stage that rescores lattices with a language model, which each process loads for itself.
-
-    Args:
-        model: What ``ninja.lm.load`` takes; None is the shipped English model.
-        options: As for ``ninja.rescore``.
-        device: Where the model computes: ``cpu``, ``cuda``, ``cuda:1``, …
-        on_coverage: Called once with how well the model knows the first words; in this process only.
-    """
-
-    def __init__(
-        self,
-        model: str | os.PathLike[str] | None = None,
-        options: RescoreOptions | None = None,
-        device: str = "cpu",
-        on_coverage: Callable[[Coverage], None] | None = None,
-    ) -> None:
-        self.model = model
-        self.device = device
-        self.on_coverage = on_coverage
-        self.report: RescoreReport | None = None
-        self._options = options
-        self._lm: LanguageModel | None = None
-
-    def __call__(self, lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
-        """Yield the rescored lattices."""
-        from ninja.lm import load
-        from ninja.rescore import RescoreOptions, RescoreReport, rescore
-
-        options = self._options or RescoreOptions()
-        if self._lm is None:
-            self._lm = load(self.model, device=self.device)
-        else:
-            # A worker's later batches: whether the vocabularies fit was asked of the first.
-            options = replace(options, max_unknown=1.0)
-        self.report = RescoreReport()
-        return rescore(lattices, self._lm, options, on_error=on_error, on_coverage=self.on_coverage, report=self.report)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Rescoring, (self.model, self._options, self.device)
 
 
 @dataclass(slots=True)

@@ -12,8 +12,10 @@ from ninja.symbols import SymbolTable
 class FakeLM:
     """Keeps each slot's history in the open, and complains when a slot is used after its release."""
 
-    def __init__(self, num_words: int = 8, unk: bool = True) -> None:
-        words = ["<s>", "</s>", *(["<unk>"] if unk else []), *(f"w{i}" for i in range(1, num_words + 1))]
+    def __init__(self, num_words: int = 8, unk: bool = True, salt: int = 0, others: tuple[str, ...] = ()) -> None:
+        """Make a model of w1, w2, …; another salt makes other scores, and other words shift the ids."""
+        marks = ["<s>", "</s>", *(["<unk>"] if unk else [])]
+        words = [*marks, *others, *(f"w{i}" for i in range(1, num_words + 1))]
         self.vocabulary = SymbolTable.from_words(words)
         self.bos: int | None = 0
         self.eos = 1
@@ -23,6 +25,7 @@ class FakeLM:
         self.next_slot = 0
         self.num_advanced = 0
         self.num_scored = 0
+        self.salt = salt
 
     def start(self, count: int) -> np.ndarray:
         return self._new([()] * count)
@@ -44,7 +47,7 @@ class FakeLM:
 
     def score(self, history: tuple[int, ...], word: int) -> float:
         """Log-probability in [-8, 0) on a grid that float32 holds exactly."""
-        return -(zlib.crc32(np.array([*history, word], np.int32).tobytes()) % 512 + 1) / 64
+        return -(zlib.crc32(np.array([*history, word], np.int32).tobytes(), self.salt) % 512 + 1) / 64
 
     def _new(self, histories: list[tuple[int, ...]]) -> np.ndarray:
         slots = np.arange(self.next_slot, self.next_slot + len(histories))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -34,32 +34,64 @@ def paths(lattice: Lattice) -> Iterator[tuple[int, tuple[int, ...]]]:
 def path_costs(lattice: Lattice) -> list[PathCost]:
     """Costs of every path as the lattice has them, sorted."""
     return sorted(
-        _cost(lattice, end, arcs, [float(lattice.graph[a]) for a in arcs], float(lattice.final_graph[end]))
+        path_cost(lattice, end, arcs, [float(lattice.graph[a]) for a in arcs], float(lattice.final_graph[end]))
         for end, arcs in paths(lattice)
     )
 
 
+LogProb = Callable[[tuple[str, ...], str], float]  # of a word after a history, both spelled
+
+
+def spelled(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
+    """Natural-log probability of a word under a model, as <unk> and less the penalty where it lacks the word."""
+
+    def logprob(history: tuple[str, ...], word: str) -> float:
+        unknown = lm.vocabulary.id(word) is None
+        *before, last = (number_of(each) for each in (*history, word))
+        return lm.score(tuple(before), last) - (unk_penalty if unknown else 0.0)
+
+    def number_of(word: str) -> int:
+        known = lm.vocabulary.id(word)
+        number = lm.unk if known is None else known
+        assert number is not None
+        return number
+
+    return logprob
+
+
 def rescored_path_costs(lattice: Lattice, lm: FakeLM, options: RescoreOptions) -> list[PathCost]:
     """Costs of every path after rescoring, sorted."""
+    return path_costs_under(lattice, spelled(lm, options.unk_penalty or 0.0), options, 1 - options.lm_weight)
+
+
+def path_costs_under(
+    lattice: Lattice, logprob: LogProb, options: RescoreOptions, graph_share: float, context: tuple[str, ...] = ()
+) -> list[PathCost]:
+    """Costs of every path, sorted, as `graph_share` of the old ones and the LM weight's share of the new ones."""
     weight = options.lm_weight
     costs = []
     for end, arcs in paths(lattice):
-        history: tuple[int, ...] = ()
+        history = context
         graph = []
         for arc in arcs:
-            word = int(lattice.word[arc])
             new = 0.0
-            if word != 0:
+            if lattice.word[arc] != 0:
                 assert lattice.words is not None
-                known = lm.vocabulary.id(lattice.words.word(word))
-                spelled = lm.unk if known is None else known
-                assert spelled is not None
-                new = -lm.score(history, spelled) + (options.unk_penalty or 0.0 if known is None else 0.0)
-                history += (spelled,)
-            graph.append((1 - weight) * float(lattice.graph[arc]) + weight * new)
-        final = (1 - weight) * float(lattice.final_graph[end]) - weight * lm.score(history, lm.eos)
-        costs.append(_cost(lattice, end, arcs, graph, final))
+                word = lattice.words.word(int(lattice.word[arc]))
+                new = -logprob(history, word)
+                history += (word,)
+            graph.append(graph_share * float(lattice.graph[arc]) + weight * new)
+        final = graph_share * float(lattice.final_graph[end]) - weight * logprob(history, "</s>")
+        costs.append(path_cost(lattice, end, arcs, graph, final))
     return sorted(costs)
+
+
+def close(a: list[PathCost], b: list[PathCost]) -> bool:
+    """Tell whether two sorted lists of paths agree, costs within 1e-4."""
+    return len(a) == len(b) and all(
+        x.words == y.words and x.labels == y.labels and np.allclose(x[1:3], y[1:3], atol=1e-4)
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def total(cost: PathCost, options: RescoreOptions) -> float:
@@ -67,7 +99,7 @@ def total(cost: PathCost, options: RescoreOptions) -> float:
     return options.acoustic_scale * cost.acoustic + cost.graph + options.word_penalty * len(cost.words)
 
 
-def _cost(lattice: Lattice, end: int, arcs: tuple[int, ...], graph: list[float], final_graph: float) -> PathCost:
+def path_cost(lattice: Lattice, end: int, arcs: tuple[int, ...], graph: list[float], final_graph: float) -> PathCost:
     labels = [lattice.ali[lattice.ali_begin[a] : lattice.ali_begin[a + 1]] for a in arcs]
     labels.append(lattice.final_ali[lattice.final_ali_begin[end] : lattice.final_ali_begin[end + 1]])
     return PathCost(

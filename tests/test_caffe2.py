@@ -15,10 +15,10 @@ from tests import reference_caffe2 as slow
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import caffe2_export, caffe2_net  # noqa: E402
-from ninja.lm.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
-from ninja.lm.caffe2_operators import OPERATORS  # noqa: E402
-from ninja.lm.wire import Message, field  # noqa: E402
+from ninja.lm.networks import caffe2_export, caffe2_net  # noqa: E402
+from ninja.lm.networks.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
+from ninja.lm.networks.caffe2_operators import OPERATORS  # noqa: E402
+from ninja.lm.networks.wire import Message, field  # noqa: E402
 from tests import tiny_lstm  # noqa: E402
 from tests.tiny_lstm import one_thread  # noqa: E402, F401
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, InputError
-from ninja.lm.kaldi_io import KaldiReader, read_matrix
+from ninja.lm.kaldi.primitives import KaldiReader, read_matrix
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.convert import convert  # noqa: E402
-from ninja.lm.kaldi_rnnlm import KaldiRnnlm, read  # noqa: E402
+from ninja.lm.kaldi.rnnlm import KaldiRnnlm, read  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")

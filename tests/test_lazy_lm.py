@@ -11,9 +11,9 @@ from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import lazy  # noqa: E402
-from ninja.lm.refeeding import HistoryLM  # noqa: E402
-from ninja.lm.stepping import StepLM, batch_axis, count_words  # noqa: E402
+from ninja.lm.networks import lazy  # noqa: E402
+from ninja.lm.networks.refeeding import HistoryLM  # noqa: E402
+from ninja.lm.networks.stepping import StepLM, batch_axis, count_words  # noqa: E402
 from ninja.lm.wordlist import Words, find  # noqa: E402
 
 NUM_WORDS = 7

@@ -10,7 +10,7 @@ from ninja.errors import FormatError, NinjaError
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import nnet3  # noqa: E402
+from ninja.lm.kaldi import nnet3  # noqa: E402
 from ninja.models.nnet3 import Network  # noqa: E402
 
 

@@ -14,8 +14,8 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from ninja.lm import onnx_export  # noqa: E402
-from ninja.lm.foreign import is_onnx  # noqa: E402
+from ninja.lm.networks import onnx_export  # noqa: E402
+from ninja.lm.networks.recognise import is_onnx  # noqa: E402
 from tests import tiny_lstm  # noqa: E402
 from tests.tiny_lstm import (  # noqa: E402
     NUM_WORDS,

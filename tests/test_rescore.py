@@ -16,7 +16,7 @@ from ninja.lattice import Lattice
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
 from ninja.rescore.options import LookAhead
 from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import PathCost, path_costs, rescored_path_costs, total
+from tests.reference_rescore import close, path_costs, rescored_path_costs, total
 from tests.strategies import lattices
 
 EXACT = RescoreOptions(
@@ -34,13 +34,6 @@ def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> 
 
 def named(lattice: Lattice) -> Lattice:
     return replace(lattice, words=TABLE)
-
-
-def close(a: list[PathCost], b: list[PathCost]) -> bool:
-    return len(a) == len(b) and all(
-        x.words == y.words and x.labels == y.labels and np.allclose(x[1:3], y[1:3], atol=1e-4)
-        for x, y in zip(a, b, strict=True)
-    )
 
 
 def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:

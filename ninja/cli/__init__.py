@@ -19,7 +19,8 @@ from ninja.errors import NinjaError, OptionError
 
 # Name and help line of each command, so that `ninja --help` imports none of them.
 COMMANDS = {
-    "rescore": "Rescore lattices with a neural language model.",
+    "rescore": "Rescore lattices with language models.",
+    "lmrescore": "Add the scores of an n-gram model to lattices, or take them out, exactly.",
     "prune": "Remove the arcs of lattices that lie outside a beam.",
     "best": "Print the best word sequence of each lattice.",
     "nbest": "Print the n best word sequences of each lattice.",
@@ -28,6 +29,8 @@ COMMANDS = {
     "convert": "Convert lattices between formats.",
     "score": "Compute the word error rate of transcripts or lattices.",
     "train": "Train a language model on a text.",
+    "tune": "Choose the weights of a rescoring on a development set.",
+    "lm": "Ask language models for scores, show what they are, convert them.",
     "doctor": "Check the installation.",
     "version": "Print the version.",
 }

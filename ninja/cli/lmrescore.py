@@ -62,9 +62,7 @@ class Composing:
 @click.command()
 @output_file("Archive for the lattices, or a wspecifier such as ark,t:FILE")
 @click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
-@click.option(
-    "--lm-scale", type=float, default=1.0, show_default=True, help="Factor of its costs; -1 takes them out."
-)
+@click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of its costs; -1 takes them out.")
 @click.option(
     "--unk-penalty",
     type=float,

@@ -5,48 +5,74 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from ninja.cli.config import config
+from ninja.cli.models import language_models
 from ninja.cli.options import from_fields, output_file, resume
 from ninja.cli.reading import Reading, find_words, reads_lattices
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
-from ninja.pipeline import Rescoring
+from ninja.lm.word_map import WordMapping
+from ninja.rescore.carry_over import CarryOver
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
+from ninja.rescore.stage import Ensemble, Rescoring
 
 HELP = {
-    "algorithm": "Hypotheses compete on each arc or in each state.",
+    "algorithm": "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition).",
     "output": "Expanded lattice, input topology with replaced graph costs, or best path.",
+    "backward": "The models read sentences from their end.",
     "lm_weight": "Share of the language model in the graph cost, 0 to 1.",
     "acoustic_scale": "Factor of acoustic costs; 1 for chain models.",
     "word_penalty": "Cost of each word while searching; never written back.",
     "unk_penalty": "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]",
     "max_unknown": "Refuse when a larger share of arcs carries words the model lacks.",
     "max_hyps": "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]",
-    "beam": "Keep hypotheses within this cost of the best; inf keeps all.",
+    "beam": "Keep hypotheses within this cost of the best; inf keeps all.  [default: 8; pruned 6]",
     "prune_beam": "Drop arcs this far off the first pass's best path.  [default: beam + 2]",
     "merge_order": "Words of history that keep hypotheses apart; 0 is all.  [default: 5]",
     "max_active": "Live hypotheses per lattice and level; 0 is unlimited.",
     "look_ahead": "How the cost still to come is estimated.",
+    "max_ngram_order": "pruned: histories equal in their last words, one fewer than this, are one; 0 keeps all apart.",
+    "max_arcs": "pruned: expand no more arcs of a lattice once a path is complete.",
+    "growth_ratio": "pruned: growth of an expansion between two looks at all its costs.",
+    "num_best": "nbest: sentences of each lattice.",
+    "min_posterior": "cover: an arc of a higher posterior leads to a copy of its own of the state it enters.",
+    "max_trie_nodes": "trie: word prefixes of each lattice; 0: as many as the beam holds.",
     "batch_arcs": "Arcs of lattices in flight at once.",
 }
 
 
 @click.command()
-@click.option("--rnnlm", metavar="FILE", help="Language model.  [default: the shipped English model]")
+@config
+@language_models
 @output_file("Archive for the rescored lattices, or a wspecifier such as ark,t:FILE")
-@from_fields(RescoreOptions, HELP)
+@from_fields(RescoreOptions, HELP, skip=("map_words",))
+@click.option(
+    "--map-words",
+    type=click.Choice(get_args(WordMapping)),
+    multiple=True,
+    default=(),
+    help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
+)
 @click.option("--device", default="cpu", show_default=True, help="Where the model computes: cpu, cuda, cuda:1, …")
 @click.option("--frame-shift", type=float, default=0.01, show_default=True, help="Seconds of a frame, for the summary.")
 @resume
 @reads_lattices
 def rescore(
-    reading: Reading, rnnlm: str | None, output_file: str, device: str, frame_shift: float, resume: bool, **chosen: Any
+    reading: Reading,
+    models: Ensemble,
+    carry_over: CarryOver | None,
+    output_file: str,
+    device: str,
+    frame_shift: float,
+    resume: bool,
+    **chosen: Any,
 ) -> None:
-    """Rescore lattices with a neural language model.
+    """Rescore lattices with language models.
 
     Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the rescored lattices go to stdout as
     a binary archive; if that is a terminal, the best word sequences are printed instead.
@@ -56,17 +82,35 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
+    if models.directions and options.backward:
+        raise OptionError("--iterate says how each model reads; leave --backward out")
+    if carry_over is not None and (reading.jobs > 1 or resume):
+        raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
     if reading.words is None:
         reading.words = find_words(reading.source)
         reading.say(f"words of {reading.words}")
-    stage = Rescoring(rnnlm, options, device, on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"))
+    if carry_over is not None and carry_over.recording is None:
+        reading.say("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
+    stage = Rescoring(
+        models,
+        options,
+        device,
+        carry_over,
+        on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"),
+        on_note=reading.say,
+    )
     report = RescoreReport()
 
     def count(part: RescoreReport) -> None:
-        if reading.jobs > 1 and report.coverage is None:
-            reading.say(f"vocabulary: {part.coverage}")
+        if reading.jobs > 1:
+            for coverage in () if report.coverages else part.coverages:
+                reading.say(f"vocabulary: {coverage}")
+            for note in part.notes:
+                if note not in report.notes:  # another worker's
+                    reading.say(note)
+                    report.notes.append(note)
         _add(report, part)
 
     if output_file == "-" and sys.stdout.isatty():
@@ -86,7 +130,7 @@ def rescore(
 
 def _add(total: RescoreReport, part: RescoreReport) -> None:
     """Count a batch's report into the total."""
-    total.coverage = total.coverage or part.coverage
+    total.coverages = total.coverages or part.coverages
     for field in fields(part):
         value = getattr(part, field.name)
         if isinstance(value, int | float):

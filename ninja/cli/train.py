@@ -11,11 +11,13 @@ from ninja.cli.options import from_fields
 from ninja.lm.recipe import Progress, TrainOptions
 
 HELP = {
+    "architecture": "Kind of network.",
     "vocabulary": "Most words, <s>, </s> and <unk> included.",
     "min_count": "Rarer words become <unk>.",
     "embedding": "Width of embeddings and of each layer's output.",
-    "hidden": "LSTM cells per layer, more than --embedding.",
-    "layers": "LSTM layers.",
+    "hidden": "LSTM cells per layer, more than --embedding; or width of a Transformer's hidden layers.",
+    "layers": "LSTM layers or Transformer blocks.",
+    "heads": "Attention heads of each Transformer block; twice as many must divide --embedding.",
     "dropout": "Share of activations left out in training.",
     "epochs": "Passes over the text; the learning rate falls to 0 at their end.",
     "max_minutes": "End after this time, if it comes first.",

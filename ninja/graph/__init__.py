@@ -17,6 +17,7 @@ from ninja.graph.oracle import Oracle, oracle
 from ninja.graph.path import Path
 from ninja.graph.posteriors import ForwardBackward, forward_backward, posteriors
 from ninja.graph.prune import prune
+from ninja.graph.reverse import reverse
 from ninja.graph.scale import add_word_penalty, scale
 from ninja.graph.times import depth, depth_per_frame, num_frames, state_times
 
@@ -43,6 +44,7 @@ __all__ = [
     "posteriors",
     "prune",
     "remove_epsilons",
+    "reverse",
     "scale",
     "select_arcs",
     "state_times",

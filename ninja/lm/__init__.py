@@ -3,8 +3,34 @@
 Importing this package does not import torch; `load` does when the model is a network, and `ninja.lm.train` does.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from ninja.lm.compose import compose_ngram
 from ninja.lm.load import load
+from ninja.lm.mixture import Mixture
 from ninja.lm.protocol import LanguageModel, sentence_logprobs
 from ninja.lm.recipe import Progress, Trained, TrainOptions
 
-__all__ = ["LanguageModel", "Progress", "TrainOptions", "Trained", "load", "sentence_logprobs"]
+if TYPE_CHECKING:
+    from ninja.lm.networks.torch_module import from_module
+
+__all__ = [
+    "LanguageModel",
+    "Mixture",
+    "Progress",
+    "TrainOptions",
+    "Trained",
+    "compose_ngram",
+    "from_module",
+    "load",
+    "sentence_logprobs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs torch when it is asked for."""
+    if name == "from_module":
+        from ninja.lm.networks.torch_module import from_module
+
+        return from_module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

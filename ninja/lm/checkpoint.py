@@ -3,28 +3,38 @@ r"""Ninja's own checkpoint: weights, configuration and vocabulary of a model in 
 A zip as `torch.save` writes it, holding one dictionary of plain values and tensors:
 
     format   "ninja-lm"                     version  1
-    kind     "lstm"                         config   {"vocabulary": 32700, "embedding": 256, …}
+    kind     "lstm", a key of `FORMS`       config   {"vocabulary": 32700, "embedding": 256, …}
     words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 tensor, …}
     card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
+
+Ninja's own networks are stored in half precision, in which their best step was chosen; those of others as they are.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import io
 import os
 import re
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ninja.errors import ModelError
 from ninja.formats.files import opened
 from ninja.lm.text import BOS, EOS
 
 if TYPE_CHECKING:
+    import torch
+
+    from ninja.lm.kaldi.rnnlm import KaldiModel
     from ninja.models.lstm import LSTMLanguageModel
+    from ninja.models.transformer import TransformerLanguageModel
+
+    Module: TypeAlias = LSTMLanguageModel | TransformerLanguageModel  # networks that Ninja trains
 
 FORMAT = "ninja-lm"
 VERSION = 1
@@ -38,7 +48,7 @@ CardEntry = str | int | float | bool | None
 class Checkpoint:
     """A language model as a file holds it."""
 
-    module: LSTMLanguageModel  # float32, in evaluation mode
+    module: Module | KaldiModel  # float32, in evaluation mode
     words: list[str]  # by id
     card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
 
@@ -53,31 +63,46 @@ def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
         file.write(image.getbuffer())
 
 
-def as_stored(module: LSTMLanguageModel) -> LSTMLanguageModel:
+def as_stored(module: Module) -> Module:
     """Copy a model with its weights rounded to the half precision in which they are stored."""
     rounded = copy.deepcopy(module)
     rounded.load_state_dict({name: weight.half().float() for name, weight in module.state_dict().items()})
     return rounded.eval()
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a kind of model is stored."""
+
+    half: bool  # in half precision
+    pack: Callable[[Any], tuple[dict[str, Any], dict[str, torch.Tensor]]]  # model -> configuration, weights
+    # configuration, weights, words and the file -> model; raises ModelError where they do not fit together
+    build: Callable[[dict[str, Any], dict[str, Any], list[str], str], Any]
+
+
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
-    """Write a checkpoint with its weights in half precision.
+    """Write a checkpoint.
 
     Raises:
-        ModelError: A weight is not finite in half precision (beyond ±65504, or NaN).
+        ModelError: A weight is not finite in the precision it is stored in (half: beyond ±65504, or NaN).
         OutputError: The file cannot be written.
     """
     import torch
 
-    state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
+    kind = KIND_OF[type(checkpoint.module).__name__]
+    form = FORMS[kind]
+    config, state = form.pack(checkpoint.module)
+    if form.half:
+        state = {name: weight.detach().cpu().half() for name, weight in state.items()}
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
-            raise ModelError(f"weight {name} is not finite in half precision; the training diverged", path)
+            precision = " in half precision" if form.half else ""
+            raise ModelError(f"weight {name} is not finite{precision}; the training diverged", path)
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "kind": "lstm",
-        "config": dataclasses.asdict(checkpoint.module.config),
+        "kind": kind,
+        "config": config,
         "words": "\n".join(checkpoint.words),
         "state": state,
         "card": checkpoint.card,
@@ -109,13 +134,16 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     if content.get("version") != VERSION:
         message = f"checkpoint version {content.get('version')!r}; this Ninja reads version {VERSION}, upgrade it"
         raise ModelError(message, path)
-    if content.get("kind") != "lstm":
-        raise ModelError(f"a model of kind {content.get('kind')!r}; this Ninja knows 'lstm', upgrade it", path)
+    if content.get("kind") not in FORMS:
+        known = " and ".join(map(repr, FORMS))
+        raise ModelError(f"a model of kind {content.get('kind')!r}; this Ninja knows {known}, upgrade it", path)
     for key, kind in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), kind):
             raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
     words = _check_words(content["words"].split("\n"), content["config"], path)
-    return Checkpoint(_build(content["config"], content["state"], path), words, content["card"])
+    _check_tensors(content["state"], path)
+    module = FORMS[content["kind"]].build(content["config"], content["state"], words, os.fspath(path))
+    return Checkpoint(module, words, content["card"])
 
 
 def _check_zip(path: str | os.PathLike[str]) -> None:
@@ -139,44 +167,89 @@ def _check_words(words: list[str], config: dict[str, Any], path: str | os.PathLi
         raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {RETRAIN}", path)
     if len(set(words)) != len(words) or "" in words:
         raise ModelError(f"a word is empty or occurs twice in the vocabulary; {RETRAIN}", path)
-    for needed in (BOS, EOS):
-        if needed not in words:
-            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
     return words
 
 
-def _build(config: dict[str, Any], state: dict[str, Any], path: str | os.PathLike[str]) -> LSTMLanguageModel:
-    """Make the network that a configuration describes, if the weights are exactly its weights."""
+def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Refuse what is no tensor, claims more than its bytes, or is not finite."""
     import torch
 
-    from ninja.models.lstm import Config, LSTMLanguageModel
-
-    sizes = ("vocabulary", "embedding", "hidden", "layers")
-    if set(config) != {field.name for field in dataclasses.fields(Config)}:
-        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
-    for name in sizes:
-        # A layer has more than one byte and so has a cell: larger numbers are lies, told before memory is asked for.
-        if type(config[name]) is not int or not 1 <= config[name] <= os.path.getsize(path):
-            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
-    if config["layers"] > 64 or config["hidden"] <= config["embedding"]:
-        raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
-    if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
-        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
-    with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
-        module = LSTMLanguageModel(Config(**config))
-    expected = module.state_dict()
-    if set(state) != set(expected):
-        odd = sorted(map(str, set(state) ^ set(expected)))
-        raise ModelError(f"weights missing or not expected: {', '.join(odd)[:200]}; {RETRAIN}", path)
     for name, weight in state.items():
-        if not isinstance(weight, torch.Tensor) or not weight.is_floating_point():
+        if not isinstance(name, str) or not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
             raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
-        if weight.shape != expected[name].shape:
-            message = f"{name} is {list(weight.shape)}, its configuration wants {list(expected[name].shape)}; {RETRAIN}"
-            raise ModelError(message, path)
         if weight.untyped_storage().nbytes() < weight.numel() * weight.element_size():
             raise ModelError(f"{name} repeats its bytes to look larger than it is; {RETRAIN}", path)
         if not torch.isfinite(weight).all():
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
+
+
+def _classes(kind: str) -> tuple[Any, Any]:
+    """Return the classes of a kind's configuration and network."""
+    if kind == "lstm":
+        from ninja.models import lstm
+
+        return lstm.Config, lstm.LSTMLanguageModel
+    from ninja.models import transformer
+
+    return transformer.Config, transformer.TransformerLanguageModel
+
+
+def _pack(module: Module) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    return dataclasses.asdict(module.config), module.state_dict()
+
+
+def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> Module:
+    """Make the network that a configuration describes, if the weights are exactly its weights."""
+    import torch
+
+    for needed in (BOS, EOS):
+        if needed not in words:
+            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
+    kind_of_config, kind_of_module = _classes(kind)
+    entries = {field.name for field in dataclasses.fields(kind_of_config)}
+    if set(config) != entries:
+        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
+    for name in sorted(entries - {"dropout"}):
+        # A layer has more than one byte and so has a cell: larger numbers are lies, told before memory is asked for.
+        if type(config[name]) is not int or not 1 <= config[name] <= os.path.getsize(path):
+            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
+    odd = config["hidden"] <= config["embedding"] if kind == "lstm" else config["embedding"] % (2 * config["heads"])
+    if config["layers"] > 64 or odd:
+        raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
+    if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
+        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
+    with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
+        module = kind_of_module(kind_of_config(**config))
+    expected = module.state_dict()
+    if set(state) != set(expected):
+        names = sorted(map(str, set(state) ^ set(expected)))
+        raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
+    for name, weight in state.items():
+        if not weight.is_floating_point():
+            raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
+        if weight.shape != expected[name].shape:
+            message = f"{name} is {list(weight.shape)}, its configuration wants {list(expected[name].shape)}; {RETRAIN}"
+            raise ModelError(message, path)
     module.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
     return module.eval()
+
+
+def _pack_nnet3(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    from ninja.lm.kaldi.stored import pack
+
+    return pack(model)
+
+
+def _build_nnet3(config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> KaldiModel:
+    from ninja.lm.kaldi.stored import build
+
+    return build(config, state, words, path)
+
+
+KIND_OF = {"LSTMLanguageModel": "lstm", "TransformerLanguageModel": "transformer", "KaldiModel": "nnet3"}  # by class
+FORMS = {
+    "lstm": Form(half=True, pack=_pack, build=functools.partial(_build, "lstm")),
+    "transformer": Form(half=True, pack=_pack, build=functools.partial(_build, "transformer")),
+    # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
+    "nnet3": Form(half=False, pack=_pack_nnet3, build=_build_nnet3),
+}

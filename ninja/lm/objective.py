@@ -13,7 +13,7 @@ import torch
 from ninja.lm.text import Sentences, batches, pad
 
 if TYPE_CHECKING:
-    from ninja.models.lstm import LSTMLanguageModel
+    from ninja.lm.checkpoint import Module
 
 ROWS = 1024  # tokens whose logits exist at once: 1024 × 34,000 words in float32 are 140 MB
 
@@ -56,7 +56,7 @@ class Sampler:
 
 @torch.no_grad()
 def backward(
-    module: LSTMLanguageModel,
+    module: Module,
     output: torch.Tensor,
     target: torch.Tensor,
     sampler: Sampler,
@@ -70,7 +70,7 @@ def backward(
 
     Args:
         module: The network.
-        output: What `LSTMLanguageModel.forward` returned for the tokens, with its graph, float [tokens, embedding].
+        output: What the network's `forward` returned for the tokens, with its graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
         sampler: Draws the words whose scores stand for all.
         self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
@@ -120,7 +120,7 @@ def half_multiplication(device: str) -> contextlib.AbstractContextManager[object
 
 
 @torch.inference_mode()
-def perplexity(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
+def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
     """Compute the exact perplexity of sentences, each scored alone from ``<s>``, in float32.
 
     Returns:

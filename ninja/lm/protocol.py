@@ -75,9 +75,25 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
     Raises:
         OptionError: A word id is not one of the model's.
     """
+    return np.array([each.sum(dtype=np.float64) for each in word_logprobs(lm, sentences)], np.float64)
+
+
+def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Score each word of some sentences, all side by side.
+
+    Args:
+        lm: The language model; it holds no more slots afterwards than before.
+        sentences: As in `sentence_logprobs`.
+
+    Returns:
+        Natural-log probabilities of each sentence's words and last of ``</s>``, float32 [words + 1] each.
+
+    Raises:
+        OptionError: A word id is not one of the model's.
+    """
     # Longest first, so that the sentences still running are a prefix of the batch.
     order = sorted(range(len(sentences)), key=lambda place: -len(sentences[place]))
-    total = np.zeros(len(sentences))
+    score = [np.empty(len(sentence) + 1, np.float32) for sentence in sentences]
     slot = lm.start(len(sentences))
     for time in range(len(sentences[order[0]]) + 1 if order else 0):
         num_ending = sum(len(sentences[place]) == time for place in order)
@@ -86,9 +102,10 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
         word[:running] = [sentences[place][time] for place in order[:running]]
         if len(word) and (word.min() < 0 or word.max() >= len(lm.vocabulary)):
             raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
-        total[order] += lm.logprob(slot, word)
+        for place, logprob in zip(order, lm.logprob(slot, word), strict=True):
+            score[place][time] = logprob
         lm.release(slot[running:])
         longer = lm.advance(slot[:running], word[:running])
         lm.release(slot[:running])
         slot, order = longer, order[:running]
-    return total
+    return score

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from ninja.errors import OptionError
+
+Architecture = Literal["lstm", "transformer"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
     """How a model is trained; sizes and rates default to those of the shipped English model."""
 
+    architecture: Architecture = "lstm"
     vocabulary: int = 32_700  # most words, <s>, </s> and <unk> included
     min_count: int = 2  # rarer words become <unk>
     embedding: int = 256  # width of embeddings and of each layer's output
-    hidden: int = 768  # LSTM cells per layer, more than `embedding`
+    hidden: int = 768  # LSTM cells per layer, more than `embedding`; or width of a Transformer block's hidden layer
     layers: int = 2
+    heads: int = 4  # of a Transformer block's attention; each has embedding / heads numbers, an even count
     dropout: float = 0.1
 
     epochs: float = 4.5  # passes over the text; the learning rate falls to 0 at their end
@@ -36,7 +41,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
-        lowest |= {"warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
+        lowest |= {"hidden": 1, "heads": 1, "warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
         for name, least in lowest.items():
             if not getattr(self, name) >= least:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
@@ -46,8 +51,14 @@ class TrainOptions:
                 raise OptionError(f"{name} is {value}; it must be above 0")
         if not 0 <= self.dropout < 1:
             raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
-        if self.hidden <= self.embedding:
+        if self.architecture not in get_args(Architecture):
+            known = ", ".join(get_args(Architecture))
+            raise OptionError(f"architecture is {self.architecture!r}; it must be one of {known}")
+        if self.architecture == "lstm" and self.hidden <= self.embedding:
             raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
+        if self.architecture == "transformer" and self.embedding % (2 * self.heads):
+            wanted = f"a multiple of twice the {self.heads} heads"
+            raise OptionError(f"embedding is {self.embedding}; it must be {wanted}")
 
 
 # What may change between a run and its continuation: when it ends, and where it runs.

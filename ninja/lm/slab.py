@@ -16,6 +16,7 @@ from ninja.symbols import SymbolTable
 
 FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
+EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew
 LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
 
 
@@ -117,6 +118,10 @@ class SlabLM(ABC):
     @torch.inference_mode()
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
+        count = len(slots)
+        if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
+            spare = (0, -count % EVEN_ROWS)
+            slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
         new = self._take(len(slots))
 
         def step(piece: slice) -> None:
@@ -127,8 +132,9 @@ class SlabLM(ABC):
         except BaseException:  # no memory, say: who asks again, for fewer, must find the slots free
             self.release(new)
             raise
+        self.release(new[count:])
         self._normaliser[new] = np.nan
-        return new
+        return new[:count]
 
     @torch.inference_mode()
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:

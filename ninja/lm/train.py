@@ -1,4 +1,4 @@
-"""Train an LSTM language model on a text: the work behind ``ninja train``."""
+"""Train a language model on a text: the work behind ``ninja train``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.objective import Sampler, backward, half_multiplication, perplexity
 from ninja.lm.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.lm.text import SPECIAL, Sentences, batches, pad
-from ninja.models.lstm import Config, LSTMLanguageModel
+from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
 
@@ -27,7 +27,7 @@ REPORT_STEPS = 50  # steps between two calls of `progress`
 class _Run:
     """The part of a training that changes and that a continuation restores."""
 
-    module: LSTMLanguageModel
+    module: checkpoint.Module
     optimizer: torch.optim.Optimizer
     step: int = 0
     minutes: float = 0.0
@@ -125,8 +125,7 @@ def _train(
     signature |= {"train_sha256": text.digest(train_text), "dev_sha256": text.digest(dev_text)}
 
     torch.manual_seed(options.seed)
-    config = Config(len(words), options.embedding, options.hidden, options.layers, options.dropout)
-    module = LSTMLanguageModel(config)
+    module = _make(options, len(words))
     module.initialise()
     module.to(options.device)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.99), fused=True)
@@ -157,6 +156,14 @@ def _train(
     if os.path.exists(state_path):
         os.unlink(state_path)
     return Trained(run.best_perplexity, dev.num_unknown / len(dev.word), run.best_step, run.minutes, output)
+
+
+def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
+    """Make the network, its weights not drawn yet."""
+    sizes = (vocabulary, options.embedding, options.hidden, options.layers)
+    if options.architecture == "lstm":
+        return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout))
+    return transformer.TransformerLanguageModel(transformer.Config(*sizes, options.heads, options.dropout))
 
 
 def _steps(run: _Run, sentences: Sentences, dev: Sentences, options: TrainOptions) -> Iterator[Progress]:

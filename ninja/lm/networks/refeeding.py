@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from ninja.lm.lazy import SCORE_BYTES, LazyLM
+from ninja.lm.networks.lazy import SCORE_BYTES, LazyLM
 from ninja.lm.wordlist import Words
 
 FIRST_WIDTH = 16  # words of a history there is room for at first; doubled when one gets longer

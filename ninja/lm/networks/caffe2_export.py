@@ -1,4 +1,4 @@
-"""Write an LSTM as a pair of Caffe2 nets, see `ninja.lm.caffe2`; Caffe2 is not needed for it."""
+"""Write an LSTM as a pair of Caffe2 nets, see `ninja.lm.networks.caffe2`; Caffe2 is not needed for it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 from ninja.errors import OutputError
 from ninja.formats.files import opened
-from ninja.lm.caffe2_net import Argument, Net, Operator, encode
 from ninja.lm.checkpoint import Checkpoint
-from ninja.lm.foreign import CAFFE2_INIT, CAFFE2_PREDICT
-from ninja.lm.lstm_weights import lstm_weights
+from ninja.lm.networks.caffe2_net import Argument, Net, Operator, encode
+from ninja.lm.networks.lstm_weights import lstm_weights
+from ninja.lm.networks.recognise import CAFFE2_INIT, CAFFE2_PREDICT
 from ninja.lm.wordlist import BESIDE
 
 

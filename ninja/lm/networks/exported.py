@@ -33,8 +33,8 @@ import numpy as np
 import torch
 
 from ninja.errors import ModelError, NinjaError, OptionError
-from ninja.lm.refeeding import HistoryLM
-from ninja.lm.stepping import State, StepLM, batch_axis, count_words
+from ninja.lm.networks.refeeding import HistoryLM
+from ninja.lm.networks.stepping import State, StepLM, batch_axis, count_words
 from ninja.lm.wordlist import BESIDE, Words, find
 
 if TYPE_CHECKING:

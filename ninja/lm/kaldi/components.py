@@ -13,8 +13,8 @@ from typing import NoReturn
 import numpy as np
 import torch
 
-from ninja.lm.kaldi_io import Array, Scalar, Value
-from ninja.lm.nnet3_graph import LARGEST_DIM, Fail
+from ninja.lm.kaldi.graph import LARGEST_DIM, Fail
+from ninja.lm.kaldi.primitives import Array, Scalar, Value
 from ninja.models.nnet3_operations import Component
 
 SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero

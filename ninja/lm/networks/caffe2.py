@@ -15,7 +15,7 @@ A directory holds two nets and the vocabulary:
 
 The second net may say in an argument `unk_words` how many distinct words of the training text ``<unk>`` stood for.
 Scopes before a name (``rnn/hidden_t_prev``) are part of NAME; ``rnn/logits`` is ``logits``. Files may have a prefix
-(``lm_init_net.pb``). Which operators run says `ninja.lm.caffe2_operators.OPERATORS`.
+(``lm_init_net.pb``). Which operators run says `ninja.lm.networks.caffe2_operators.OPERATORS`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from ninja.errors import ModelError, OptionError
-from ninja.lm.caffe2_net import Argument, Net, Operator, read
-from ninja.lm.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
-from ninja.lm.foreign import CAFFE2_INIT, CAFFE2_PREDICT, caffe2_nets
-from ninja.lm.stepping import State, StepLM, count_words
+from ninja.lm.networks.caffe2_net import Argument, Net, Operator, read
+from ninja.lm.networks.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
+from ninja.lm.networks.recognise import CAFFE2_INIT, CAFFE2_PREDICT, caffe2_nets
+from ninja.lm.networks.stepping import State, StepLM, count_words
 from ninja.lm.wordlist import Words, find
 
 if TYPE_CHECKING:

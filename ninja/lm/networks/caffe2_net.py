@@ -12,7 +12,7 @@ from dataclasses import field as dataclass_field
 import numpy as np
 
 from ninja.errors import ModelError
-from ninja.lm.wire import Message, field, float_field
+from ninja.lm.networks.wire import Message, field, float_field
 
 
 @dataclass(frozen=True, slots=True)

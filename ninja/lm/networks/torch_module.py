@@ -18,7 +18,8 @@ A TorchScript archive (``torch.jit.save``) has the same methods (``@torch.jit.ex
 What loading runs: a TorchScript archive is a program in a language of its own. torch reads its values with a reader
 that knows TorchScript's types alone, no Python pickle, and interprets its code. That language has two functions that
 touch files; archives that name them, or operators of other libraries than torch's own, are refused before anything is
-loaded. Archives of ``torch.export`` are read by `ninja.lm.exported`. Python modules are yours: give code, not a file.
+loaded. Archives of ``torch.export`` are read by `ninja.lm.networks.exported`. Python modules are yours: give code, not
+a file.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ninja.errors import ModelError, OptionError
-from ninja.lm.refeeding import HistoryLM
-from ninja.lm.stepping import State, StepLM, count_words
+from ninja.lm.networks.refeeding import HistoryLM
+from ninja.lm.networks.stepping import State, StepLM, count_words
 from ninja.lm.text import BOS, EOS, UNK
 from ninja.lm.wordlist import BESIDE, Words, find
 from ninja.symbols import SymbolTable

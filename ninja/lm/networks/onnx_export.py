@@ -1,4 +1,4 @@
-"""Write an LSTM as an ONNX model with a state, see `ninja.lm.onnx`; nothing but this package is needed for it.
+"""Write an LSTM as an ONNX model with a state, see `ninja.lm.networks.onnx`; nothing but this package is needed for it.
 
 Source: onnx/onnx.proto (messages ModelProto, GraphProto, NodeProto, TensorProto) and the operators of version 13.
 """
@@ -12,8 +12,8 @@ import torch
 from ninja.errors import ModelError
 from ninja.formats.files import opened
 from ninja.lm.checkpoint import Checkpoint
-from ninja.lm.lstm_weights import lstm_weights
-from ninja.lm.wire import field
+from ninja.lm.networks.lstm_weights import lstm_weights
+from ninja.lm.networks.wire import field
 
 IR_VERSION, OPERATORS_VERSION = 7, 13
 FLOAT, INT64 = 1, 7  # TensorProto.DataType

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from ninja.errors import ModelError
-from ninja.lm import nnet3
-from ninja.lm.kaldi_rnnlm import Features, KaldiModel
-from ninja.lm.nnet3_components import Kept
+from ninja.lm.kaldi import nnet3
+from ninja.lm.kaldi.components import Kept
+from ninja.lm.kaldi.rnnlm import Features, KaldiModel
 
 AGAIN = "convert the model again"
 

@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ninja.errors import DependencyError, ModelError, OptionError
-from ninja.lm.refeeding import HistoryLM
-from ninja.lm.stepping import State, StepLM, batch_axis, count_words
+from ninja.lm.networks.refeeding import HistoryLM
+from ninja.lm.networks.stepping import State, StepLM, batch_axis, count_words
+from ninja.lm.networks.wire import Message
 from ninja.lm.text import BOS, EOS, UNK
-from ninja.lm.wire import Message
 from ninja.lm.wordlist import Words, find
 from ninja.symbols import SymbolTable
 
@@ -58,7 +58,7 @@ INTEGERS = ("tensor(int64)", "tensor(int32)")
 SCORES = ("logits", "logprob")
 EXPECTED = (
     "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`; "
-    "see the documentation of ninja.lm.onnx"
+    "see the documentation of ninja.lm.networks.onnx"
 )
 
 

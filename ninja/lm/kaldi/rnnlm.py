@@ -27,9 +27,9 @@ import torch
 
 from ninja import _lm, utf8
 from ninja.errors import FormatError, ModelError
-from ninja.lm import kaldi_io, nnet3
+from ninja.lm.kaldi import nnet3, primitives
+from ninja.lm.kaldi.nnet3 import Nnet3
 from ninja.lm.linear import linear
-from ninja.lm.nnet3 import Nnet3
 from ninja.lm.slab import SlabLM, device_of
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
@@ -209,7 +209,7 @@ def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Featu
 
 
 def _matrix(path: str, dim: int) -> torch.Tensor:
-    matrix = kaldi_io.read_matrix(path)
+    matrix = primitives.read_matrix(path)
     if matrix.shape[1] != dim:
         raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network wants {dim}", path)
     if not np.isfinite(matrix).all():
@@ -219,7 +219,7 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
 
 def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
     """Read ``word_feats.txt``: a line for each word, its id and then pairs of a feature and its value."""
-    content = kaldi_io.unpacked(path)
+    content = primitives.unpacked(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
         raise ModelError(f"features of {len(length)} words, but config/words.txt has {num_words}", path)
@@ -245,7 +245,7 @@ def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
     """Count what stands between blanks on each line; a million words' features are too many for Python's own split."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
-    blank[list(kaldi_io.BLANK)] = True
+    blank[list(primitives.BLANK)] = True
     inside = ~blank[byte]
     begins = inside.copy()
     begins[1:] &= ~inside[:-1]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ninja.lm.caffe2_net import Operator
 from ninja.lm.linear import linear
+from ninja.lm.networks.caffe2_net import Operator
 
 Tensors = Sequence[torch.Tensor]
 Product = Callable[[torch.Tensor], torch.Tensor]

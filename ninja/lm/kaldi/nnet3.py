@@ -17,9 +17,9 @@ import os
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ninja.lm import nnet3_graph
-from ninja.lm.kaldi_io import KaldiReader, Value, unpacked
-from ninja.lm.nnet3_components import BUILDERS, Fields, Kept
+from ninja.lm.kaldi.components import BUILDERS, Fields, Kept
+from ninja.lm.kaldi.graph import Fail, parse
+from ninja.lm.kaldi.primitives import KaldiReader, Value, unpacked
 from ninja.models.nnet3 import Graph
 from ninja.models.nnet3_operations import Component
 
@@ -47,7 +47,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     if reader.token() != "<Nnet3>":
         reader.fail("this is no nnet3 network, which begins with <Nnet3>; give final.raw, not final.mdl", 0)
     lines: list[str] = []
-    fails: list[nnet3_graph.Fail] = []
+    fails: list[Fail] = []
     reader.line()
     while (place := reader.place, line := reader.line())[1].strip():
         lines.append(line)
@@ -62,17 +62,17 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
         components[name] = fields.component()
         kept[name] = fields.kind, fields.kept
     reader.expect("</Nnet3>")
-    graph = nnet3_graph.parse(list(zip(lines, fails, strict=True)), components, _failing(reader, 0))
+    graph = parse(list(zip(lines, fails, strict=True)), components, _failing(reader, 0))
     return Nnet3(lines, kept, graph)
 
 
-def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, Kept]]], fail: nnet3_graph.Fail) -> Nnet3:
+def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, Kept]]], fail: Fail) -> Nnet3:
     """Make a network anew of what `read` has kept of it; `fail` raises an error when that is no longer true."""
     components = {name: Fields(name, kind, values, fail).component() for name, (kind, values) in fields.items()}
-    return Nnet3(lines, fields, nnet3_graph.parse([(line, fail) for line in lines], components, fail))
+    return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 
 
-def _failing(reader: KaldiReader, place: int) -> nnet3_graph.Fail:
+def _failing(reader: KaldiReader, place: int) -> Fail:
     def fail(message: str) -> NoReturn:
         reader.fail(message, place)
 

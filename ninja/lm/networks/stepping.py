@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ninja.errors import ModelError
-from ninja.lm.lazy import LazyLM
+from ninja.lm.networks.lazy import LazyLM
 from ninja.lm.wordlist import Words
 
 State = tuple[torch.Tensor, ...]

@@ -1,0 +1,215 @@
+"""``ninja lm``: commands about language models themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ninja.cli.options import Command, output_file, text_output
+from ninja.errors import FormatError, VocabularyError
+
+if TYPE_CHECKING:
+    from ninja.lm import LanguageModel
+
+
+class Sentence(NamedTuple):
+    """A line of a text."""
+
+    key: str
+    ids: list[int]  # the model's
+    unknown: list[bool]  # whether <unk> stands for the word
+
+
+@click.group()
+def lm() -> None:
+    """Ask language models for scores, show what they are, convert them.
+
+    MODEL is of any kind that `ninja rescore --rnnlm` takes.
+
+    \b
+    Examples:
+      ninja lm info rnnlm_dir
+      ninja lm score rnnlm_dir text.txt > logprobs.txt
+      ninja lm convert rnnlm_dir -o rnnlm.pt
+    """
+
+
+def _running(command: Command) -> Command:
+    """Add the options that say how a model computes."""
+    for decorate in (
+        click.option("--words", metavar="FILE", help="Symbol table of a model that numbers its words."),
+        click.option("--device", default="cpu", show_default=True, help="Where it computes: cpu, cuda, cuda:1, …"),
+        click.option(
+            "--normalize/--no-normalize",
+            default=None,
+            help="Normalise scores exactly.  [default: as the model is meant to be used; Kaldi's are not]",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+@lm.command()
+@click.argument("model")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@_running
+def info(model: str, as_json: bool, normalize: bool | None, device: str, words: str | None) -> None:
+    """Show what a language model is.
+
+    \b
+    Example:
+      ninja lm info rnnlm_dir
+    """
+    from ninja.lm.load import CHECKPOINT, kind_of
+
+    kind = kind_of(model).name
+    network = _load(model, normalize, device, words)
+    vocabulary = network.vocabulary
+    facts: dict[str, Any] = {
+        "kind": kind.removeprefix("an ").removeprefix("a "),
+        "words": len(vocabulary),
+        "parameters": getattr(network, "num_parameters", None),
+        "sentence begin": None if network.bos is None else vocabulary.word(network.bos),
+        "sentence end": vocabulary.word(network.eos),
+        "unknown word": None if network.unk is None else vocabulary.word(network.unk),
+        "words it stood for": network.unk_words,
+        "normalised": getattr(network, "normalized", None),
+    }
+    if kind == CHECKPOINT:
+        facts |= _told_by(model)
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    shown = {True: "yes", False: "no", None: "unknown"}
+    for name, value in facts.items():
+        click.echo(f"{name:24}{shown[value] if value is None or isinstance(value, bool) else value}")
+
+
+@lm.command()
+@click.argument("model")
+@click.argument("text")
+@output_file("Scores")
+@click.option("--keys/--no-keys", default=True, show_default=True, help="Whether lines of TEXT begin with a key.")
+@click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
+@click.option("--unk-penalty", type=float, default=0.0, show_default=True, help="Cost of an unknown word beyond <unk>.")
+@click.option("--batch", type=click.IntRange(1), default=256, show_default=True, help="Sentences scored side by side.")
+@_running
+def score(
+    model: str,
+    text: str,
+    output_file: str,
+    keys: bool,
+    as_ids: bool,
+    unk_penalty: float,
+    batch: int,
+    normalize: bool | None,
+    device: str,
+    words: str | None,
+) -> None:
+    """Print the natural-log probability of each word of a text.
+
+    TEXT holds on each line a key and the words of a sentence; - is stdin. The output has the key and then a number for
+    each word and one for the end of the sentence. Words that the model lacks are scored as its <unk>.
+
+    \b
+    Example:
+      ninja lm score rnnlm_dir text.txt > logprobs.txt
+    """
+    from ninja.lm.protocol import word_logprobs
+
+    network = _load(model, normalize, device, words)
+    sentences = _sentences(network, text, keys, as_ids)
+    num_sentences, num_words, num_unknown, total = 0, 0, 0, 0.0
+    with text_output(output_file) as stream:
+        while some := list(islice(sentences, batch)):
+            scores = word_logprobs(network, [sentence.ids for sentence in some])
+            for sentence, logprob in zip(some, scores, strict=True):
+                logprob[:-1][sentence.unknown] -= unk_penalty
+                stream.write(" ".join([sentence.key] * keys + [f"{float(each):.6g}" for each in logprob]) + "\n")
+                num_sentences += 1
+                num_words += len(sentence.ids)
+                num_unknown += sum(sentence.unknown)
+                total += float(logprob.sum(dtype="float64"))
+    perplexity = math.exp(min(-total / (num_words + num_sentences), 700.0)) if num_sentences else math.nan
+    counts = f"{num_sentences} sentences, {num_words} words, {num_unknown} of them unknown"
+    click.echo(f"ninja: {counts}, perplexity {perplexity:.2f}", err=True)
+
+
+@lm.command()
+@click.argument("model")
+@click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint, .onnx file or folder/ to write.")
+def convert(model: str, output_file: str) -> None:
+    """Write a language model in another form, which gives the same scores.
+
+    A Kaldi RNNLM becomes a Ninja checkpoint: one file, with the vocabulary in it. Ninja's own LSTM is written as an
+    ONNX model or, given a folder, as a pair of Caffe2 nets.
+
+    \b
+    Examples:
+      ninja lm convert rnnlm_dir -o rnnlm.pt
+      ninja lm convert lstm.pt -o lstm.onnx
+      ninja lm convert lstm.pt -o lstm_nets/
+    """
+    from ninja.lm.convert import convert as convert_model
+
+    convert_model(model, output_file)
+
+
+def _told_by(checkpoint: str) -> dict[str, Any]:
+    """Return what only a checkpoint tells of its model."""
+    from ninja.lm.checkpoint import KIND_OF, read
+
+    stored = read(checkpoint)
+    facts: dict[str, Any] = {"kind": f"Ninja checkpoint ({KIND_OF[type(stored.module).__name__]})"}
+    facts["perplexity"] = stored.card.get("perplexity")
+    if hasattr(stored.module, "parameters"):
+        facts["parameters"] = sum(weight.numel() for weight in stored.module.parameters())
+    return facts
+
+
+def _load(model: str, normalize: bool | None, device: str, words: str | None) -> LanguageModel:
+    from ninja.lm.load import load
+    from ninja.symbols import SymbolTable
+
+    return load(model, device, normalize=normalize, words=None if words is None else SymbolTable.read(words))
+
+
+def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> Iterator[Sentence]:
+    """Read a text as word ids of a model."""
+    marks = {network.eos} if network.bos is None else {network.bos, network.eos}
+    for line, fields in _lines(path):
+        if keyed and not fields:
+            raise FormatError("the line is empty; a key is needed, or give --no-keys", path, line=line)
+        key = fields.pop(0) if keyed else ""
+        ids = [_id_of(network, word, as_ids, path, line) for word in fields]
+        if not marks.isdisjoint(ids):
+            mark = network.vocabulary.word(next(each for each in ids if each in marks))
+            raise FormatError(f"{mark} in the text; remove it, it is implied", path, line=line)
+        yield Sentence(key, ids, [not as_ids and word not in network.vocabulary for word in fields])
+
+
+def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Read lines as their fields; ASCII blanks separate them, since some vocabularies hold words with others."""
+    from ninja import utf8
+
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
+        yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
+
+
+def _id_of(network: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:
+    if as_ids:
+        if not word.isdecimal() or not int(word) < len(network.vocabulary):
+            last = len(network.vocabulary) - 1
+            raise FormatError(f"{word[:40]!r} is no word id of the model; these are 0 to {last}", path, line=line)
+        return int(word)
+    number = network.vocabulary.id(word)
+    if number is None and network.unk is None:
+        raise VocabularyError(f"the model has neither {word[:60]!r} nor a word for unknown ones", path, line=line)
+    return network.unk if number is None else number  # type: ignore[return-value]

@@ -1,0 +1,46 @@
+"""Write models in other forms: those of other toolkits as Ninja checkpoints, and Ninja's LSTM in theirs."""
+
+from __future__ import annotations
+
+import os
+
+from ninja.errors import ModelError
+from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, kind_of
+
+
+def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Write a model in another form, which gives the same scores.
+
+    Args:
+        source: A Kaldi RNNLM, its directory or its network (``final.raw``), or a checkpoint of Ninja's LSTM.
+        target: For a Kaldi RNNLM the checkpoint to write; for an LSTM an ONNX model (``.onnx``), or the directory of
+            two Caffe2 nets (ending in ``/``, or already there).
+
+    Raises:
+        ModelError: The source cannot be written so, or a piece of it is missing, damaged or not supported.
+        FormatError: A piece is damaged, or holds what is not supported.
+        InputError: A file cannot be read.
+        OutputError: The checkpoint cannot be written.
+    """
+    name = os.fspath(source)
+    kind = kind_of(name)
+    wanted = os.fspath(target)
+    from ninja.lm import checkpoint
+
+    if kind.name == CHECKPOINT and wanted.endswith(".onnx"):
+        from ninja.lm.networks import onnx_export
+
+        onnx_export.export(checkpoint.read(name), wanted)
+        return
+    if kind.name == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
+        from ninja.lm.networks import caffe2_export
+
+        caffe2_export.export(checkpoint.read(name), wanted)
+        return
+    if kind.name != KALDI_RNNLM:
+        message = f"{kind.name} cannot be written as {wanted!r}; a Kaldi RNNLM can be as a checkpoint, Ninja's LSTM as"
+        raise ModelError(f"{message} .onnx or, for Caffe2, as a directory with / at its end", name)
+    from ninja.lm.kaldi.rnnlm import read
+
+    model = read(name)
+    checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)
