@@ -41,31 +41,37 @@ cdef class Expander:
         self,
         int64_t root_slot,
         *,
-        double lm_weight,
+        double graph_share,
+        double lm_scale,
         double acoustic_scale,
         double word_penalty,
         double beam,
         double first_pass_beam,
+        double growth_ratio,
         int32_t max_hyps,
         int32_t max_active,
         int64_t max_arcs,
         int32_t merge_order,
         int32_t eos,
+        bool pruned,
         bool per_arc,
         bool look_ahead,
         bool calibrate,
     ):
         cdef SearchOptions options
-        options.lm_weight = lm_weight
+        options.graph_share = graph_share
+        options.lm_scale = lm_scale
         options.acoustic_scale = acoustic_scale
         options.word_penalty = word_penalty
         options.beam = beam
         options.first_pass_beam = first_pass_beam
+        options.growth_ratio = growth_ratio
         options.max_hyps = max_hyps
         options.max_active = max_active
         options.max_arcs = max_arcs
         options.merge_order = merge_order
         options.eos = eos
+        options.pruned = pruned
         options.per_arc = per_arc
         options.look_ahead = look_ahead
         options.calibrate = calibrate
@@ -74,14 +80,18 @@ cdef class Expander:
         self.acoustic_scale = acoustic_scale
         self.word_penalty = word_penalty
 
-    def add(self, lattice, lm_word, extra):
-        """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs]."""
+    def add(self, lattice, lm_word, extra, context=()):
+        """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
+
+        The language model reads the words of `context` before it scores any of the lattice.
+        """
         cdef Arcs arcs = arcs_of(lattice)
         cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
         cdef const float* costs = <const float*>data_of(extra, np.NPY_FLOAT32, arcs.num_arcs)
+        cdef vector[int32_t] before = context
         cdef int32_t ticket
         with nogil:
-            ticket = self.engine.get().add(arcs, words, costs)
+            ticket = self.engine.get().add(arcs, words, costs, before)
         self.taken[ticket] = (lattice, lm_word, extra)
         return ticket
 

@@ -10,16 +10,19 @@ from clattice cimport Alignments, Arcs
 
 cdef extern from "search.hpp" namespace "ninja" nogil:
     cdef struct SearchOptions:
-        double lm_weight
+        double graph_share
+        double lm_scale
         double acoustic_scale
         double word_penalty
         double beam
         double first_pass_beam
+        double growth_ratio
         int32_t max_hyps
         int32_t max_active
         int64_t max_arcs
         int32_t merge_order
         int32_t eos
+        bool pruned
         bool per_arc
         bool look_ahead
         bool calibrate
@@ -46,7 +49,7 @@ cdef extern from "wave.hpp" namespace "ninja" nogil:
 cdef extern from "expander.hpp" namespace "ninja" nogil:
     cdef cppclass CExpander "ninja::Expander":
         CExpander(const SearchOptions&, int64_t) except +
-        int32_t add(const Arcs&, const int32_t*, const float*) except +
+        int32_t add(const Arcs&, const int32_t*, const float*, vector[int32_t]) except +
         void gather() except +
         void scatter(const int64_t*, const float*) except +
         vector[int32_t] ended() except +

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "search.hpp"
+#include "level_search.hpp"
+#include "pruned_search.hpp"
 
 namespace ninja {
 
@@ -13,24 +14,45 @@ class Expander {
  public:
   Expander(const SearchOptions& options, int64_t root_slot) : options_(options), histories_(root_slot) {}
 
-  // Takes a lattice in; its arrays must stay until `remove`. Returns its ticket.
-  int32_t add(const Arcs& arcs, const int32_t* lm_word, const float* extra) {
-    int32_t ticket = static_cast<int32_t>(searches_.size());
+  // Takes a lattice in; its arrays must stay until `remove`. The language model reads the words of `context` first.
+  // Returns its ticket.
+  int32_t add(const Arcs& arcs, const int32_t* lm_word, const float* extra, const std::vector<int32_t>& context) {
+    int32_t ticket = static_cast<int32_t>(places_.size());
     if (free_.empty()) {
-      searches_.emplace_back();
+      places_.emplace_back();
     } else {
       ticket = free_.back();
       free_.pop_back();
     }
-    searches_[ticket] = std::make_unique<Search>(arcs, lm_word, extra, options_, histories_);
+    Place& place = places_[ticket];
+    int32_t root = Histories::root();
+    for (int32_t word : context) {
+      root = histories_.intern(root, word);
+      place.context.push_back(root);
+    }
+    if (options_.pruned) {
+      place.search = std::make_unique<PrunedSearch>(arcs, lm_word, extra, options_, histories_, root);
+    } else {
+      place.search = std::make_unique<LevelSearch>(arcs, lm_word, extra, options_, histories_, root);
+    }
     return ticket;
   }
 
   // Collects the questions of every running search.
   void gather() {
     wave_.clear();
-    for (auto& search : searches_) {
-      if (search && search->status() == SearchStatus::kRunning) search->gather(wave_);
+    for (Place& place : places_) {
+      if (!place.running()) continue;
+      while (place.num_read < place.context.size() && histories_.slot(place.context[place.num_read]) >= 0) {
+        if (place.num_read > 0) histories_.drop(place.context[place.num_read - 1]);
+        ++place.num_read;
+      }
+      place.reading = place.num_read < place.context.size();
+      if (place.reading) {
+        wave_.make(histories_, place.context[place.num_read]);
+      } else {
+        place.search->gather(wave_);
+      }
     }
   }
 
@@ -40,25 +62,29 @@ class Expander {
       histories_.pending(wave_.advance_history[i]) = -1;
       histories_.set_slot(wave_.advance_history[i], slots[i]);
     }
-    for (auto& search : searches_) {
-      if (search && search->status() == SearchStatus::kRunning) search->scatter(logprob);
+    for (Place& place : places_) {
+      if (place.running() && !place.reading) place.search->scatter(logprob);
     }
   }
 
   // Tickets of the searches that have ended since, well or not.
   std::vector<int32_t> ended() const {
     std::vector<int32_t> tickets;
-    for (size_t i = 0; i < searches_.size(); ++i) {
-      if (searches_[i] && searches_[i]->status() != SearchStatus::kRunning) tickets.push_back(static_cast<int32_t>(i));
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].search && !places_[i].running()) tickets.push_back(static_cast<int32_t>(i));
     }
     return tickets;
   }
 
-  const Search& search(int32_t ticket) const { return *searches_[ticket]; }
+  const Search& search(int32_t ticket) const { return *places_[ticket].search; }
 
   void remove(int32_t ticket) {
-    searches_[ticket]->release();
-    searches_[ticket].reset();
+    places_[ticket].search->release();
+    const Place& place = places_[ticket];
+    for (size_t i = place.num_read > 0 ? place.num_read - 1 : 0; i < place.context.size(); ++i) {
+      histories_.drop(place.context[i]);
+    }
+    places_[ticket] = {};
     free_.push_back(ticket);
   }
 
@@ -67,10 +93,19 @@ class Expander {
   std::vector<int64_t> slots() const { return histories_.slots(); }
 
  private:
+  struct Place {
+    std::unique_ptr<Search> search;
+    std::vector<int32_t> context;  // a history for each word that is read first, held until the next one is read
+    size_t num_read = 0;           // of these
+    bool reading = false;          // what it asked for in this wave is one of them
+
+    bool running() const { return search && search->status() == SearchStatus::kRunning; }
+  };
+
   const SearchOptions options_;
   Histories histories_;
   Wave wave_;
-  std::vector<std::unique_ptr<Search>> searches_;
+  std::vector<Place> places_;
   std::vector<int32_t> free_;
 };
 

@@ -11,8 +11,6 @@
 
 namespace ninja {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 struct FirstPass {
   double best = kNever;            // cost of the best path, kNever if there is none
   std::vector<double> ahead;       // [num_states] cost of the best completion

@@ -9,6 +9,7 @@
 namespace ninja {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kNever = std::numeric_limits<double>::infinity();  // cost of what cannot be reached
 
 // See ninja/lattice.py for what each array means and which invariants hold.
 struct Arcs {

@@ -12,8 +12,6 @@
 
 namespace ninja {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 // A pair of costs, ordered as Kaldi orders them: by the total, ties by graph minus acoustic cost.
 struct Costs {
   double total = kNever;

@@ -24,6 +24,9 @@ struct Wave {
     ++epoch_;
   }
 
+  // Has a history made although no word is scored after it yet.
+  void make(Histories& histories, int32_t history) { slot_of(histories, history); }
+
   // Place of the score of `word` after `history` among the answers.
   int32_t ask(Histories& histories, int32_t history, int32_t word) {
     if (2 * (score_word.size() + 1) > table_.size()) grow();

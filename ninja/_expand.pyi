@@ -1,5 +1,7 @@
 """Types of the compiled expansion engine."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,21 +20,24 @@ class Expander:
         self,
         root_slot: int,
         *,
-        lm_weight: float,
+        graph_share: float,
+        lm_scale: float,
         acoustic_scale: float,
         word_penalty: float,
         beam: float,
         first_pass_beam: float,
+        growth_ratio: float,
         max_hyps: int,
         max_active: int,
         max_arcs: int,
         merge_order: int,
         eos: int,
+        pruned: bool,
         per_arc: bool,
         look_ahead: bool,
         calibrate: bool,
     ) -> None: ...
-    def add(self, lattice: Lattice, lm_word: _Int32s, extra: _Floats) -> int: ...
+    def add(self, lattice: Lattice, lm_word: _Int32s, extra: _Floats, context: Sequence[int] = ()) -> int: ...
     def gather(self) -> tuple[_Int64s, _Int64s, _Int32s, _Int64s, _Int32s]: ...
     def scatter(self, slots: _Int64s, logprob: _Floats) -> None: ...
     def ended(self) -> list[tuple[int, int, int]]: ...

@@ -7,12 +7,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ninja.rescore.engine import rescore
+from ninja.rescore.carry_over import CarryOver
+from ninja.rescore.iterate import iterate
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
+from ninja.rescore.rescoring import rescore
 from ninja.rescore.vocabulary import Coverage, WordMap, coverage
 
-__all__ = ["Coverage", "RescoreOptions", "RescoreReport", "WordMap", "coverage", "rescore"]
+__all__ = ["CarryOver", "Coverage", "RescoreOptions", "RescoreReport", "WordMap", "coverage", "iterate", "rescore"]
 
 
 class _CallableModule(ModuleType):
