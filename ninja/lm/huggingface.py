@@ -1,0 +1,208 @@
+"""Open a directory as Hugging Face's transformers library writes it, without network and without code from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.spelling import Casing, spell
+from ninja.symbols import SymbolTable
+
+DType = Literal["float32", "float16", "bfloat16"]
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
+
+
+def recognise(path: str) -> bool:
+    """Tell whether a path is such a directory."""
+    return os.path.isfile(os.path.join(path, CONFIG))
+
+
+def open_directory(
+    path: str | os.PathLike[str],
+    words: SymbolTable | None,
+    device: str = "cpu",
+    *,
+    casing: Casing = "keep",
+    dtype: DType = "float32",
+    device_map: str | dict[str, Any] | None = None,
+    normalize: bool = True,
+    max_batch: int | None = None,
+) -> LanguageModel:
+    """Open a language model for the words of some lattices.
+
+    A causal one becomes a `CausalLM`; a masked one a `MaskedLM`, which only scores the sentences of n-best lists.
+    ``<s>`` is the tokenizer's ``bos_token``, and if it has none its ``eos_token``; ``</s>`` is its ``eos_token``.
+    Where the tokenizer names neither, the configuration's ids are taken; a causal model without both is refused.
+
+    Args:
+        path: The directory: config.json, weights in safetensors or a .bin without code, and the tokenizer's files.
+        words: The lattices' words; a model of pieces knows no words by itself.
+        device: Where torch computes, such as ``"cuda"``.
+        casing: How words are written before they are split into pieces, see `spell`.
+        dtype: Precision of weights and activations; scores are put together in float32.
+        device_map: Where the parts of a network lie, as transformers takes it (needs accelerate); None = on `device`.
+        normalize: Normalise scores exactly.
+        max_batch: Most histories the network sees at once; None = as many as are fast.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the model is of a kind that Ninja does not run.
+        OptionError: An option is out of range, `words` is missing, or torch cannot use the device.
+        DependencyError: The transformers library, or a library that it needs for this directory, is not installed.
+    """
+    path = os.fspath(path)
+    if dtype not in get_args(DType):
+        raise OptionError(f"dtype is {dtype!r}; it must be one of {', '.join(get_args(DType))}")
+    config = _checked(path)
+    if words is None:
+        raise OptionError("a model of word pieces; give the lattices' symbol table (words.txt) too", path)
+    try:
+        import transformers
+    except ImportError as error:
+        message = "this model needs the transformers library; install it with `pip install 'ninja-asr[hf]'`"
+        raise DependencyError(message, path) from error
+    masked = _is_masked(config, path)
+    with _explained(path), _without_bars(transformers.utils.logging):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        family: Any = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
+        model, report = family.from_pretrained(
+            path,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=any(os.path.isfile(os.path.join(path, name)) for name in WEIGHTS[:2]),
+            dtype=dtype,
+            device_map=device_map,
+            output_loading_info=True,
+        )
+    lacking = sorted(map(str, report["missing_keys"])) + sorted(str(key[0]) for key in report["mismatched_keys"])
+    if lacking:  # the library would draw them at random
+        raise ModelError(f"its weights lack {', '.join(lacking)[:200]}, which {type(model).__name__} needs", path)
+    model.eval()
+    if device_map is None:
+        try:
+            model.to(device)
+        except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
+            raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
+    if masked:
+        return _masked(model, tokenizer, words, casing, max_batch, path)
+    eos = _first(tokenizer.eos_token_id, model.config.eos_token_id)
+    bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
+    if bos is None or eos is None:
+        raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
+    from ninja.lm.causal import CausalLM
+    from ninja.lm.piece_network import open_pieces
+
+    spelling = _in_range(spell(words, tokenizer, bos, eos, casing, path), model, path)
+    return CausalLM(open_pieces(model, bos, device, normalize=normalize, max_batch=max_batch, path=path), spelling)
+
+
+def _masked(
+    model: Any, tokenizer: Any, words: SymbolTable, casing: Casing, max_batch: int | None, path: str
+) -> LanguageModel:
+    from ninja.lm.masked import MaskedLM
+
+    before, behind = _first(tokenizer.cls_token_id, tokenizer.bos_token_id), tokenizer.sep_token_id
+    behind = _first(behind, tokenizer.eos_token_id)
+    if before is None or behind is None or tokenizer.mask_token_id is None:
+        raise ModelError("its tokenizer lacks a piece for hidden ones or for a sentence's ends (mask, cls, sep)", path)
+    spelling = _in_range(spell(words, tokenizer, before, behind, casing, path), model, path)
+    longest = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+    longest = min(longest, tokenizer.model_max_length)  # of some, the first positions are not for words
+    return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, max_batch=max_batch)
+
+
+def _checked(path: str) -> dict[str, Any]:
+    """Return the configuration, once every file that will be asked for is there."""
+    try:
+        config = json.loads(Path(path, CONFIG).read_bytes())
+    except FileNotFoundError as error:
+        raise ModelError(f"{CONFIG} is missing; give a directory as `save_pretrained` writes it", path) from error
+    except ValueError as error:
+        raise ModelError(f"not JSON: {error}", os.path.join(path, CONFIG)) from error
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
+        raise ModelError("names no model_type; is it of the transformers library?", os.path.join(path, CONFIG))
+    for what, names in (("weights", WEIGHTS), ("tokenizer", TOKENIZERS)):
+        if not any(os.path.isfile(os.path.join(path, name)) for name in names):
+            raise ModelError(f"the {what} are missing; one of {', '.join(names)} must lie there", path)
+    for name in WEIGHTS[1::2]:
+        index = Path(path, name)
+        if index.is_file():
+            try:
+                shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ModelError(f"not an index of weights ({error!r}); copy the model again", index) from error
+            for shard in shards:
+                if not os.path.isfile(os.path.join(path, str(shard))):
+                    raise ModelError(f"{shard} is missing, which {name} names; copy the model again", path)
+    return config
+
+
+def _is_masked(config: dict[str, Any], path: str) -> bool:
+    """Tell masked from causal language models, by the architectures that the configuration names."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    kind = config["model_type"]
+    named = [str(name) for name in config.get("architectures") or ()]
+    causal, masked = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if config.get("is_encoder_decoder") or not (causal or masked):
+        what = f"a model of type {kind!r}" + (f" ({', '.join(named)})" if named else "")
+        raise ModelError(f"{what}; Ninja runs causal and masked language models of the transformers library", path)
+    if causal and masked:  # BERT and its kin can be both
+        return not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
+    return masked
+
+
+def _first(*ids: Any) -> int | None:
+    """Return the first id that is one; configurations may hold lists of them."""
+    for each in ids:
+        if isinstance(each, list) and each:
+            return int(each[0])
+        if isinstance(each, int):
+            return each
+    return None
+
+
+def _in_range(spelling: Any, model: Any, path: str) -> Any:
+    size = model.get_input_embeddings().weight.shape[0]
+    if int(spelling.piece.max()) >= size:
+        raise ModelError(f"its tokenizer has a piece {spelling.piece.max()}, but its network only {size}", path)
+    return spelling
+
+
+@contextmanager
+def _without_bars(logging: Any) -> Iterator[None]:
+    """Load without a progress bar: stderr is not the library's."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn what the library says of a damaged or unusual directory into one line."""
+    try:
+        yield
+    except ImportError as error:
+        raise DependencyError(f"transformers needs another library: {_line(error)}", path) from error
+    except Exception as error:  # a dozen types, some with a page of advice
+        raise ModelError(f"transformers cannot load it: {_line(error)}", path) from error
+
+
+def _line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]

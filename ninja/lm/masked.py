@@ -1,0 +1,176 @@
+"""A masked language model of Hugging Face: whole sentences by pseudo-log-likelihood, for n-best lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm.spelling import Spelling
+
+BATCH_PIECES = 1024  # read in one pass; their logits over 30,000 pieces are 120 MB
+
+REFUSAL = "a masked language model scores whole sentences, not words after a history; use nbest, and no mixture"
+
+
+class MaskedLM:
+    """A masked language model, which only scores whole sentences; of the protocol it has the attributes.
+
+    A sentence's score is Σ ln P(piece | all other pieces of the sentence): each piece is hidden in turn and predicted
+    from both sides. That is no probability of the sentence, but ranks sentences well. The marks around the sentence
+    are seen and never predicted, so nothing is paid for ``</s>``.
+
+    Source: Salazar, Liang, Nguyen, Kirchhoff, "Masked language model scoring", 2020, equation 1.
+    """
+
+    whole_sentences = True  # what a word of a sentence scores depends on the words behind it
+
+    def __init__(
+        self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, *, max_batch: int | None
+    ) -> None:
+        """Take over a network, which is not copied.
+
+        Args:
+            model: A masked language model of the transformers library, in evaluation mode.
+            spelling: The pieces of each word.
+            marks: The pieces before the sentence, behind it, and for what is hidden.
+            longest: Most pieces of a sentence, marks included.
+            max_batch: Most sentences, each with one piece hidden, that the network sees at once; None = as many as
+                are fast.
+
+        Raises:
+            OptionError: `max_batch` is below 1.
+        """
+        if max_batch is not None and max_batch < 1:
+            raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+        self.vocabulary = spelling.vocabulary
+        self.bos: int | None = 0
+        self.eos = 1
+        self.unk = spelling.unk
+        self.unk_words: int | None = None
+        self._model = model
+        self._spelling = spelling
+        self._marks = marks
+        self._max_batch = max_batch
+        self._device = model.get_input_embeddings().weight.device
+        self._longest = longest
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trained numbers."""
+        return int(self._model.num_parameters())
+
+    def start(self, count: int) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            ModelError: Always.
+        """
+        raise ModelError(REFUSAL)
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            ModelError: Always.
+        """
+        raise ModelError(REFUSAL)
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            ModelError: Always.
+        """
+        raise ModelError(REFUSAL)
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`; there are no slots."""
+
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Score the sentences of a trie, as ``ninja.lm.trie.score_trie`` would: on the way to a leaf the scores add up.
+
+        Args:
+            parent: Node before each node, int32 [n], −1 = the first word; parents come before their children.
+            word: Each node's word, int32 [n]; each leaf is ``</s>``.
+
+        Returns:
+            A sentence's pseudo-log-likelihood at its ``</s>``, and 0 at words, float32 [n].
+
+        Raises:
+            ModelError: A leaf is a word: the end of its sentence is not known.
+        """
+        leaf = np.ones(len(parent), np.bool_)
+        leaf[parent[parent >= 0]] = False
+        if (word[leaf] != self.eos).any():
+            raise ModelError(REFUSAL)
+        sentences = []
+        ends = np.flatnonzero(word == self.eos)
+        above, words = parent.tolist(), word.tolist()
+        for end in ends.tolist():
+            sentence = []
+            while (end := above[end]) >= 0:
+                sentence.append(words[end])
+            sentences.append(np.array(sentence[::-1], np.int64))
+        score = np.zeros(len(parent), np.float32)
+        score[ends] = self.score_sentences(sentences)
+        return score
+
+    @torch.inference_mode()
+    def score_sentences(self, sentences: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.float64]:
+        """Score whole sentences.
+
+        Args:
+            sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty one scores 0.
+
+        Returns:
+            Pseudo-log-likelihoods, natural log, float64 [sentences]; NaN for sentences of more pieces than the network
+            can read.
+        """
+        pieces = [self._pieces(np.asarray(sentence)) for sentence in sentences]
+        total = np.where([len(sentence) > self._longest for sentence in pieces], np.nan, 0.0)
+        # One row for each piece of each sentence: the row in which it is hidden; long rows together.
+        readable = [(number, sentence) for number, sentence in enumerate(pieces) if len(sentence) <= self._longest]
+        row = [(number, place) for number, sentence in readable for place in range(1, len(sentence) - 1)]
+        row.sort(key=lambda item: len(pieces[item[0]]))
+        first = 0
+        while first < len(row):
+            last = first + 1
+            most = self._max_batch or len(row)
+            while last < min(len(row), first + most):
+                if len(pieces[row[last][0]]) * (last + 1 - first) > BATCH_PIECES:
+                    break
+                last += 1
+            some = row[first:last]
+            np.add.at(total, [number for number, _ in some], self._score(pieces, some))
+            first = last
+        return total
+
+    def _score(self, pieces: list[npt.NDArray[np.int64]], rows: list[tuple[int, int]]) -> npt.NDArray[np.float64]:
+        """Predict one piece in each row; natural-log probabilities [rows]."""
+        width = len(pieces[rows[-1][0]])
+        sentence = np.full((len(rows), width), self._marks[1], np.int64)
+        inside = np.zeros(sentence.shape, np.int64)
+        for place, (number, _) in enumerate(rows):
+            sentence[place, : len(pieces[number])] = pieces[number]
+            inside[place, : len(pieces[number])] = 1
+        every, hidden = np.arange(len(rows)), np.array([place for _, place in rows])
+        target = torch.from_numpy(sentence[every, hidden]).to(self._device)
+        sentence[every, hidden] = self._marks[2]
+        logits = self._model(
+            input_ids=torch.from_numpy(sentence).to(self._device),
+            attention_mask=torch.from_numpy(inside).to(self._device),
+        ).logits[torch.from_numpy(every), torch.from_numpy(hidden)]  # [rows, pieces]
+        logprob = logits.float().log_softmax(-1).gather(1, target.to(logits.device)[:, None])[:, 0]
+        return logprob.double().cpu().numpy()
+
+    def _pieces(self, sentence: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        entry = self._spelling.entry(sentence, np.arange(len(sentence)) == 0).tolist()
+        begin, piece = self._spelling.begin, self._spelling.piece
+        parts = [piece[begin[each] : begin[each + 1]] for each in entry]
+        whole = np.concatenate([np.array([self._marks[0]], np.int64), *parts, [self._marks[1]]])
+        return whole
