@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lm import load
-from ninja.lm.causal import CausalLM
-from ninja.lm.huggingface import open_directory
+from ninja.lm.huggingface.causal import CausalLM
+from ninja.lm.huggingface.loading import open_directory
 from ninja.rescore import RescoreOptions, rescore
 from ninja.symbols import SymbolTable
 from tests.reference_rescore import close, path_costs, path_costs_under
@@ -94,7 +94,7 @@ def test_what_an_architecture_cannot_do_is_gone_without():
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, monkeypatch):
-    from ninja.lm import piece_network
+    from ninja.lm.huggingface import piece_network
 
     lm = open_directory(folder(kind), TABLE)
     parent, word = make_trie(lm, 60, seed=1)
@@ -174,7 +174,7 @@ def test_a_device_map_is_the_librarys():
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral"])
 def test_what_follows_more_pieces_than_a_network_reads_has_no_score(kind, monkeypatch):
-    from ninja.lm import piece_network
+    from ninja.lm.huggingface import piece_network
 
     lm = open_directory(folder(kind), TABLE)
     the = lm.vocabulary.id("the")
@@ -270,7 +270,7 @@ SENTENCES = ["the cat sat on the mat", "theatre", "", "the dog saw a catalogue",
 
 
 def test_a_masked_model_predicts_each_piece_from_all_others(bert, monkeypatch):
-    from ninja.lm import masked
+    from ninja.lm.huggingface import masked
 
     ids = [[bert.vocabulary.id(word) for word in sentence.split()] for sentence in SENTENCES]
     expected = [pseudo_logprob(folder("bert"), sentence.split()) for sentence in SENTENCES]

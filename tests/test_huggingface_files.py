@@ -9,7 +9,7 @@ import pytest
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm import load
-from ninja.lm.huggingface import open_directory
+from ninja.lm.huggingface.loading import open_directory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")

@@ -174,7 +174,7 @@ def _open_checkpoint(path: str, running: Running) -> LanguageModel:
 
 
 def _open_hugging_face(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.huggingface import open_directory
+    from ninja.lm.huggingface.loading import open_directory
 
     normalize = running.normalize is not False
     return open_directory(path, running.words, running.device, normalize=normalize, max_batch=running.max_batch)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lm.huggingface.spelling import Casing, spell
 from ninja.lm.protocol import LanguageModel
-from ninja.lm.spelling import Casing, spell
 from ninja.symbols import SymbolTable
 
 DType = Literal["float32", "float16", "bfloat16"]
@@ -97,8 +97,8 @@ def open_directory(
     bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
     if bos is None or eos is None:
         raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
-    from ninja.lm.causal import CausalLM
-    from ninja.lm.piece_network import open_pieces
+    from ninja.lm.huggingface.causal import CausalLM
+    from ninja.lm.huggingface.piece_network import open_pieces
 
     spelling = _in_range(spell(words, tokenizer, bos, eos, casing, path), model, path)
     return CausalLM(open_pieces(model, bos, device, normalize=normalize, max_batch=max_batch, path=path), spelling)
@@ -107,7 +107,7 @@ def open_directory(
 def _masked(
     model: Any, tokenizer: Any, words: SymbolTable, casing: Casing, max_batch: int | None, path: str
 ) -> LanguageModel:
-    from ninja.lm.masked import MaskedLM
+    from ninja.lm.huggingface.masked import MaskedLM
 
     before, behind = _first(tokenizer.cls_token_id, tokenizer.bos_token_id), tokenizer.sep_token_id
     behind = _first(behind, tokenizer.eos_token_id)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.lm.piece_network import PieceLM
-from ninja.lm.spelling import Spelling
+from ninja.lm.huggingface.piece_network import PieceLM
+from ninja.lm.huggingface.spelling import Spelling
 
 
 class CausalLM:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ninja.errors import ModelError, OptionError
-from ninja.lm.spelling import Spelling
+from ninja.lm.huggingface.spelling import Spelling
 
 BATCH_PIECES = 1024  # read in one pass; their logits over 30,000 pieces are 120 MB
 
