@@ -6,10 +6,8 @@ import numpy as np
 import torch
 
 from ninja import _lm
-from ninja.errors import ModelError
 from ninja.lm.linear import linear
 from ninja.lm.slab import SlabLM
-from ninja.lm.text import BOS, EOS, UNK
 from ninja.models.lstm import LSTMLanguageModel
 from ninja.symbols import SymbolTable
 
@@ -48,16 +46,7 @@ class NeuralLM(SlabLM):
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
         """
         config = module.config
-        if len(vocabulary) != config.vocabulary:
-            raise ModelError(f"{len(vocabulary)} words in the vocabulary, but the network has {config.vocabulary}")
-        bos, eos = vocabulary.id(BOS), vocabulary.id(EOS)
-        if bos is None or eos is None:
-            raise ModelError(f"the vocabulary lacks {BOS if bos is None else EOS}; train the model on whole sentences")
-        self.vocabulary = vocabulary
-        self.bos = bos
-        self.eos = eos
-        self.unk = vocabulary.id(UNK)
-        self.unk_words = unk_words
+        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
         self.config = config
         width = config.layers * (config.embedding + config.hidden)
         output = width - config.embedding - config.hidden

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from ninja import _lm
-from ninja.errors import OptionError
+from ninja.errors import ModelError, OptionError
 from ninja.lm.linear import linear
+from ninja.lm.text import BOS, EOS, UNK
 from ninja.lm.threads import Threads
 from ninja.symbols import SymbolTable
 
@@ -80,6 +81,24 @@ class SlabLM(ABC):
         self._free = np.empty(0, np.int64)  # a stack of unused slots, the top first to be reused
         self._num_free = 0
         self._start_normaliser = np.float32(np.nan)
+
+    def _take_words(self, vocabulary: SymbolTable, num_words: int, unk_words: int | None) -> int:
+        """Set the protocol's attributes by the vocabulary of a model that `ninja train` made; return the id of ``<s>``.
+
+        Raises:
+            ModelError: It does not have as many words as the network, or ``<s>`` or ``</s>`` is missing.
+        """
+        if len(vocabulary) != num_words:
+            raise ModelError(f"{len(vocabulary)} words in the vocabulary, but the network has {num_words}")
+        bos, eos = vocabulary.id(BOS), vocabulary.id(EOS)
+        if bos is None or eos is None:
+            raise ModelError(f"the vocabulary lacks {BOS if bos is None else EOS}; train the model on whole sentences")
+        self.vocabulary = vocabulary
+        self.bos = bos
+        self.eos = eos
+        self.unk = vocabulary.id(UNK)
+        self.unk_words = unk_words
+        return bos
 
     @abstractmethod
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:

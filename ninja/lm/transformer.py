@@ -9,10 +9,8 @@ import numpy.typing as npt
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from ninja.errors import ModelError
 from ninja.lm.attention import AttentionLM, Ids
 from ninja.lm.linear import linear
-from ninja.lm.text import BOS, EOS, UNK
 from ninja.models.transformer import TransformerLanguageModel
 from ninja.symbols import SymbolTable
 
@@ -48,16 +46,7 @@ class TransformerLM(AttentionLM):
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
         """
         config = module.config
-        if len(vocabulary) != config.vocabulary:
-            raise ModelError(f"{len(vocabulary)} words in the vocabulary, but the network has {config.vocabulary}")
-        bos, eos = vocabulary.id(BOS), vocabulary.id(EOS)
-        if bos is None or eos is None:
-            raise ModelError(f"the vocabulary lacks {BOS if bos is None else EOS}; train the model on whole sentences")
-        self.vocabulary = vocabulary
-        self.bos = bos
-        self.eos = eos
-        self.unk = vocabulary.id(UNK)
-        self.unk_words = unk_words
+        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
         self.config = config
         told = 2 * config.embedding  # keys and values of one block
         super().__init__(
