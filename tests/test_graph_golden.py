@@ -34,6 +34,7 @@ def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
     """Folder of Kaldi's answers and the acoustic scale they were made with."""
     folder, acoustic_scale = request.param
     if not folder.exists():
+        # In CI conftest refuses to run without them.
         pytest.skip(f"{folder} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
     return folder, acoustic_scale
 
@@ -41,6 +42,7 @@ def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
 @lru_cache(maxsize=8)
 def archive(path: Path) -> dict[str, Lattice]:
     if not path.exists():
+        # Which operation was run on which set is fixed by the files that came from Kaldi.
         pytest.skip(f"Kaldi was not asked for {path.name} on this set")
     return {lattice.key: lattice for lattice in read_kaldi(path)}
 
@@ -48,6 +50,7 @@ def archive(path: Path) -> dict[str, Lattice]:
 def table(path: Path) -> dict[str, list[str]]:
     """Read lines of a key and its fields."""
     if not path.exists():
+        # Which operation was run on which set is fixed by the files that came from Kaldi.
         pytest.skip(f"Kaldi was not asked for {path.name} on this set")
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     return {line.split()[0]: line.split()[1:] for line in lines}

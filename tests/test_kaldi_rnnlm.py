@@ -32,6 +32,7 @@ def one_thread():
 RNNLM = SHARED / "data" / "rnnlm"
 SCORES = RNNLM / "scores"
 ENGLISH = SHARED / "golden" / "english"
+# The models are not part of the project; in CI conftest refuses to run without them.
 golden = pytest.mark.skipif(not RNNLM.is_dir(), reason=f"Kaldi's models are not in {RNNLM}")
 
 
@@ -145,6 +146,7 @@ def test_normalised_probabilities_of_all_words_but_epsilon_sum_to_one(folder):
     assert np.exp(logprob.astype(float)).sum() == pytest.approx(1, abs=1e-5)
 
 
+# No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_a_gpu_scores_as_the_cpu_does(folder):
     on_cpu, on_gpu = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))

@@ -128,6 +128,7 @@ def test_handing_over_imports_nothing_but_os_and_sys(tool):
     assert done.stdout == "['ninja', 'ninja._launch']\n"
 
 
+# The machine decides whether it has the real tools; fake ones stand in for them in the tests above.
 @pytest.mark.skipif(
     not shutil.which("ninja-build") and _launch.find_build_tool() is None,
     reason="needs the real build tool; a fake one is tested above",
@@ -142,6 +143,7 @@ def test_a_real_build_runs_through_the_launcher(tmp_path):
     assert "out: say" in targets.stdout
 
 
+# The machine decides whether it has the real tools; fake ones stand in for them in the tests above.
 @pytest.mark.skipif(
     not shutil.which("cmake") or _launch.find_build_tool() is None, reason="needs cmake and the real build tool"
 )

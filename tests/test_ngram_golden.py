@@ -17,6 +17,7 @@ RNNLM = SHARED / "data" / "rnnlm"
 ENGLISH = SHARED / "data" / "english"
 FILES = ["lm_bg.arpa.gz", "G_bg.carpa.gz", "G_bg.fst.gz"]
 
+# In CI conftest refuses to run without them.
 needs_rnnlm = pytest.mark.skipif(not RNNLM.is_dir(), reason="the shared models are not here (in CI they must be)")
 needs_english = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the shared lattices are not here (in CI they must be)")
 

@@ -82,6 +82,7 @@ def test_no_model_at_all_is_refused() -> None:
         rescore([], None)
 
 
+# In CI conftest refuses to run without it.
 @pytest.mark.skipif(not (SHARED / "data" / "english").is_dir(), reason="the English test bed is not here")
 def test_taking_the_first_pass_out_of_the_english_lattices_leaves_nothing_on_any_path() -> None:
     english = SHARED / "data" / "english"

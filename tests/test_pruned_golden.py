@@ -24,6 +24,7 @@ GOLDEN = SHARED / "golden" / "english"
 WER = {3: 25.20, 4: 24.82}  # Kaldi's, at LM weight 12 and word penalty 1
 T = TypeVar("T")
 
+# In CI conftest refuses to run without them.
 pytestmark = pytest.mark.skipif(
     not GOLDEN.is_dir(), reason="Kaldi's answers do not come with the project (in CI they must be there)"
 )
