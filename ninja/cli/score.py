@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from ninja.cli.best import Search
@@ -9,6 +13,15 @@ from ninja.cli.options import scales, text_output
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import FormatError
 from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    from ninja.evaluate import BiasingList, ErrorRate, Mode
+
+_EXCLUDED = {
+    "--oracle": ("--alignments", "--biasing", "--entities"),
+    "--biasing": ("--alignments", "--entities"),  # aligned otherwise, printed otherwise
+}
+_MISSING = {"all": "scored as empty", "present": "left out"}
 
 
 @click.command()
@@ -22,14 +35,32 @@ from ninja.pipeline import Each
 )
 @click.option("--alignments", metavar="FILE", help="Write each hypothesis here, laid beside its reference.")
 @click.option("--oracle", is_flag=True, help="Score the nearest path of each lattice, not the best one.")
+@click.option("--biasing", metavar="FILE", help="Biasing lists; print word error rates on rare words and on others.")
+@click.option("--entities", metavar="FILE", help="Entities of each utterance; print how many were recognised.")
+@click.option("--utt2group", metavar="FILE", help="Group of each utterance, for the entities of groups, as utt2spk.")
+@click.option("--truth", metavar="FILE", help="Entities really said, JSON lines.  [default: those REFERENCE holds]")
+@click.option("--before", metavar="FILE", help="Transcripts without context, which --report compares with.")
+@click.option(
+    "--vocabulary",
+    metavar="FILE",
+    help="Symbol table; count entities with a word outside it apart.  [default: that of --words]",
+)
+@click.option("--report", metavar="FILE", help="Write here what became of each entity, as JSON.")
 @scales
 @reads_lattices
 def score(
     reading: Reading,
     reference: str,
-    mode: str,
+    mode: Mode,
     alignments: str | None,
     oracle: bool,
+    biasing: str | None,
+    entities: str | None,
+    utt2group: str | None,
+    truth: str | None,
+    before: str | None,
+    vocabulary: str | None,
+    report: str | None,
     acoustic_scale: float,
     lm_scale: float,
     word_penalty: float,
@@ -39,38 +70,112 @@ def score(
     REFERENCE and SOURCE are text files, on each line a key and its words. With --words, SOURCE are lattices, of which
     the best path is scored.
 
+    With --biasing, the three lines are those of the LibriSpeech biasing benchmark, whose own table of references
+    may be given both as REFERENCE and as FILE: of the lists, the rare words said are what counts. With --entities,
+    recall and precision of entities and the word errors in them follow, for all and by class.
+
     \b
     Examples:
       ninja score text transcripts.txt --alignments alignments.txt
       ninja score text lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
     from ninja import evaluate
 
-    references = evaluate.read_text(reference)
+    given = {"utt2group": utt2group, "truth": truth, "before": before, "vocabulary": vocabulary, "report": report}
+    _check(reading, {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities, **given})
+    lists = None if biasing is None else evaluate.read_biasing(biasing)
+    references = _said(lists) if lists is not None and biasing == reference else evaluate.read_text(reference)
     if oracle:
-        if reading.words is None or alignments is not None:
-            trouble = (
-                "needs lattices and their --words" if reading.words is None else "cannot be used with --alignments"
-            )
-            raise click.UsageError(f"--oracle {trouble}")
         words = reading.table()
         assert words is not None
         rate = evaluate.oracle_score((lattice for _, lattice in reading.lattices()), references, words)
+        click.echo(str(rate))
     else:
         if reading.words is None:
             hypotheses = _transcripts(reading.source)
         else:
             search = Search(1, acoustic_scale, lm_scale, word_penalty)
             hypotheses = {key: best[0].words for key, best in reading.results(Each(search))}
-        rate = evaluate.score(references, hypotheses, mode)  # type: ignore[arg-type]
+        if lists is not None:
+            biased = evaluate.score_biased(references, hypotheses, lists, mode)
+            rate = biased.overall
+            click.echo(str(biased))
+            if rate.missing:
+                reading.say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
+        elif entities is not None:
+            rate = _score_entities(reading, references, hypotheses, entities, mode, **given)
+        else:
+            rate = evaluate.score(references, hypotheses, mode)
+            click.echo(str(rate))
         if alignments is not None:
             with text_output(alignments) as stream:
-                for key, alignment in evaluate.score_each(references, hypotheses, mode).items():  # type: ignore[arg-type]
+                for key, alignment in evaluate.score_each(references, hypotheses, mode).items():
                     stream.write(f"{key}\n{alignment}\n\n")
-    click.echo(str(rate))
     if rate.unreferenced:
         reading.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
     reading.close()
+
+
+def _check(reading: Reading, chosen: dict[str, object]) -> None:
+    """Refuse options that do not go together."""
+    named = {f"--{name}" for name, value in chosen.items() if value}
+    if "--oracle" in named and reading.words is None:
+        raise click.UsageError("--oracle needs lattices and their --words")
+    for name, others in _EXCLUDED.items():
+        for other in others:
+            if {name, other} <= named:
+                raise click.UsageError(f"{name} cannot be used with {other}")
+    for name in ("--utt2group", "--truth", "--before", "--vocabulary", "--report"):
+        if name in named and "--entities" not in named:
+            raise click.UsageError(f"{name} needs --entities")
+
+
+def _said(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
+    """Take the references out of the benchmark's table."""
+    texts = {key: each.text for key, each in lists.items()}
+    if silent := [key for key, text in texts.items() if text is None]:
+        raise FormatError("the biasing list holds no text; give the references in a file of their own", key=silent[0])
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def _score_entities(
+    reading: Reading,
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    entities: str,
+    mode: Mode,
+    *,
+    utt2group: str | None,
+    truth: str | None,
+    before: str | None,
+    vocabulary: str | None,
+    report: str | None,
+) -> ErrorRate:
+    from ninja.context.entities import Entities, read_groups
+    from ninja.context.evaluate import read_truth, score_entities
+    from ninja.evaluate import read_text
+    from ninja.symbols import SymbolTable
+
+    table = reading.table() if vocabulary is None else SymbolTable.read(vocabulary)
+    listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_groups(utt2group))
+    for problem in listed.problems:
+        reading.say(str(problem))
+    found = score_entities(
+        references,
+        hypotheses,
+        listed,
+        truth=None if truth is None else read_truth(truth),
+        before=None if before is None else read_text(before),
+        words=table,
+        mode=mode,
+    )
+    click.echo(str(found))
+    if report is not None:
+        with text_output(report) as stream:
+            json.dump(found.as_dict(), stream, ensure_ascii=False, indent=1)
+            stream.write("\n")
+    return found.overall
 
 
 def _transcripts(paths: tuple[str, ...]) -> dict[str, list[str]]:

@@ -1,0 +1,111 @@
+"""Alignments of transcripts with references, and the errors counted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+
+Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
+_GAP = "\0"  # no word of a text file can be this
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRate:
+    """Counts of word errors; add them up over parts of a test set, or use ``sum(rates, ErrorRate())``."""
+
+    words: int = 0  # in the references
+    substitutions: int = 0
+    insertions: int = 0
+    deletions: int = 0
+    sentences: int = 0  # scored
+    sentence_errors: int = 0  # sentences with at least one error
+    missing: int = 0  # references without a hypothesis
+    unreferenced: int = 0  # hypotheses without a reference, never scored
+
+    @property
+    def correct(self) -> int:
+        """Reference words recognised."""
+        return self.words - self.substitutions - self.deletions
+
+    @property
+    def errors(self) -> int:
+        """Substitutions, insertions and deletions together."""
+        return self.substitutions + self.insertions + self.deletions
+
+    @property
+    def wer(self) -> float:
+        """Word error rate in percent; without reference words, 0 if there are no errors, else infinite."""
+        return _percent(self.errors, self.words)
+
+    @property
+    def ser(self) -> float:
+        """Sentence error rate in percent."""
+        return _percent(self.sentence_errors, self.sentences)
+
+    def __add__(self, other: ErrorRate) -> ErrorRate:
+        """Add up all counts."""
+        if not isinstance(other, ErrorRate):
+            return NotImplemented
+        return ErrorRate(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(ErrorRate)))
+
+    def __str__(self) -> str:
+        """Return the three lines Kaldi's compute-wer prints."""
+        return (
+            f"%WER {self.wer:.2f} [ {self.errors} / {self.words}, {self.insertions} ins, {self.deletions} del, "
+            f"{self.substitutions} sub ]{' [PARTIAL]' if self.missing else ''}\n"
+            f"%SER {self.ser:.2f} [ {self.sentence_errors} / {self.sentences} ]\n"
+            f"Scored {self.sentences} sentences, {self.missing} not present in hyp."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """A hypothesis laid beside its reference, word by word."""
+
+    pairs: tuple[Pair, ...]
+
+    def rate(self) -> ErrorRate:
+        """Count the errors of this one sentence."""
+        return count_errors(self.pairs)
+
+    def __str__(self) -> str:
+        """Return two lines, reference above hypothesis, ``***`` where a word is missing."""
+        lines = ["ref:", "hyp:"]
+        for pair in self.pairs:
+            cells = [word or "***" for word in pair]
+            width = max(map(len, cells))
+            lines = [f"{line} {cell.ljust(width)}" for line, cell in zip(lines, cells, strict=True)]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
+    """Count the errors of one sentence, or of some of its aligned words."""
+    insertions = sum(said is None for said, _ in pairs)
+    deletions = sum(heard is None for _, heard in pairs)
+    substitutions = sum(said is not None and heard is not None and said != heard for said, heard in pairs)
+    wrong = insertions + deletions + substitutions > 0
+    return ErrorRate(len(pairs) - insertions, substitutions, insertions, deletions, 1, int(wrong))
+
+
+def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
+    """Lay a hypothesis beside its reference with the fewest edits.
+
+    Source: kaldialign, ``align``, the alignment of Kaldi's scoring.
+    """
+    import kaldialign
+
+    pairs = kaldialign.align(reference, hypothesis, _GAP)
+    return Alignment(tuple((said if said != _GAP else None, heard if heard != _GAP else None) for said, heard in pairs))
+
+
+def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
+    """Count the fewest substitutions, insertions and deletions that lead from one to the other."""
+    import kaldialign
+
+    return int(kaldialign.edit_distance(reference, hypothesis)["total"])
+
+
+def _percent(part: int, whole: int) -> float:
+    if whole:
+        return 100.0 * part / whole
+    return float("inf") if part else 0.0

@@ -1,0 +1,32 @@
+"""Transcripts in text files."""
+
+from __future__ import annotations
+
+import os
+
+from ninja import utf8
+from ninja.errors import FormatError
+
+
+def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Read transcripts in Kaldi's ``text`` form: on each line an utterance id and its words; ``.gz`` is unpacked.
+
+    Raises:
+        FormatError: A line is empty, an id occurs twice, the file holds nothing, is not UTF-8 or damaged.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, "Data preparation", the file text.
+    """
+    name = os.fspath(path)
+    text = utf8.read(name)
+    transcripts: dict[str, list[str]] = {}
+    for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        # ASCII blanks only: some vocabularies hold words with Unicode spaces in them.
+        key, *words = [field for field in row.replace("\t", " ").rstrip("\r").split(" ") if field] or [""]
+        if not key:
+            what = "the line is empty; an utterance id is needed" if text else "the file is empty"
+            raise FormatError(what, name, line=number if text else None)
+        if key in transcripts:
+            raise FormatError(f"utterance {key!r} occurs twice", name, line=number)
+        transcripts[key] = words
+    return transcripts

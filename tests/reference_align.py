@@ -1,0 +1,86 @@
+"""Slow and obvious twins of what is aligned and spotted in word sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+Pair = tuple[str | None, str | None]
+COST = {"match": 0, "insertion": 3, "deletion": 3, "substitution": 4}
+
+
+def cost(pairs: Sequence[Pair]) -> int:
+    """Add up the benchmark's costs."""
+    return sum(
+        COST[
+            "insertion"
+            if said is None
+            else "deletion"
+            if heard is None
+            else "match"
+            if said == heard
+            else "substitution"
+        ]
+        for said, heard in pairs
+    )
+
+
+def align(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[Pair, ...]:
+    """Align as the benchmark does: of equally cheap ways to end, diagonal before insertion before deletion."""
+
+    @cache
+    def best(i: int, j: int) -> tuple[Pair, ...]:
+        ways = []
+        if i and j:
+            ways.append((*best(i - 1, j - 1), (reference[i - 1], hypothesis[j - 1])))
+        if j:
+            ways.append((*best(i, j - 1), (None, hypothesis[j - 1])))
+        if i:
+            ways.append((*best(i - 1, j), (reference[i - 1], None)))
+        return min(ways, key=cost, default=())
+
+    return best(len(reference), len(hypothesis))
+
+
+def all_alignments(reference: Sequence[str], hypothesis: Sequence[str]) -> Iterator[tuple[Pair, ...]]:
+    """Every way to lay one sequence beside another."""
+    if not reference and not hypothesis:
+        yield ()
+    if reference and hypothesis:
+        yield from (((reference[0], hypothesis[0]), *rest) for rest in all_alignments(reference[1:], hypothesis[1:]))
+    if reference:
+        yield from (((reference[0], None), *rest) for rest in all_alignments(reference[1:], hypothesis))
+    if hypothesis:
+        yield from (((None, hypothesis[0]), *rest) for rest in all_alignments(reference, hypothesis[1:]))
+
+
+def counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
+    """Reference words, substitutions, insertions, deletions."""
+    return (
+        sum(said is not None for said, _ in pairs),
+        sum(None not in pair and pair[0] != pair[1] for pair in pairs),
+        sum(said is None for said, _ in pairs),
+        sum(heard is None for _, heard in pairs),
+    )
+
+
+def spots(words: Sequence[str], class_of: Mapping[str, str]) -> list[tuple[int, str, str]]:
+    """Place, class and text of entities: those that begin first, of these the longest, none over another."""
+    found = [
+        (begin, -end, class_of[text])
+        for begin in range(len(words))
+        for end in range(begin + 1, len(words) + 1)
+        if (text := " ".join(words[begin:end])) in class_of
+    ]
+    kept: list[tuple[int, str, str]] = []
+    free = 0
+    for begin, negative_end, name in sorted(found):
+        if begin >= free:
+            free = -negative_end
+            kept.append((begin, name, " ".join(words[begin:free])))
+    return kept
+
+
+def occurrences(words: Sequence[str], text: str) -> int:
+    """How often a phrase stands in words, without overlap."""
+    return f" {'  '.join(words)} ".count(f" {text.replace(' ', '  ')} ")
