@@ -1,0 +1,1 @@
+"""Context: names, places and titles that matter to an utterance, given as lists at request time."""

@@ -1,0 +1,732 @@
+"""Entity files: three forms of one model, their rules, and the spelling of phrases."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+import unicodedata
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.context.entities import MAX_WORDS, Entities, read_groups
+from ninja.context.normalise import Normalisation, Normaliser, normalise
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.symbols import SymbolTable
+
+ENGLISH = SHARED / "data" / "english"
+
+WORDS = SymbolTable.from_words(
+    [
+        "<eps>",
+        "tom",
+        "chen",
+        "jean",
+        "luc",
+        "o'brien",
+        "j.",
+        "r.",
+        "a.m.",
+        "'em",
+        "able-bodied",
+        "route",
+        "6",
+        "call",
+        "x",
+    ]
+)
+
+# ---- three forms of one model ----
+
+NAMES = st.text("abcdefgh", min_size=1, max_size=3)
+PHRASES = st.lists(st.sampled_from(["tom", "chen", "kathi", "o'brien", "ü", "a"]), min_size=1, max_size=3).map(" ".join)
+SPOKEN = st.lists(st.sampled_from(["T AA M", "CH EH N", "K AE"]), max_size=2, unique=True)
+VALUES = st.tuples(st.sampled_from([1.0, 2.0, -0.5, 0.25]), SPOKEN)
+CLASSES = st.dictionaries(
+    st.sampled_from(["@name", "$PLACE", "<song>", ""]),
+    st.dictionaries(PHRASES, VALUES, min_size=1, max_size=3),
+    max_size=3,
+)
+NAMED_CLASSES = st.dictionaries(NAMES, CLASSES.filter(bool), max_size=3)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> dict[str, Any]:
+    """What a file says: classes by section, and who uses which list."""
+    lists, groups = draw(NAMED_CLASSES), draw(NAMED_CLASSES)
+    utterances = draw(NAMED_CLASSES)
+    everyone = draw(CLASSES)
+    some = st.lists(st.sampled_from(sorted(lists)), max_size=2, unique=True) if lists else st.just([])
+    sections = [("list", name, classes, [], None) for name, classes in lists.items()]
+    sections += [("group", name, classes, draw(some), None) for name, classes in groups.items()]
+    of_group = st.none() | st.sampled_from(sorted(groups)) if groups else st.none()
+    sections += [("utt", name, classes, draw(some), draw(of_group)) for name, classes in utterances.items()]
+    sections += [("all", "*", everyone, draw(some), None)] if everyone else []
+    return {"sections": sections}
+
+
+def entry(text: str, weight: float, spoken: list[str]) -> Any:
+    return {"text": text, "weight": weight, "pronunciations": spoken} if spoken or weight != 1.0 else text
+
+
+def as_object(classes: dict[str, Any], lists: list[str], group: str | None) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        name: [entry(text, *value) for text, value in phrases.items()] for name, phrases in classes.items()
+    }
+    made.update({"lists": lists} if lists else {})
+    made.update({"group": group} if group else {})
+    return made
+
+
+def as_json(model: dict[str, Any], indent: int | None = None) -> str:
+    content: dict[str, Any] = {}
+    where = {"list": "lists", "group": "groups", "utt": "utterances"}
+    for kind, name, *rest in model["sections"]:
+        if kind == "all":
+            content["all"] = as_object(*rest)
+        else:
+            content.setdefault(where[kind], {})[name] = as_object(*rest)
+    return json.dumps(content, indent=indent)
+
+
+def as_jsonl(model: dict[str, Any]) -> str:
+    lines = []
+    for kind, name, *rest in model["sections"]:
+        lines.append(json.dumps({kind: True if kind == "all" else name, **as_object(*rest)}, ensure_ascii=False))
+    return "\n".join(lines)
+
+
+def as_entities_key(model: dict[str, Any]) -> str:
+    """JSONL in which each phrase names its class."""
+    lines = []
+    for kind, name, classes, *rest in model["sections"]:
+        content = as_object({}, *rest)
+        content["entities"] = [
+            {"class": each, "text": text, "weight": weight, "pronunciations": spoken}
+            for each, phrases in classes.items()
+            for text, (weight, spoken) in phrases.items()
+        ]
+        lines.append(json.dumps({kind: True if kind == "all" else name, **content}))
+    return "\n".join(lines)
+
+
+def as_tsv(model: dict[str, Any], newline: str = "\n") -> str:
+    rows = ["# a comment"]
+    for kind, name, classes, lists, group in model["sections"]:
+        who = name if kind in ("all", "utt") else f"{kind}:{name}"
+        for each, phrases in classes.items():
+            for text, (weight, spoken) in phrases.items():
+                rows += ["\t".join([who, each or "-", text, str(weight), one]) for one in spoken or [""]]
+        rows += [f"{who}\tlists\t{one}" for one in lists]
+        rows += [f"{who}\tgroup\t{group}"] if group else []
+    return newline.join(rows) + newline
+
+
+def seen(lists: Any) -> list[Any]:
+    return [
+        (each.name, {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in each.classes.items()})
+        for each in lists
+    ]
+
+
+def expected(model: dict[str, Any], key: str) -> list[Any]:
+    """Return the lists of an utterance, from the model itself."""
+    by = {(kind, name): rest for kind, name, *rest in model["sections"]}
+    group = by.get(("utt", key), ({}, [], None))[2]
+    scopes = [by[which] for which in [("all", "*"), ("group", group), ("utt", key)] if which in by]
+    names = [name for _, lists, _ in scopes for name in lists]
+    found = [(name, by["list", name][0]) for place, name in enumerate(names) if name not in names[:place]]
+    found += [
+        (label, by[which][0])
+        for label, which in [("*", ("all", "*")), (f"group:{group}", ("group", group)), ("", ("utt", key))]
+        if which in by
+    ]
+    return [
+        (name, {each: [(t, w, tuple(s)) for t, (w, s) in ps.items()] for each, ps in classes.items()})
+        for name, classes in found
+    ]
+
+
+WRITERS = [
+    as_json,
+    lambda model: as_json(model, 2),
+    as_jsonl,
+    as_entities_key,
+    as_tsv,
+    lambda model: as_tsv(model, "\r\n"),
+]
+
+
+@given(model=models(), pack=st.booleans(), mark=st.booleans())
+def test_every_form_gives_the_same_entities(
+    model: dict[str, Any], pack: bool, mark: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("entities") / "file"  # no ending: the content tells
+    classes = sorted({name for _, _, classes, *_ in model["sections"] for name in classes})
+    keys = [name for kind, name, *_ in model["sections"] if kind == "utt"]
+    for write in WRITERS:
+        content = (("\ufeff" if mark else "") + write(model)).encode()
+        path.write_bytes(gzip.compress(content) if pack else content)
+        entities = Entities.read(path)
+        assert list(entities.keys) == keys
+        assert list(entities.classes) == classes
+        assert entities.num_phrases == sum(len(ps) for _, _, c, *_ in model["sections"] for ps in c.values())
+        assert set(entities.lists) == {name for kind, name, *_ in model["sections"] if kind == "list"}
+        for key in [*keys, "nobody"]:
+            assert seen(entities.of(key)) == expected(model, key)
+    assert seen(Entities.from_dict(json.loads(as_json(model))).of("nobody")) == expected(model, "nobody")
+
+
+def test_the_plain_form_is_for_all_utterances() -> None:
+    entities = Entities.from_dict(
+        {"@name": ["tom chen", {"text": "kathi clendenin", "weight": 2, "pronunciations": ["K AE1 TH IY0"]}], "": ["x"]}
+    )
+    (only,) = entities.of("whoever")
+    assert only is entities.of("somebody else")[0]
+    assert seen([only]) == [
+        ("*", {"@name": [("tom chen", 1.0, ()), ("kathi clendenin", 2.0, ("K AE TH IY",))], "": [("x", 1.0, ())]})
+    ]
+    assert (entities.classes, entities.num_phrases, entities.keys) == (("", "@name"), 3, ())
+    assert repr(entities) == "Entities(3 phrases, 0 utterances)"
+
+
+def test_a_shared_list_is_one_object_wherever_it_is_used() -> None:
+    entities = Entities.from_dict(
+        {
+            "lists": {"contacts": {"@name": ["tom"]}, "places": {"@place": ["rome"]}},
+            "all": {"lists": ["places"]},
+            "groups": {"spk1": {"lists": ["contacts", "places"]}},
+            "utterances": {"a": {"group": "spk1"}, "b": {"lists": ["contacts"], "@name": ["kathi"]}},
+        }
+    )
+    places, contacts = entities.lists["places"], entities.lists["contacts"]
+    assert entities.of("a") == (places, contacts)
+    assert entities.of("b")[:2] == (places, contacts)
+    assert entities.of("b")[2].name == ""
+    assert entities.of("b")[2].num_phrases == 1
+    assert entities.of("c") == (places,)
+    assert entities.problems == ()
+
+
+def test_utterances_without_entities_have_no_lists() -> None:
+    entities = Entities.from_dict({"utterances": {"a": {"@name": []}, "b": {"@name": ["tom"]}}})
+    assert entities.of("a") == entities.of("other") == ()
+    assert entities.keys == ("a", "b")
+
+
+def test_phrases_may_be_prefixes_of_one_another_and_stand_in_several_classes() -> None:
+    entities = Entities.from_dict({"@name": ["tom", "tom chen", "tom chen tom"], "@artist": ["tom"]})
+    assert entities.num_phrases == 4
+    assert entities.problems == ()
+
+
+def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
+    (tmp_path / "utt2spk").write_text("u1 anna\nu2 bert\n\n")
+    groups = read_groups(tmp_path / "utt2spk")
+    content = {"groups": {"anna": {"@name": ["tom"]}}, "utterances": {"u3": {"group": "anna"}}}
+    entities = Entities.from_dict(content, groups=groups)
+    assert [bool(entities.of(key)) for key in ("u1", "u2", "u3", "u4")] == [True, False, True, False]
+    with pytest.raises(
+        FormatError, match="utterance 'u3': its group is 'anna' here, but 'bert' in the table of groups"
+    ):
+        Entities.from_dict(content, groups={"u3": "bert"})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("u1\n", "utt2spk:1: expected an utterance id and its group, found 'u1'"),
+        ("u a\nu b\n", "utt2spk:2: .*'u' occurs"),
+    ],
+)
+def test_a_damaged_table_of_groups_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "utt2spk").write_text(content)
+    with pytest.raises(FormatError, match=message):
+        read_groups(tmp_path / "utt2spk")
+
+
+# ---- lists in files of their own ----
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two pools of phrases in a folder of their own."""
+    (tmp_path / "pools").mkdir()
+    rows = "# class, phrase\n@name\ttom chen\n@place\trome\t2\n\n@name\tkathi\t\tK AE1 TH IY0\n-\thello there\n"
+    (tmp_path / "pools" / "p.tsv.gz").write_bytes(gzip.compress(rows.encode()))
+    (tmp_path / "pools" / "bad.tsv").write_text("@name\ttom\n@name\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"lists": {"p": {"file": "pools/p.tsv.gz", "@name": ["luc"]}}, "all": {"lists": ["p"]}}',
+        '{"list": "p", "@name": ["luc"], "file": "pools/p.tsv.gz"}\n{"all": true, "lists": ["p"]}',
+        "list:p\tfile\tpools/p.tsv.gz\nlist:p\t@name\tluc\n*\tlists\tp\n",
+    ],
+)
+def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path) -> None:
+    (folder / "e").write_text(content)
+    entities = Entities.read(folder / "e")
+    assert seen(entities.of("u")) == [
+        (
+            "p",
+            {
+                "@name": [("tom chen", 1.0, ()), ("kathi", 1.0, ("K AE TH IY",)), ("luc", 1.0, ())],
+                "@place": [("rome", 2.0, ())],
+                "": [("hello there", 1.0, ())],
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{{"lists": {{"p": {{"file": "pools/p.tsv.gz", "first": {0}}}}}, "all": {{"lists": ["p"]}}}}',
+        "list:p\tfile\tpools/p.tsv.gz\t{0}\n*\tlists\tp\n",
+    ],
+)
+def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) -> None:
+    for first, found in [(2, 2), (4, 4), (7, 4)]:
+        (folder / "e").write_text(content.format(first))
+        entities = Entities.read(folder / "e")
+        assert entities.num_phrases == found
+        assert [str(problem).removeprefix(str(folder)) for problem in entities.problems] == (
+            ["/pools/p.tsv.gz has 4 phrases, fewer than the first 7 that list 'p' asks for"] if first > found else []
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"file": "pools/bad.tsv"},
+            r"bad\.tsv:2: expected 2 to 4 columns \(class, phrase, weight, pronunciation\), found",
+        ),
+        ({"file": 3}, "list 'p': \"file\" must name a file, not 3"),
+        ({"file": "a\0b"}, "list 'p': \"file\" must name a file"),
+        ({"file": "pools/p.tsv.gz", "first": 0}, "the number of phrases to take must be a whole number from 1, not 0"),
+        ({"file": "pools/p.tsv.gz", "first": True}, "must be a whole number from 1, not True"),
+        ({"first": 3}, 'list \'p\': "first" needs "file", of which it takes the first phrases'),
+    ],
+)
+def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, folder: Path) -> None:
+    (folder / "e.json").write_text(json.dumps({"lists": {"p": values}}))
+    with pytest.raises(FormatError, match=message):
+        Entities.read(folder / "e.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("pools/none", "pools/none: cannot be read: No such file"), ("pools", "pools: is no regular file")],
+)
+def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
+    (folder / "e.json").write_text(json.dumps({"lists": {"p": {"file": name}}}))
+    with pytest.raises(InputError, match=message):
+        Entities.read(folder / "e.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(InputError, match="pipe: is no regular file"):
+        Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
+
+
+# ---- what is refused ----
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        # JSON
+        ("[1]", r'e: a list at the top; entities are an object, \{"@name": \[\.\.\.\]\}, or one object a line'),
+        ('{"@name": ["tom"', r"e:1: no JSON: .*, column 17"),
+        ('{\n"@name": ["tom"],,\n}', r"e:2: no JSON: .*, column 18"),
+        ('{"@name": ["tom"], "@name": ["luc"]}', "e:1: the key '@name' stands twice in one object; merge the two"),
+        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' stands twice in one object; merge the two"),
+        (
+            '{"@name": ' + "[" * 100_000,
+            r"e: no JSON of ours: nested too deeply|e:1: no JSON of ours: nested too deeply",
+        ),
+        (
+            '{"@name": [{"text": "tom", "weight": ' + LONG + "}]}",
+            "no JSON: Exceeds the limit|is no number, or too large",
+        ),
+        (
+            '{"names": ["tom"]}',
+            r"e: unknown key 'names'; there are classes \(@…, \$…, <…>\), \"phrases\", \"entities\", \"all\"",
+        ),
+        ('{"@na me": []}', "unknown key '@na me'"),
+        ('{"<s>": []}', "unknown key '<s>'"),
+        ('{"lists": ["a"]}', "e: 'lists' must be an object by name, not a list"),
+        ('{"utterances": {"u": ["tom"]}}', "e: utterance 'u': expected an object by class, found a list"),
+        ('{"utterances": {"": {}}}', "e: the name of an utterance must be text, not ''"),
+        (
+            '{"utterances": {"u": {"name": []}}}',
+            "utterance 'u': unknown key 'name'; there are .*, \"group\", \"lists\"",
+        ),
+        ('{"lists": {"l": {"lists": []}}}', "list 'l': unknown key 'lists'; there are .*, \"file\", \"first\""),
+        ('{"groups": {"g": {"group": "h"}}}', "group 'g': unknown key 'group'; there are .*, \"lists\""),
+        ('{"all": {"@name": ["tom"]}, "@name": ["luc"]}', "stand both at the top and under 'all'; move them there"),
+        ('{"@name": "tom"}', "all utterances: '@name' must be a list of phrases, not 'tom'"),
+        (
+            '{"@name": ["tom", 3]}',
+            'all utterances, @name, entry 2: expected a phrase or an object with "text", found 3',
+        ),
+        ('{"@name": [{"txt": "tom"}]}', "@name, entry 1: unknown key 'txt'; there are text, weight, pronunciations"),
+        ('{"@name": [{"weight": 1}]}', '@name, entry 1: "text" must be the phrase, not null'),
+        ('{"@name": [{"text": "tom", "weight": "2"}]}', "\"weight\" must be a number, not '2'"),
+        ('{"@name": [{"text": "tom", "weight": true}]}', '"weight" must be a number, not True'),
+        ('{"@name": [{"text": "tom", "weight": NaN}]}', "@name, entry 1: 'tom' has the weight nan; it must be finite"),
+        ('{"@name": [{"text": "tom", "weight": -Infinity}]}', "'tom' has the weight -inf; it must be finite"),
+        (
+            '{"@name": [{"text": "tom", "weight": 1e7}]}',
+            r"has the weight 1e\+07; it must be finite, and 1e\+06 is the most",
+        ),
+        (
+            '{"@name": [{"text": "tom", "weight": ' + "9" * 400 + "}]}",
+            "the weight a number of more than 20 digits is no",
+        ),
+        (
+            '{"@name": [{"text": "tom", "pronunciations": "T"}]}',
+            "\"pronunciations\" must be a list of texts .*, not 'T'",
+        ),
+        ('{"@name": [{"text": "tom", "pronunciations": [" "]}]}', "entry 1: a pronunciation of 'tom' has no phones"),
+        (
+            '{"@name": [{"text": "tom", "pronunciations": ["' + "T " * 600 + '"]}]}',
+            "has 1199 characters; 1000 are the most",
+        ),
+        (
+            '{"entities": ["tom"]}',
+            'all utterances, entities, entry 1: expected .* an object with "class" and "text", found',
+        ),
+        ('{"entities": [{"text": "tom"}]}', '"class" must be "", @…, .*, not null'),
+        ('{"@name": ["tom", " "]}', "e: all utterances, @name, entry 2: the phrase is empty; take it out"),
+        ('{"@name": ["?!"]}', "@name, entry 1: '\\?!' is only punctuation; take it out"),
+        ('{"phrases": [""]}', "all utterances, phrases, entry 1: the phrase is empty"),
+        ('{"@name": ["tom\\u0000"]}', "@name, entry 1: 'tom\\\\x00' has a control character"),
+        ('{"@name": ["\\ud800"]}', "has a control character; take it out"),
+        (json.dumps({"@name": ["a " * (MAX_WORDS + 1)]}), "@name, entry 1: a phrase of 33 words; 32 are the most"),
+        (json.dumps({"@name": ["a" * 1001]}), "@name, entry 1: a phrase of 1001 characters; 1000 are the most"),
+        (
+            '{"@name": ["tom", {"text": "tom", "weight": 2}]}',
+            "@name, entry 2: 'tom' of @name has the weight 2, but 1 at entry 1; take one out",
+        ),
+        ('{"utterances": {"u": {"lists": ["l"]}}}', "e: utterance 'u': the list 'l' is defined nowhere"),
+        ('{"utterances": {"u": {"lists": "l"}}}', "utterance 'u': \"lists\" must be a list of names, not 'l'"),
+        ('{"utterances": {"u": {"group": "g"}}}', "e: utterance 'u': its group 'g' is defined nowhere"),
+        ('{"utterances": {"u": {"group": null}}}', "utterance 'u': \"group\" must be a name, not null"),
+        # JSONL
+        ('{"utt": "u"}\n{"utt": "v",}', "e:2: no JSON: .*, column 13"),
+        ('{"utt": "u"}\n3', "e:2: expected an object, found 3"),
+        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' stands twice in one object"),
+        (
+            '{"@name": ["a"]}\n{"@name": ["b"]}',
+            'e:1: whose entities\\? a line needs "utt", "group", "list", or "all": true',
+        ),
+        ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true in a line, not 1'),
+        ('{"utt": 3}', "e:1: the name of an utterance must be text, not 3"),
+        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; there are"),
+        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': is given twice, first in line 1; merge the two"),
+        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': is given twice, first in line 1; merge the two"),
+        ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; take it out"),
+        # TSV
+        (
+            "tom chen\n",
+            r"e:1: expected 3 to 5 columns \(utterance \(or \*, group:NAME, list:NAME\), class, phrase, weight",
+        ),
+        ("u\t@name\tt\t1\tT\tx\n", "e:1: expected 3 to 5 columns"),
+        ("# c\n\t@name\ttom\n", "e:2: the first column must name an utterance, not ''"),
+        ("list:\t@name\ttom\n", "e:1: the first column must name an utterance, not 'list:'"),
+        ("u\tname\ttom\n", "e:1: unknown class 'name'; there are @…, .*, '-' for none, 'group', 'lists'"),
+        ("*\tgroup\ttom\n", "e:1: unknown class 'group'; there are @…, .*, '-' for none, 'lists'$"),
+        ("u\t@name\ttom\tmuch\n", "e:1: the weight 'much' is no number"),
+        ("u\t@name\ttom\tinf\n", "e:1: 'tom' has the weight inf; it must be finite"),
+        ("u\t@name\t\n", "e:1: the phrase is empty; take it out"),
+        (
+            "u\t@name\ttom\n\nu\t@name\t tom \t2\n",
+            "e:3: 'tom' of @name has the weight 2, but 1 at line 1; take one out",
+        ),
+        ("u\tgroup\tg\nu\tgroup\th\n", "e:2: utterance 'u' is in two groups, 'g' and 'h'"),
+        ("u\tlists\tl\t2\n", "e:1: a row with 'lists' has three columns"),
+        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is defined nowhere"),
+        ("list:l\tfile\tp\tmany\n", "e:1: the number of phrases to take must be a whole number from 1, not 'many'"),
+        # encodings
+        (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),
+        (b"\xff\xfe{\0", r"e:1: not UTF-8 \(invalid start byte\); convert it with iconv"),
+        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream is damaged"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_its_place(content: str | bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "e").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(FormatError, match=message):
+        Entities.read(tmp_path / "e")
+
+
+def test_a_list_in_the_place_of_an_object_is_refused() -> None:
+    with pytest.raises(FormatError, match="entities are an object by class, not a list"):
+        Entities.from_dict(["tom"])  # type: ignore[arg-type]
+
+
+def test_an_epsilon_in_a_phrase_is_refused() -> None:
+    with pytest.raises(FormatError, match="@name, entry 1: '<eps>' in 'tom <eps>' is no word; take it out"):
+        Entities.from_dict({"@name": ["tom <eps>"]}, words=WORDS)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="e: cannot be read: No such file or directory"):
+        Entities.read(tmp_path / "e")
+
+
+@given(content=st.binary(max_size=60) | st.text('{}[]":,\t\n@name utlisgrop1.', max_size=60).map(str.encode))
+def test_no_content_brings_another_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("entities") / "e"
+    path.write_bytes(content)
+    with suppress(FormatError, InputError):  # an input error for a file that the content names
+        Entities.read(path, words=WORDS)
+
+
+# ---- what is only reported ----
+
+
+def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    path.write_text("u\t@name\ttom\nu\t@name\tTom \nu\t@name\ttom\nv\t@name\tluc\nv\t@place\tluc\nv\t-\tx\nv\t\tx\n")
+    entities = Entities.read(path, words=WORDS)
+    assert entities.num_phrases == 4
+    (problem,) = entities.problems
+    assert (problem.kind, problem.count) == ("duplicates", 3)
+    assert str(problem) == (
+        f"{path}: 3 phrases stand twice in a list, the second without effect: 'tom' of @name in utterance 'u' at line 1"
+        " and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' at line 6 "
+        "and line 7"
+    )
+
+
+def test_the_places_of_doubles_in_a_list_name_its_file(folder: Path) -> None:
+    (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": [{"text": "rome", "weight": 2}]}')
+    duplicates = next(problem for problem in Entities.read(folder / "e").problems if problem.kind == "duplicates")
+    assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates.message
+    (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": ["rome"]}')
+    with pytest.raises(
+        FormatError, match=r"e:1: list 'p', @place, entry 1: .* 1, but 2 at .*p\.tsv\.gz, line 3; take one"
+    ):
+        Entities.read(folder / "e")
+
+
+def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
+    entities = Entities.from_dict(
+        {
+            "@name": [
+                "tom",
+                {"text": "tom", "pronunciations": ["T AA1 M"]},
+                {"text": "tom", "pronunciations": ["T OW M"]},
+            ]
+        }
+    )
+    assert seen(entities.of("u"))[0][1] == {"@name": [("tom", 1.0, ("T AA M", "T OW M"))]}
+    assert entities.problems == ()
+    again = {"text": "tom", "pronunciations": ["T AA M"]}
+    assert [problem.count for problem in Entities.from_dict({"@name": [again, again]}).problems] == [1]
+
+
+def test_lists_and_groups_that_nobody_uses_are_named() -> None:
+    some = {"@name": ["tom"]}
+    entities = Entities.from_dict(
+        {"lists": {"a": some, "b": some}, "groups": {"g": some}, "utterances": {"u": {"lists": ["b"]}}}
+    )
+    assert [(p.kind, p.count, str(p)) for p in entities.problems] == [
+        ("unused lists", 1, "1 list is used by nobody: 'a'"),
+        ("unused groups", 1, "1 group has no utterance: 'g'"),
+    ]
+    many = Entities.from_dict({"lists": {str(number): some for number in range(5)}})
+    assert str(many.problems[0]) == "5 lists are used by nobody: '0', '1', '2', …"
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])
+def test_a_file_without_phrases_is_reported(content: str, tmp_path: Path) -> None:
+    (tmp_path / "e").write_text(content)
+    assert [str(problem) for problem in Entities.read(tmp_path / "e").problems] == [
+        f"{tmp_path}/e: there are no phrases"
+    ]
+
+
+def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
+    entities = Entities.from_dict(
+        {
+            "lists": {"l": {"@name": ["tom chen", "kathi chen"]}},
+            "all": {"@name": ["kathi chen", "<eps> x"], "": ["call x"], "@place": ["a", "b", "c", "d"]},
+            "utterances": {"u": {"lists": ["l"]}},
+        }
+    )
+    name, place = entities.unknown(WORDS)
+    assert (name.class_name, name.num_phrases) == ("@name", 3)
+    assert name.phrases == (("kathi chen", ("kathi",)), ("<eps> x", ("<eps>",)))
+    assert str(name) == (
+        "@name: 2 of 3 phrases have words that the symbol table lacks: 'kathi chen' ('kathi'), '<eps> x' ('<eps>')"
+    )
+    assert str(place).endswith("'a' ('a'), 'b' ('b'), 'c' ('c'), …")
+    assert entities.num_phrases == 9
+
+
+# ---- spelling ----
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("  tom \t chen\n", "tom chen"),
+        ("Tom CHEN", "tom chen"),  # as the table has them
+        ("(Tom), Chen!", "tom chen"),
+        ("Kathi «Chen»", "kathi chen"),  # the table is in lower case, so unknown words are, too
+        ("O’Brien", "o'brien"),
+        ("‘tom’ 'em", "tom 'em"),
+        ("jean-luc", "jean luc"),
+        ("Jean–Luc", "jean luc"),
+        ("able-bodied", "able-bodied"),  # a word of the table
+        ("jean-marc", "jean-marc"),  # not all parts are words
+        ("J.R. chen", "j. r. chen"),
+        ("J.R", "j. r."),
+        ("x.x", "x x"),
+        ("tom.x/j-6", "tom x j. 6"),  # there is j., but not j
+        ("tom.x/x-6", "tom x x 6"),
+        ("a.m.", "a.m."),
+        ("route6", "route 6"),
+        ("jean-luc6", "jean luc 6"),
+        ("tom & chen", "tom & chen"),  # may be spoken, so it is not lost
+        ("tom - chen", "tom chen"),
+        ("...", ""),
+        ("", ""),
+    ],
+)
+def test_phrases_are_spelled_as_the_table_spells(text: str, spelled: str) -> None:
+    assert normalise(text, WORDS) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("Tom  Chen.", "Tom Chen"),
+        ("jean-luc", "jean-luc"),
+        ("parents' 'em", "parents' 'em"),
+        ("'tom'", "tom"),
+        ("Am’", "Am'"),
+    ],
+)
+def test_without_a_table_words_keep_case_and_parts(text: str, spelled: str) -> None:
+    assert normalise(text) == spelled
+
+
+@pytest.mark.parametrize(
+    ("rules", "text", "spelled"),
+    [
+        (Normalisation(case="keep"), "Tom CHEN tom", "Tom CHEN tom"),
+        (Normalisation(case="lower"), "Tom KATHI", "tom kathi"),
+        (Normalisation(case="upper"), "tom straße", "TOM STRASSE"),
+        (Normalisation(punctuation=False), "(Tom, chen", "(tom, chen"),
+        (Normalisation(apostrophes=False), "O’Brien", "o’brien"),
+        (Normalisation(parts=False), "Jean-luc", "jean-luc"),
+        (Normalisation(unicode=False), "u\u0308", "u\u0308"),
+        (Normalisation(), "u\u0308", "ü"),
+    ],
+)
+def test_each_rule_can_be_set(rules: Normalisation, text: str, spelled: str) -> None:
+    assert normalise(text, WORDS, rules) == spelled
+
+
+def test_unknown_words_take_the_case_of_the_table() -> None:
+    upper = SymbolTable.from_words(["<eps>", *"ABCDEFGHIJKLMNOP", "<unk>"])
+    assert normalise("Kathi a", upper) == "KATHI A"
+    assert normalise("ŉx", upper) == "'NX"  # upper case brings an apostrophe here
+    assert normalise("Kathi", SymbolTable.from_words(["<eps>", "Tom", "chen", "LUC"])) == "Kathi"
+    assert normalise("Kathi", SymbolTable.from_words(["1", "2"])) == "Kathi"
+
+
+def test_words_are_found_in_a_table_that_composes_no_characters() -> None:
+    table = SymbolTable.from_words(["<eps>", unicodedata.normalize("NFD", "한국"), "don’t"])
+    assert normalise("한국", table) == unicodedata.normalize("NFD", "한국")
+    assert normalise("don't", table) == "don’t"
+
+
+def test_an_epsilon_is_no_word_that_a_phrase_could_have() -> None:
+    assert normalise("tom - tom", SymbolTable.from_words(["-", "tom"])) == "tom tom"
+
+
+def test_an_unknown_case_is_refused() -> None:
+    with pytest.raises(OptionError, match="case is 'title', but must be one of keep, lower, upper, words"):
+        Normalisation(case="title")  # type: ignore[arg-type]
+
+
+RULES = st.builds(
+    Normalisation,
+    case=st.sampled_from(["keep", "lower", "upper", "words"]),
+    punctuation=st.booleans(),
+    unicode=st.booleans(),
+    apostrophes=st.booleans(),
+    parts=st.booleans(),
+)
+TRICKY = st.text("tTxX6.,-–'’‘\"& ßŉǰİΣσςüu\u0308\u0345 ", max_size=12) | st.text(max_size=12)
+
+
+@given(
+    text=TRICKY,
+    more=st.lists(TRICKY.filter(lambda word: word.split() == [word]), max_size=6),
+    rules=RULES,
+    with_table=st.booleans(),
+)
+def test_spelling_twice_is_spelling_once(text: str, more: list[str], rules: Normalisation, with_table: bool) -> None:
+    parts = [each for word in text.split() for each in (word, word.lower(), word.upper()[:2])]
+    words = ["<eps>", *dict.fromkeys(word for word in (*more, *parts) if word.split() == [word] and word != "<eps>")]
+    table = SymbolTable.from_words(words[: 1 + len(words) // 2]) if with_table else None
+    spell = Normaliser(table, rules)
+    once = spell(text)
+    assert spell(once) == once == normalise(text, table, rules)
+    assert once.split() == once.split(" ") or not once
+    if table is not None and rules.case in ("words", "keep"):
+        known = [word for word in text.split() if word in table and word != "<eps>"]
+        assert all(word in once.split() for word in known)  # words of the table stay as they are
+
+
+# ---- size, and real data ----
+
+
+def test_a_hundred_thousand_phrases_load_in_little_time(tmp_path: Path) -> None:
+    lines = (f"*\t@name\tword{number % 317} word{number}\n" for number in range(100_000))
+    (tmp_path / "e").write_text("".join(lines))
+    begin = time.process_time()
+    entities = Entities.read(tmp_path / "e", words=WORDS)
+    assert entities.num_phrases == 100_000
+    assert time.process_time() - begin < 6.0  # it takes about 1 s; a quadratic step would take minutes
+
+
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test bed is not here")
+def test_lists_of_the_english_test_bed_can_be_written_in_our_form(tmp_path: Path) -> None:
+    words = SymbolTable.read(ENGLISH / "words.txt.gz")
+    with gzip.open(ENGLISH / "test" / "calls" / "entities.jsonl.gz", "rt") as stream:
+        source = [json.loads(line) for line in stream]
+    lines = [{"utt": each["utt"], "entities": each["list_100"], "lists": [each["pool_file"]]} for each in source]
+    pools = [{"list": name, "file": str(ENGLISH / name), "first": 1000} for name in {e["pool_file"] for e in source}]
+    (tmp_path / "e.jsonl").write_text("\n".join(json.dumps(each) for each in [*pools, *lines]))
+    entities = Entities.read(tmp_path / "e.jsonl", words=words)
+    assert entities.problems == ()
+    assert entities.keys == tuple(each["utt"] for each in source)
+    for each in source:
+        pool, own = entities.of(each["utt"])
+        assert pool is entities.lists[each["pool_file"]]
+        assert pool.num_phrases == 1000
+        texts = {(name, phrase.text) for name, phrases in own.classes.items() for phrase in phrases}
+        assert texts == {(one["class"], one["text"]) for one in each["list_100"]}  # lower-case words are left alone
+    outside = {text for report in entities.unknown(words) for text, _ in report.phrases}
+    assert all(each["in_dict"] == (each["entity"] not in outside) for each in source)
