@@ -3,6 +3,7 @@
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
@@ -132,6 +133,11 @@ cdef class Model:
     def num_bytes(self):
         """Memory the model takes."""
         return self.model.bytes()
+
+    @property
+    def address(self):
+        """The C++ model, for other extension modules; whoever takes it holds this object."""
+        return PyCapsule_New(&self.model, "ninja.NgramModel", NULL)
 
     def logprob(self, states not None, words not None):
         """Return ln P(word | state), float32 [n], of states int64 [n] and words int32 [n]."""

@@ -17,6 +17,7 @@ FLOORS = [
     ["evaluate"],
     ["lm"],
     ["rescore"],
+    ["context"],
     ["pipeline"],
     ["_launch", "doctor"],
     ["cli", "__main__"],
@@ -34,6 +35,8 @@ COMPILED = {
     "_trie": "lm",
     "_ngram": "lm",
     "_sentences": "rescore",
+    "_context": "context",
+    "_augment": "context",
 }  # a kernel stands with its first caller
 HEAVY = {
     "torch": {

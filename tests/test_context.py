@@ -1,0 +1,420 @@
+"""The contextual grammar: token passing equals every reading tried, alone and on lattices; and its laws."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_context import WORDS, SlowContext, class_models, old_models, phrase_weights
+from reference_graph import costs_of, end_of, paths, words_of
+from reference_ngram import SlowNgram, write_arpa
+from strategies import lattices
+
+from ninja.context.apply import add_context
+from ninja.context.entities import Phrase, PhraseList
+from ninja.context.options import ContextOptions
+from ninja.context.phrases import compile_list
+from ninja.context.tracker import Match, Tracker, is_class
+from ninja.errors import LatticeError, OptionError, VocabularyError
+from ninja.graph import best_path, from_arcs
+from ninja.lm.ngram import read_arpa
+from ninja.symbols import SymbolTable
+
+TABLE = SymbolTable.from_words(["<eps>", *WORDS])
+ALL = ContextOptions(max_tokens=0, unk_penalty=0.25)
+SENTENCES = [s for length in range(5) for s in itertools.product(WORDS, repeat=length)]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lm") / "lm.arpa"
+
+    def load(model: SlowNgram | None):
+        if model is None:
+            return None
+        path.write_bytes(write_arpa(model))
+        return read_arpa(str(path))
+
+    return load
+
+
+def list_of(weights, order=lambda phrases: phrases, name=""):
+    return PhraseList(
+        name,
+        {
+            cls: tuple(Phrase(" ".join(phrase), weight) for phrase, weight in order(list(phrases.items())))
+            for cls, phrases in weights.items()
+        },
+    )
+
+
+def tracked(tracker, start, sentence):
+    """What the tracker says of a sentence."""
+    state, total = np.array([start]), 0.0
+    for word in sentence:
+        state, gain = tracker.advance(state, np.array(TABLE.ids([word]), np.int32))
+        total += float(gain[0])
+        if state[0] < 0:
+            return -math.inf
+    return total + float(tracker.final(state)[0])
+
+
+def assert_same(one, other):
+    assert one == other or one == pytest.approx(other, abs=1e-4)
+
+
+boosts = st.integers(-4, 12).map(lambda step: step / 4)
+
+
+@settings(deadline=None)
+@given(
+    class_lm=st.none() | class_models,
+    old_lm=st.none() | old_models,
+    phrases=phrase_weights(),
+    keyword=boosts,
+    entering=boosts,
+    share=st.sampled_from([0.25, 0.5, 1.0]),
+    scale=st.sampled_from([1.0, 0.5]),
+)
+def test_the_score_of_a_sentence_is_that_of_its_best_reading(
+    loaded, class_lm, old_lm, phrases, keyword, entering, share, scale
+):
+    if class_lm is None:
+        old_lm = None
+    sentences = SENTENCES
+    if class_lm is not None and ("<unk>",) not in class_lm.ngrams:
+        sentences = [each for each in SENTENCES if all((word,) in class_lm.ngrams for word in each)]
+    slow = SlowContext(phrases, class_lm, old_lm, keyword, entering, share, 0.25, scale)
+    options = replace(ALL, keyword_boost=keyword, class_boost=entering, class_weight=share)
+    tracker = Tracker(TABLE, loaded(class_lm), options, old_lm=loaded(old_lm), lm_scale=scale)
+    start = tracker.start([list_of(phrases)])
+    for sentence in sentences[:: max(1, len(sentences) // 40)]:
+        assert_same(tracked(tracker, start, sentence), slow.score(sentence))
+
+
+@settings(deadline=None)
+@given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=class_models, keyword=boosts)
+def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(loaded, lattice, phrases, class_lm, keyword):
+    class_lm = SlowNgram(class_lm.order, {("<unk>",): (-2.0, 0.0), **class_lm.ngrams})
+    slow = SlowContext(phrases, class_lm, None, keyword, 0.5, 0.5, 0.25)
+    tracker = Tracker(TABLE, loaded(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
+    lattice = lattice.with_words(TABLE)
+    made, arc_map = add_context(lattice, tracker, [list_of(phrases)], return_arc_map=True)
+    expected = {}
+    for path in paths(lattice):
+        graph, acoustic = costs_of(lattice, path)
+        expected[(*path, end_of(lattice, path))] = (
+            0.5 * graph - slow.score(TABLE.spell(words_of(lattice, path))),
+            acoustic,
+        )
+    # A new state is a copy of an old one, so a path is known by its arcs and the state that it ends in.
+    state_of = {0: 0}
+    for arc in range(made.num_arcs):
+        state_of[int(made.dst[arc])] = int(lattice.dst[arc_map[arc]])
+    found = {
+        (*(int(arc_map[arc]) for arc in path), state_of[end_of(made, path)]): costs_of(made, path)
+        for path in paths(made)
+    }
+    assert found.keys() == expected.keys()
+    for path, costs in found.items():
+        assert costs == pytest.approx(expected[path], abs=1e-4)
+
+
+@settings(deadline=None, max_examples=25)
+@given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=class_models)
+def test_scores_are_those_of_openfst_composing_with_the_static_expansion(loaded, lattice, phrases, model):
+    import pywrapfst
+
+    model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
+    phrases = {"@c": phrases.get("@c", {})}
+    options = replace(ALL, keyword_boost=1.5, class_boost=0.25, class_weight=0.5)
+    lm = loaded(model)
+    grammar = static_expansion(lm, phrases["@c"], options)
+    lattice = lattice.with_words(TABLE)
+    composed = pywrapfst.compose(sorted_by_output(halved(lattice).to_openfst()), grammar)
+    made = add_context(lattice, Tracker(TABLE, lm, options), [list_of(phrases)])
+    sequences = {words_of(lattice, path) for path in paths(lattice)}
+    for words in sequences:
+        assert_same(cost_of_words(made.to_openfst(), words), cost_of_words(composed, words))
+
+
+def halved(lattice):
+    from ninja.graph import scale
+
+    return scale(lattice, graph_scale=0.5)
+
+
+def sorted_by_output(fst):
+    fst.arcsort("olabel")
+    return fst
+
+
+def acceptor(words):
+    import pywrapfst
+
+    fst = pywrapfst.VectorFst()
+    state = fst.add_state()
+    fst.set_start(state)
+    for word in words:
+        after = fst.add_state()
+        fst.add_arc(state, pywrapfst.Arc(word, word, "0", after))
+        state = after
+    fst.set_final(state)
+    return fst
+
+
+def cost_of_words(fst, words):
+    import pywrapfst
+
+    accepted = pywrapfst.compose(acceptor([w for w in words if w]), fst.arcsort("ilabel"))
+    if accepted.num_states() == 0:
+        return math.inf
+    return float(pywrapfst.shortestdistance(accepted, reverse=True)[accepted.start()])
+
+
+def static_expansion(lm, members, options):
+    """The class grammar as one OpenFst machine: the model with the class's phrases in place of its class word."""
+    import pywrapfst
+
+    def weight(logprob):
+        return "Infinity" if math.isinf(logprob) else str(-options.class_weight * logprob)
+
+    def step(state, word):
+        logprob, after = lm.step(np.array([state]), np.array([word], np.int32))
+        return float(logprob[0]), int(after[0])
+
+    class_label, root = 100, 101
+    known = {"@c": class_label} | {word: TABLE.id(word) for word in WORDS}
+    main = pywrapfst.VectorFst()
+    numbers, todo = {lm.model.start: main.add_state()}, [lm.model.start]
+    main.set_start(0)
+    while todo:
+        state = todo.pop()
+        main.set_final(numbers[state], weight(step(state, lm.eos)[0]))
+        for word, label in known.items():
+            own = lm.vocabulary.id(word)
+            logprob, after = step(state, lm.unk if own is None else own)
+            if own is None:
+                logprob -= options.unk_penalty
+            if after not in numbers:
+                numbers[after] = main.add_state()
+                todo.append(after)
+            main.add_arc(numbers[state], pywrapfst.Arc(label, label, weight(logprob), numbers[after]))
+    phrases = pywrapfst.VectorFst()
+    phrases.set_start(phrases.add_state())
+    for phrase, factor in members.items():
+        gain = options.class_boost + options.keyword_boost * factor * len(phrase)
+        state = 0
+        for place, word in enumerate(phrase):
+            after = phrases.add_state()
+            cost = str(-gain) if place == 0 else "0"
+            phrases.add_arc(state, pywrapfst.Arc(TABLE.id(word), TABLE.id(word), cost, after))
+            state = after
+        phrases.set_final(state)
+    whole = pywrapfst.replace([(root, main), (class_label, phrases)], call_arc_labeling="neither")
+    return whole.rmepsilon().arcsort("ilabel")
+
+
+@settings(deadline=None)
+@given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
+def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loaded, model, lattice, share):
+    """A lattice whose graph costs are the model's stays as it is, however much of the model is mixed in."""
+    from ninja.lm.compose import compose_ngram
+    from ninja.lm.word_map import WordMap
+
+    plain = loaded(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
+    free = replace_costs(lattice.with_words(TABLE))
+    scored = compose_ngram(free, plain, word_map=WordMap(TABLE, plain, 0.25))
+    options = replace(ALL, keyword_boost=0.0, class_weight=share)
+    for tracker in (Tracker(TABLE, plain, options), Tracker(TABLE, plain, options, old_lm=plain)):
+        made = add_context(scored, tracker)
+        assert sorted_costs(made) == pytest.approx(sorted_costs(scored), abs=1e-4)
+
+
+def replace_costs(lattice):
+    return lattice.with_costs(np.zeros_like(lattice.graph), lattice.acoustic).__class__.from_arrays(
+        lattice.key,
+        lattice.arc_begin,
+        lattice.dst,
+        lattice.word,
+        np.zeros_like(lattice.graph),
+        lattice.acoustic,
+        np.where(np.isinf(lattice.final_graph), np.float32(np.inf), np.float32(0)),
+        lattice.final_acoustic,
+        words=lattice.words,
+    )
+
+
+def sorted_costs(lattice):
+    return [sum(costs_of(lattice, path)) for path in sorted(paths(lattice), key=lambda p: costs_of(lattice, p))]
+
+
+@settings(deadline=None)
+@given(phrases=phrase_weights(), keyword=boosts, seed=st.randoms(use_true_random=False), tokens=st.integers(0, 4))
+def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
+    def shuffled(items):
+        seed.shuffle(items)
+        return items
+
+    options = ContextOptions(keyword_boost=keyword, max_tokens=tokens)
+    one, other = Tracker(TABLE, None, options), Tracker(TABLE, None, options)
+    starts = one.start([list_of(phrases)]), other.start([list_of(phrases, shuffled)])
+    for sentence in SENTENCES[::7]:
+        assert tracked(one, starts[0], sentence) == tracked(other, starts[1], sentence)
+
+
+@settings(deadline=None)
+@given(phrases=phrase_weights(), lm=st.none() | class_models, keyword=boosts)
+def test_a_phrase_that_occurs_nowhere_changes_nothing(loaded, phrases, lm, keyword):
+    if lm is not None:
+        lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
+    options = replace(ALL, keyword_boost=keyword)
+    tracker = Tracker(TABLE, loaded(lm), options)
+    more = {cls: {**found, ("c", "c", "c", "c", "c"): 3.0} for cls, found in phrases.items()}
+    plain, wider = tracker.start([list_of(phrases)]), tracker.start([list_of(more)])
+    for sentence in SENTENCES[::7]:
+        assert_same(tracked(tracker, wider, sentence), tracked(tracker, plain, sentence))
+
+
+@settings(deadline=None)
+@given(phrases=phrase_weights(), keyword=boosts, tokens=st.integers(1, 6))
+def test_fewer_tokens_never_find_more(phrases, keyword, tokens):
+    exact = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=0))
+    cut = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=tokens))
+    starts = exact.start([list_of(phrases)]), cut.start([list_of(phrases)])
+    for sentence in SENTENCES[::5]:
+        assert tracked(cut, starts[1], sentence) <= tracked(exact, starts[0], sentence) + 1e-4
+
+
+def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
+    tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=2.0))
+    start = tracker.start([list_of({"": {("a", "b", "c"): 1.0}})])
+    states, gains = [start], []
+    for word in ("a", "b", "a"):
+        state, gain = tracker.advance(np.array([states[-1]]), np.array(TABLE.ids([word]), np.int32))
+        states.append(int(state[0]))
+        gains.append(float(gain[0]))
+    assert gains == [2.0, 2.0, -2.0]  # after "b a" only the "a" may begin a phrase
+    assert float(tracker.final(np.array(states[-1:]))[0]) == -2.0
+
+
+def test_many_histories_advance_as_each_alone():
+    tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=1.0))
+    starts = [tracker.start([list_of({"": {("a", "b"): 1.0}})]), tracker.start([list_of({"": {("b",): 2.0}})])]
+    words = np.array(TABLE.ids(["a", "b"]), np.int32)
+    together = tracker.advance(np.repeat(starts, 2), np.tile(words, 2))
+    alone = [tracker.advance(np.array([s]), np.array([w])) for s in starts for w in words]
+    assert [int(s) for s in together[0]] == [int(s[0]) for s, _ in alone]
+    assert [float(g) for g in together[1]] == [float(g[0]) for _, g in alone] == [1.0, 0.0, 0.0, 2.0]
+
+
+@settings(deadline=None)
+@given(phrases=phrase_weights(negative=False), lm=st.none() | class_models, keyword=boosts)
+def test_matches_are_the_stretches_of_a_best_reading(loaded, phrases, lm, keyword):
+    if lm is not None:
+        lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
+    slow = SlowContext(phrases, lm, None, keyword, 0.125, unk_penalty=0.25)
+    tracker = Tracker(TABLE, loaded(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
+    start = tracker.start([list_of(phrases)])
+    for sentence in SENTENCES[::11]:
+        found = tracker.matches(start, TABLE.ids(sentence))
+        taken = tuple((each.begin, each.end, each.cls) for each in found)
+        scores = {reading: score for score, reading in slow.readings(tuple(sentence))}
+        assert taken in scores
+        assert_same(scores[taken], max(scores.values()))
+        assert all(each.text == " ".join(sentence[each.begin : each.end]) for each in found)
+
+
+def test_matches_pass_over_epsilons():
+    tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=1.0))
+    start = tracker.start([list_of({"@c": {("a", "b"): 1.0}})])
+    assert tracker.matches(start, TABLE.ids(["c", "<eps>", "a", "<eps>", "b"])) == [Match(2, 5, "@c", "a b")]
+
+
+def test_equal_ends_of_phrases_are_stored_once():
+    words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(102))])
+    phrases = [Phrase(f"w{i} w100 w101") for i in range(100)]
+    compiled = compile_list(PhraseList("", {"@c": tuple(phrases)}), words)
+    assert compiled.wanted["@c"].num_states == 4
+    assert compiled.num_phrases == 100
+
+
+def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
+    tracker = Tracker(TABLE, None, ContextOptions())
+    shared, own = list_of({"": {("a",): 1.0}}, name="contacts"), list_of({"": {("b",): 1.0}})
+    for _ in range(3):
+        tracker.start([shared, own])
+        tracker.clear()
+    assert [kept.name for _, kept in tracker._compiler._compiled.values()] == ["contacts"]
+
+
+def test_the_best_path_takes_the_name_that_is_boosted():
+    lattice = from_arcs(
+        "u", [0, 0, 1], [1, 1, 2], TABLE.ids(["a", "b", "c"]), [1.0, 2.0, 0.0], finals={2: 0.0}, words=TABLE
+    )
+    for boost, best in ((0.5, "a c"), (2.0, "b c")):
+        tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=boost))
+        made = add_context(lattice, tracker, [list_of({"@name": {("b",): 1.0}})])
+        assert " ".join(TABLE.spell(best_path(made).words)) == best
+
+
+@pytest.mark.parametrize("word", ["@name", "$name", "<name>"])
+def test_class_words_are_spelled_with_a_sign(word):
+    assert is_class(word)
+
+
+@pytest.mark.parametrize("word", ["<s>", "</s>", "<unk>", "<UNK>", "<eps>", "name", "@", "<>"])
+def test_marks_and_common_words_are_no_classes(word):
+    assert not is_class(word)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("class_boost", math.nan, "class_boost is nan, but must be finite"),
+        ("keyword_boost", math.inf, "keyword_boost is inf, but must be finite"),
+        ("class_weight", 1.5, "class_weight is 1.5, but must be between 0 and 1"),
+        ("max_tokens", -1, "max_tokens is -1, but must be 0 or more"),
+        ("max_arcs", 0, "max_arcs is 0, but must be 1 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(option, value, message):
+    with pytest.raises(OptionError, match=message):
+        ContextOptions(**{option: value})
+
+
+def test_an_old_model_needs_a_class_model(loaded):
+    with pytest.raises(OptionError, match="with a class language model only"):
+        Tracker(TABLE, None, old_lm=loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
+
+
+def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(loaded):
+    model = loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+    lattice = from_arcs("u", [0], [1], TABLE.ids(["b"]), [0.0], finals={1: 0.0}, words=TABLE)
+    with pytest.raises(VocabularyError, match="has neither 'b' nor <unk>"):
+        add_context(lattice, Tracker(TABLE, model))
+
+
+def test_a_word_of_probability_zero_is_named():
+    lm_free = Tracker(TABLE, None)
+    lattice = from_arcs("u", [0], [1], [9], [0.0], finals={1: 0.0})
+    with pytest.raises(Exception, match="word id 9 is not in the symbol table"):
+        add_context(lattice, lm_free)
+
+
+def test_too_many_arcs_are_refused():
+    lattice = from_arcs("u", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0}, words=TABLE)
+    with pytest.raises(LatticeError, match=r"more than 1 arcs; prune the lattice first"):
+        add_context(lattice, Tracker(TABLE, None, ContextOptions(max_arcs=1)))
+
+
+def test_states_and_words_that_do_not_exist_are_refused():
+    tracker = Tracker(TABLE, None)
+    with pytest.raises(OptionError, match="7 is no state of this tracker"):
+        tracker.advance(np.array([7]), np.array([1], np.int32))
+    start = tracker.start()
+    with pytest.raises(OptionError, match="word id 9 is none of the tracker's 4 symbols"):
+        tracker.advance(np.array([start]), np.array([9], np.int32))
