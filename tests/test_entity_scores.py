@@ -1,0 +1,367 @@
+"""Entities in transcripts: found, missed, put in wrongly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_align import occurrences, spots
+
+from ninja.context.entities import Entities
+from ninja.context.entity_report import EntityRate, EntityReport
+from ninja.context.evaluate import Entity, read_truth, score_entities
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.evaluate import ErrorRate, read_text, score
+from ninja.symbols import SymbolTable
+
+Ninja = Callable[..., tuple[int, str, str]]
+ENGLISH = SHARED / "data" / "english" / "test"
+WORDS = st.lists(st.sampled_from("abc"), max_size=8)
+PHRASES = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(" ".join), unique=True, max_size=5)
+
+LISTS = Entities.from_dict(
+    {
+        "@name": ["tom chen", "chen", "kathi clendenin", "tom chen lee"],
+        "@place": ["new york", "york", {"text": "the", "weight": -1}],
+    }
+)
+
+
+def one(reference: str, hypothesis: str, entities: Entities = LISTS, **options: object) -> EntityReport:
+    return score_entities({"u": reference.split()}, {"u": hypothesis.split()}, entities, **options)  # type: ignore[arg-type]
+
+
+def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
+    report = one("call tom chen in new york", "call tom chen in york")
+    assert [(each.entity, each.begin, each.found) for each in report.mentions] == [
+        (("@name", "tom chen"), 1, True),
+        (("@place", "new york"), 4, False),
+    ]
+    rate = report.entities
+    assert (rate.said, rate.found, rate.inserted) == (2, 1, 0)  # "york" is in the reference: nothing was put in
+    assert (rate.recall, rate.precision, rate.f_score) == (50.0, 100.0, pytest.approx(200 / 3))
+    assert rate.words == ErrorRate(4, deletions=1, sentences=2, sentence_errors=1)
+    assert report.classes["@name"] == EntityRate(1, 1, 0, ErrorRate(2, sentences=1))
+    assert report.overall == score(
+        {"u": ["call", "tom", "chen", "in", "new", "york"]}, {"u": ["call", "tom", "chen", "in", "york"]}
+    )
+
+
+def test_the_longest_of_overlapping_entities_is_the_one_said() -> None:
+    assert [each.entity.text for each in one("tom chen lee and chen", "").mentions] == ["tom chen lee", "chen"]
+
+
+def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> None:
+    report = one("call tom chen now", "call tom chen lee now")
+    assert report.mentions[0].found
+    assert [(each.entity.text, each.begin, each.instead_of) for each in report.insertions] == [
+        ("tom chen lee", 1, "tom chen")
+    ]
+    assert report.entities.precision == 50.0
+
+
+def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
+    report = one("please call kathi clendenin now", "please call cathy clean den in now")
+    (mention,) = report.mentions
+    assert (mention.found, mention.instead) == (False, "cathy clean den in")
+    assert report.mentions[0].words.words == 2
+    (mention,) = one("call kathi clendenin", "call").mentions
+    assert (mention.instead, mention.words.deletions) == ("", 2)
+
+
+def test_words_put_in_count_as_errors_of_an_entity_only_between_its_words() -> None:
+    (within,) = one("call kathi clendenin now", "call kathi the clendenin now").mentions
+    assert (within.words.insertions, within.found) == (1, False)
+    beside = one("call kathi clendenin now", "call um kathi clendenin um now")
+    assert (beside.entities.words.errors, beside.overall.insertions, beside.mentions[0].found) == (0, 2, True)
+
+
+def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() -> None:
+    report = one("call tom and go", "call tom chen and go to new york")
+    assert [(each.entity, each.begin, each.instead_of) for each in report.insertions] == [
+        (("@name", "tom chen"), 1, "tom"),
+        (("@place", "new york"), 6, ""),
+    ]
+    assert (math.isnan(report.entities.recall), report.entities.precision) == (True, 0.0)
+    # Truth given: "york" is said, but not as an entity; it is neither found nor put in.
+    plain = one("the duke of york", "the duke of york", truth={"u": []})
+    assert (plain.entities, plain.classes) == (EntityRate(), {})
+
+
+def test_an_entity_said_twice_must_be_found_twice() -> None:
+    report = one("chen and chen", "chan and chen")
+    assert [(each.begin, each.found) for each in report.mentions] == [(0, False), (2, True)]
+    twice = Entities.from_dict({"@title": ["bye bye"]})
+    assert one("bye bye and bye bye", "bye bye bye", twice).entities.found == 1
+    report = one("call chen", "call chen chen chen")
+    assert (report.entities.found, report.entities.inserted) == (1, 2)
+    assert {each.instead_of for each in report.insertions} == {""}
+
+
+def test_true_entities_need_not_be_in_the_lists() -> None:
+    truth = {"u": [Entity("@artist", "abba"), Entity("@artist", "tom chen")]}
+    report = one("play abba for tom chen", "play abba for tom chen", truth=truth)
+    assert {name: rate.found for name, rate in report.classes.items()} == {"@artist": 2}
+    assert report.entities.precision == 100.0
+
+
+def test_without_lists_and_truth_there_is_nothing_to_find() -> None:
+    report = one("call tom chen", "call", Entities.from_dict({}))
+    assert (report.mentions, report.insertions, report.overall.errors) == ((), (), 2)
+    assert "nan" not in str(report)
+
+
+def test_entities_outside_the_vocabulary_are_counted_apart() -> None:
+    table = SymbolTable.from_words(["<eps>", "call", "tom", "chen", "kathi"])
+    report = one("call tom chen kathi clendenin", "call tom chen kathi clendenin york", words=table)
+    assert (report.vocabulary(True).said, report.vocabulary(False).said) == (1, 1)
+    assert (report.vocabulary(True).inserted, report.vocabulary(False).inserted) == (0, 1)
+    assert report.vocabulary(True) + report.vocabulary(False) == report.entities
+    assert one("chen", "chen").vocabulary(True) == EntityRate()
+
+
+def test_the_report_tells_what_context_changed() -> None:
+    references = {"a": ["call", "chen"], "b": ["go", "to", "york"], "c": ["tom", "chen"], "d": ["york"], "e": ["go"]}
+    before = {"a": ["call", "can"], "b": ["go", "to", "york"], "c": ["tom", "chen"], "d": ["fork"], "e": ["chen"]}
+    after = {
+        "a": ["call", "chen"],
+        "b": ["go", "to", "fork"],
+        "c": ["tom", "chen"],
+        "d": ["pork"],
+        "e": ["chen", "york"],
+    }
+    report = score_entities(references, after, LISTS, before=before).as_dict()
+    fates = {name: [each["utt"] for each in report[name]] for name in ("recovered", "kept", "lost", "missed")}  # type: ignore[attr-defined]
+    assert fates == {"recovered": ["a"], "kept": ["c"], "lost": ["b"], "missed": ["d"]}
+    assert report["missed"] == [
+        {"utt": "d", "class": "@place", "text": "york", "begin": 0, "instead": "pork", "word_errors": 1}
+    ]
+    assert [(each["text"], each["found_before"]) for each in report["inserted"]] == [  # type: ignore[attr-defined]
+        ("chen", True),
+        ("york", False),
+    ]
+    alone = score_entities(references, after, LISTS).as_dict()
+    assert [len(alone[name]) for name in ("recovered", "kept", "lost", "missed")] == [2, 0, 0, 2]  # type: ignore[arg-type]
+    (anew,) = one("chen", "chen chen", before={"u": ["chen"]}).insertions
+    assert anew.found_before is False
+    partly = score_entities(references, after, LISTS, before={"a": ["call", "can"]}, mode="present")
+    assert [each.found_before for each in partly.mentions] == [False, None, None, None]
+    with pytest.raises(FormatError, match="4 of 5 references have no hypothesis"):
+        score_entities(references, after, LISTS, before={"a": ["call", "can"]})
+
+
+@given(PHRASES, st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
+def test_entities_are_counted_as_by_the_slow_twin(
+    phrases: list[str], said: list[tuple[list[str], list[str], list[str]]]
+) -> None:
+    class_of = {text: "@even" if len(text) % 3 else "@odd" for text in phrases}
+    lists = Entities.from_dict(
+        {name: [text for text in phrases if class_of[text] == name] for name in ("@even", "@odd")}
+    )
+    references, hypotheses, before = ({f"u{i}": each[part] for i, each in enumerate(said)} for part in range(3))
+    report = score_entities(references, hypotheses, lists, before=before)
+    for key, reference in references.items():
+        part = report.of([key])
+        wanted = spots(reference, class_of)
+        assert [(each.begin, *each.entity) for each in part.mentions] == wanted
+        often = Counter(text for _, _, text in wanted)
+        for text, times in often.items():
+            mine = [each for each in part.mentions if each.entity.text == text]
+            assert sum(each.found for each in mine) == min(times, occurrences(hypotheses[key], text))
+            assert sum(bool(each.found_before) for each in mine) == min(times, occurrences(before[key], text))
+        heard = Counter(text for _, _, text in spots(hypotheses[key], class_of))
+        surplus = Counter({text: times - occurrences(reference, text) for text, times in heard.items()})
+        assert Counter(each.entity.text for each in part.insertions) == +surplus
+        assert part.entities.words.words == sum(len(text.split()) for _, _, text in wanted)
+        assert part.entities.words.errors <= part.overall.errors
+    assert report.overall == score(references, hypotheses)
+    apart = [score_entities({k: references[k]}, {k: hypotheses[k]}, lists, before={k: before[k]}) for k in references]
+    assert sum(apart, EntityReport()) == report
+    assert sum(report.classes.values(), EntityRate()) == report.entities
+    assert report.contextual().entities.said == report.entities.said
+    assert report.contextual().overall + report.general().overall == report.overall
+    json.dumps(report.as_dict(), allow_nan=False)
+
+
+@given(PHRASES, st.lists(WORDS, min_size=1, max_size=3))
+def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], said: list[list[str]]) -> None:
+    references = {f"u{i}": each for i, each in enumerate(said)}
+    report = score_entities(references, references, Entities.from_dict({"@all": phrases}))
+    assert all(each.found and each.instead == each.entity.text for each in report.mentions)
+    assert (report.entities.inserted, report.entities.words.errors) == (0, 0)
+
+
+def test_phrases_that_two_classes_share_belong_to_the_first() -> None:
+    both = Entities.from_dict({"@place": ["paris"], "@name": ["paris"]})
+    assert [each.entity.class_name for each in one("paris", "paris", both).mentions] == ["@place"]
+
+
+def test_phrases_that_two_lists_share_belong_to_the_first() -> None:
+    lists = Entities.from_dict({"@name": ["paris"], "utterances": {"u": {"@place": ["paris", "paris texas"]}}})
+    assert [each.entity.class_name for each in one("paris or paris texas", "", lists).mentions] == ["@name", "@place"]
+
+
+def test_phrases_of_negative_weight_are_no_entities() -> None:
+    report = one("good day", "the day")
+    assert (report.mentions, report.insertions) == ((), ())
+
+
+def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
+    references = {"calls-1": ["call", "chen"], "general-1": ["good", "day"]}
+    report = score_entities(references, {"calls-1": ["call", "can"], "general-1": ["good", "chen"]}, LISTS)
+    assert report.of(["calls-1"]).overall.wer == 50.0
+    assert report.of(["general-1", "unheard of"]).entities == EntityRate(inserted=1)
+    with pytest.raises(OptionError, match="utterance 'calls-1' is in both reports; add reports of different test"):
+        report + report.of(["calls-1"])
+    with pytest.raises(TypeError):
+        report + 1  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        report.entities + 1  # type: ignore[operator]
+
+
+def test_truth_that_contradicts_the_references_is_refused() -> None:
+    with pytest.raises(FormatError, match="key 'u': the true entity 'abba' is not in the reference 'play it'"):
+        one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
+    with pytest.raises(FormatError, match="no utterance with true entities has a reference; do the utterance ids"):
+        one("play it", "play it", truth={"v": []})
+    with pytest.raises(FormatError, match="none of the 1 references has a hypothesis"):
+        score_entities({"u": []}, {"v": []}, LISTS)
+    with pytest.raises(OptionError, match="mode is 'some'"):
+        one("a", "a", mode="some")
+
+
+def test_truth_is_read_from_records(tmp_path: Path) -> None:
+    path = tmp_path / "truth.jsonl.gz"
+    rows = [
+        {"utt": "u1", "class": None, "true": [], "pool": 3},
+        {
+            "utt": "u2",
+            "true": [{"class": "@name", "text": "tom  chen"}, {"text": "abba"}, {"class": None, "text": "x"}],
+        },
+    ]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    assert read_truth(path) == {"u1": [], "u2": [("@name", "tom chen"), ("", "abba"), ("", "x")]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "truth: the file is empty"),
+        (b'{"utt": "u1", "true": []}\n\n', "truth:2: '' is no JSON: Expecting value"),
+        (b'{"utt": "u1"}\n', r'truth:1: expected {"utt": "…", "true": \[.*\]}, found \'{"utt": "u1"}\''),
+        (b'{"utt": 1, "true": []}\n', "truth:1: expected"),
+        (b'{"utt": "u1", "true": ["tom"]}\n', "truth:1: expected"),
+        (b'{"utt": "u1", "true": [{"text": 3}]}\n', "truth:1: expected"),
+        (b'{"utt": "u1", "true": [{"text": "a", "class": 3}]}\n', "truth:1: expected"),
+        (b'{"utt": "u1", "true": [{"text": " "}]}\n', "truth:1: expected"),
+        (b'{"utt": "u1", "true": {"text": "a"}}\n', "truth:1: expected"),
+        (b"[]\n", "truth:1: expected"),
+        (b"[" * 100_000, "truth:1: .* is no JSON: maximum recursion"),
+        (b'{"utt": "u1", "true": []}\n{"utt": "u1", "true": []}\n', "truth:2: utterance 'u1' occurs twice"),
+        (b"\xff\n", r"truth:1: not UTF-8 \(invalid start byte\)"),
+    ],
+)
+def test_broken_truth_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "truth"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        read_truth(path)
+    with pytest.raises(InputError, match="nothing: cannot be read"):
+        read_truth(tmp_path / "nothing")
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Path:
+    (tmp_path / "text").write_text("u1 call tom chen\nu2 go to new york\nu3 good day\n")
+    (tmp_path / "after").write_text("u1 call tom chen\nu2 go to your\nu3 good york\n")
+    (tmp_path / "before").write_text("u1 call tom shin\nu2 go to your\nu3 good day\n")
+    (tmp_path / "entities.json").write_text('{"@name": ["tom chen"], "@place": ["new york", "york"]}')
+    (tmp_path / "truth").write_text('{"utt": "u1", "true": [{"class": "@name", "text": "tom chen"}]}\n')
+    (tmp_path / "words").write_text("<eps> 0\ntom 1\nchen 2\nyork 3\n")
+    return tmp_path
+
+
+def test_score_prints_entities_by_class(ninja: Ninja, bed: Path) -> None:
+    call = ("score", bed / "text", bed / "after", "--entities", bed / "entities.json")
+    code, output, errors = ninja(*call, "--vocabulary", bed / "words")
+    assert (code, errors) == (0, "")
+    assert output.splitlines() == [
+        "%WER 33.33 [ 3 / 9, 0 ins, 1 del, 2 sub ]",
+        "%SER 66.67 [ 2 / 3 ]",
+        "Scored 3 sentences, 0 not present in hyp.",
+        "%CONTEXTUAL-WER 28.57 [ 2 / 7, 0 ins, 1 del, 1 sub ]",
+        "%GENERAL-WER 50.00 [ 1 / 2, 0 ins, 0 del, 1 sub ]",
+        "%RECALL 50.00 [ 1 / 2 ]",
+        "%PRECISION 50.00 [ 1 / 2 ]",
+        "%F 50.00",
+        "%ENTITY-WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]",
+        "                   said  found  inserted  recall  precision       F  entity WER",
+        "@name                 1      1         0  100.00     100.00  100.00        0.00",
+        "@place                1      0         1    0.00       0.00    0.00      100.00",
+        "in vocabulary         1      1         1  100.00      50.00   66.67        0.00",
+        "out of vocabulary     1      0         0    0.00          -    0.00      100.00",
+    ]
+    assert ninja(*call)[1].splitlines() == output.splitlines()[:9] + [
+        line.replace(" " * 11, "", 1) for line in output.splitlines()[9:12]
+    ]
+
+
+def test_score_reports_what_became_of_each_entity(ninja: Ninja, bed: Path) -> None:
+    call = ("score", bed / "text", bed / "after", "--entities", bed / "entities.json", "--truth", bed / "truth")
+    code, output, _ = ninja(*call, "--before", bed / "before", "--report", bed / "report.json")
+    assert code == 0
+    assert "%RECALL 100.00 [ 1 / 1 ]" in output
+    report = json.loads((bed / "report.json").read_text())
+    assert [each["text"] for each in report["recovered"]] == ["tom chen"]
+    assert report["inserted"] == [
+        {"utt": "u3", "class": "@place", "text": "york", "begin": 1, "instead_of": "day", "found_before": False}
+    ]
+    assert (report["entities"]["recall"], report["out_of_vocabulary"]["recall"]) == (100.0, None)
+    assert report["words"]["wer"] == pytest.approx(100 / 3)
+
+
+def test_score_knows_the_entities_of_groups(ninja: Ninja, bed: Path) -> None:
+    (bed / "grouped").write_text('{"groups": {"mine": {"@name": ["tom chen"]}}}')
+    (bed / "utt2group").write_text("u1 mine\n")
+    call = ("score", bed / "text", bed / "after", "--entities", bed / "grouped")
+    assert "%RECALL 100.00 [ 1 / 1 ]" in ninja(*call, "--utt2group", bed / "utt2group")[1]
+    code, output, errors = ninja(*call)
+    assert (code, "%RECALL - [ 0 / 0 ]" in output) == (0, True)
+    assert "mine" in errors  # a group that no utterance is in
+
+
+@pytest.mark.parametrize("option", ["--utt2group", "--truth", "--before", "--vocabulary", "--report"])
+def test_options_of_entities_need_entities(ninja: Ninja, option: str) -> None:
+    code, _, errors = ninja("score", "ref", "hyp", option, "file")
+    assert code == 2
+    assert f"{option} needs --entities" in errors
+
+
+def test_entities_of_the_oracle_are_not_counted(ninja: Ninja) -> None:
+    code, _, errors = ninja("score", "ref", "lat", "--words", "words", "--oracle", "--entities", "file")
+    assert code == 2
+    assert "--oracle cannot be used with --entities" in errors
+
+
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason=f"{ENGLISH} is not there")
+def test_entities_of_the_first_pass_are_counted_by_hand() -> None:
+    calls = ENGLISH / "calls"
+    truth = read_truth(calls / "entities.jsonl.gz")
+    references, hypotheses = read_text(calls / "text"), read_text(calls / "first_pass_1best")
+    table = SymbolTable.read(ENGLISH.parent / "words.txt.gz")
+    report = score_entities(references, hypotheses, Entities.from_dict({}), truth=truth, words=table)
+    with gzip.open(calls / "entities.jsonl.gz", "rt") as stream:
+        records = [json.loads(row) for row in stream]
+    for known in (True, False):
+        wanted = [each for each in records if each["in_dict"] is known]
+        found = [each for each in wanted if f" {each['entity']} " in f" {' '.join(hypotheses[each['utt']])} "]
+        assert (report.vocabulary(known).said, report.vocabulary(known).found) == (len(wanted), len(found))
+    assert report.vocabulary(True).said == 163
