@@ -10,6 +10,7 @@ import sys
 
 COMMANDS = (
     "best",
+    "context",
     "convert",
     "doctor",
     "info",

@@ -21,6 +21,7 @@ from ninja.errors import NinjaError, OptionError
 COMMANDS = {
     "rescore": "Rescore lattices with language models.",
     "lmrescore": "Add the scores of an n-gram model to lattices, or take them out, exactly.",
+    "context": "Make the names, places and titles that matter to an utterance more probable.",
     "prune": "Remove the arcs of lattices that lie outside a beam.",
     "best": "Print the best word sequence of each lattice.",
     "nbest": "Print the n best word sequences of each lattice.",

@@ -87,6 +87,7 @@ class Reading:
         kind: Kind | None = None,
         batch_arcs: int = BATCH_ARCS,
         on_batch: Callable[[Any], None] | None = None,
+        on_result: Callable[[Lattice], None] | None = None,
     ) -> int:
         """Write the stage's lattices to an archive; on a terminal, as text. Return how many arcs they have."""
         from ninja.formats import write
@@ -99,6 +100,8 @@ class Reading:
             for _, lattice in self.results(stage, to_stdout, output.keys_done, batch_arcs, on_batch):
                 output.write(lattice)
                 arcs += lattice.num_arcs
+                if on_result is not None:
+                    on_result(lattice)
         return arcs
 
     def failed(self, failure: NinjaError) -> None:

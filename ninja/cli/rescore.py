@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ninja.cli.config import config
+from ninja.cli.context import entities
 from ninja.cli.models import language_models
 from ninja.cli.options import from_fields, output_file, resume
 from ninja.cli.reading import Reading, find_words, reads_lattices
@@ -20,6 +21,9 @@ from ninja.rescore.carry_over import CarryOver
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
 from ninja.rescore.stage import Ensemble, Rescoring
+
+if TYPE_CHECKING:
+    from ninja.context.stage import Context, ContextualRescoring
 
 HELP = {
     "algorithm": "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition).",
@@ -49,6 +53,7 @@ HELP = {
 @click.command()
 @config
 @language_models
+@entities(required=False, skip=("unk_penalty", "max_arcs"))
 @output_file("Archive for the rescored lattices, or a wspecifier such as ark,t:FILE")
 @from_fields(RescoreOptions, HELP, skip=("map_words",))
 @click.option(
@@ -66,6 +71,7 @@ def rescore(
     reading: Reading,
     models: Ensemble,
     carry_over: CarryOver | None,
+    context: Context | None,
     output_file: str,
     device: str,
     frame_shift: float,
@@ -74,8 +80,10 @@ def rescore(
 ) -> None:
     """Rescore lattices with language models.
 
-    Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the rescored lattices go to stdout as
-    a binary archive; if that is a terminal, the best word sequences are printed instead.
+    With --entities, phrases that matter to an utterance are made more probable in the same run, see `ninja context`;
+    --class-lm is mixed with --old-lm, where that is given. Without --words, words.txt or words.txt.gz beside SOURCE is
+    taken. Without -o the rescored lattices go to stdout as a binary archive; if that is a terminal, the best word
+    sequences are printed instead.
 
     \b
     Example:
@@ -93,7 +101,8 @@ def rescore(
         reading.say(f"words of {reading.words}")
     if carry_over is not None and carry_over.recording is None:
         reading.say("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
-    stage = Rescoring(
+    stage: Rescoring | ContextualRescoring
+    stage = rescoring = Rescoring(
         models,
         options,
         device,
@@ -101,6 +110,10 @@ def rescore(
         on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"),
         on_note=reading.say,
     )
+    if context is not None:
+        from ninja.context.stage import ContextualRescoring
+
+        stage = ContextualRescoring.of(context, rescoring, options, reading.say)
     report = RescoreReport()
 
     def count(part: RescoreReport) -> None:

@@ -1,0 +1,145 @@
+"""``ninja context``, and the options of context that other commands have, too."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ninja.cli.config import config
+from ninja.cli.options import from_fields, output_file, resume, text_output
+from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.context.options import ContextOptions
+from ninja.errors import OptionError
+from ninja.lattice import Lattice
+
+if TYPE_CHECKING:
+    from ninja.context.stage import Contextual
+
+HELP = {
+    "class_boost": "Added to the log-probability of entering a phrase, in nats.",
+    "keyword_boost": "Added to the log-probability of each word of a phrase, in nats.",
+    "max_tokens": "Grammar states kept for one word history; 0 is all.",
+    "class_weight": "Share of the class language model, 0 to 1.",
+    "unk_penalty": "Cost of a word a model lacks, beyond <unk>.  [default: ln of how many share it]",
+    "max_arcs": "Refuse a lattice that has more arcs with its context.",
+}
+
+
+def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of context, handed to it as ``context``; None where there are no entities.
+
+    Args:
+        required: The command does nothing without entities.
+        skip: Fields of the options that mean something else in this command, and keep their defaults.
+    """
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance: JSON, JSONL or TSV.")
+        @click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk.")
+        @click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name.")
+        @from_fields(ContextOptions, HELP, skip=skip)
+        @functools.wraps(command)
+        def collected(entities: str | None, utt2group: str | None, class_lm: str | None, **options: Any) -> None:
+            from ninja.context.stage import Context
+
+            names = [name for name in HELP if name not in skip]
+            chosen = ContextOptions(**{name: options.pop(name) for name in names})
+            context = None
+            if entities is not None:
+                context = Context(entities, class_lm, utt2group, chosen)
+            elif class_lm is not None or utt2group is not None:
+                raise OptionError("--class-lm and --utt2group go with --entities")
+            command(context=context, **options)
+
+        return collected
+
+    return add
+
+
+@click.command()
+@config
+@entities(required=True)
+@click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with.")
+@output_file("Archive for the lattices with their context, or a wspecifier such as ark,t:FILE")
+@click.option(
+    "--acoustic-scale",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Factor of acoustic costs in best paths; 1 for chain models.",
+)
+@click.option("--word-penalty", type=float, default=0.0, show_default=True, help="Cost of each word in best paths.")
+@click.option("--report", metavar="FILE", help="Write each lattice's best path and the phrases in it, as JSON lines.")
+@resume
+@reads_lattices
+def context(
+    reading: Reading,
+    context: Any,
+    old_lm: str | None,
+    output_file: str,
+    acoustic_scale: float,
+    word_penalty: float,
+    report: str | None,
+    resume: bool,
+) -> None:
+    """Make the names, places and titles that matter to an utterance more probable.
+
+    With --class-lm a class word such as @name stands for the phrases of that class; with --old-lm, too, that model is
+    mixed with the first pass's word by word, else with the graph costs. Without --class-lm phrases are boosted wherever
+    they stand. Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the lattices go to stdout
+    as a binary archive; if that is a terminal, the best word sequences are printed instead.
+
+    \b
+    Example:
+      ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
+    """
+    from ninja.context.stage import Contextual
+
+    if context.class_lm is None and old_lm is not None:
+        raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
+    if report is not None and (reading.jobs > 1 or resume):
+        raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
+    if reading.words is None:
+        reading.words = find_words(reading.source)
+        reading.say(f"words of {reading.words}")
+    stage = Contextual(context, old_lm, reading.say)
+    scales = acoustic_scale, 1.0, word_penalty
+    arcs = 0
+    if report is not None:
+        with text_output(report) as lines:
+
+            def explain(lattice: Lattice) -> None:
+                lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
+
+            arcs = reading.write(output_file, stage, on_result=explain)
+    elif output_file == "-" and sys.stdout.isatty():
+        for key, lattice in reading.results(stage, True):
+            click.echo(" ".join([key, *_best_words(lattice, scales)]))
+    else:
+        arcs = reading.write(output_file, stage, resume=resume)
+    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+
+
+def _best_words(lattice: Lattice, scales: tuple[float, float, float]) -> list[str]:
+    from ninja.graph import best_path
+
+    assert lattice.words is not None
+    return lattice.words.spell(best_path(lattice, *scales).words)
+
+
+def _explained(stage: Contextual, lattice: Lattice, scales: tuple[float, float, float]) -> dict[str, Any]:
+    """Say which words of the best path were taken as phrases, for the report."""
+    words = _best_words(lattice, scales)
+    return {
+        "utt": lattice.key,
+        "text": " ".join(words),
+        "phrases": [
+            {"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end}
+            for each in stage.matches(lattice.key, words)
+        ],
+    }

@@ -1,0 +1,197 @@
+"""Context as a stage of the pipeline: everything by its file, so that every process can load it for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ninja.context.apply import add_context
+from ninja.context.entities import Entities, read_groups
+from ninja.context.options import ContextOptions
+from ninja.context.tracker import NO_CLASS, Match, Tracker, class_words
+from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.lm import load
+from ninja.lm.ngram import NgramLM
+from ninja.rescore.options import RescoreOptions
+from ninja.rescore.report import RescoreReport
+from ninja.rescore.run import Keyed
+from ninja.rescore.stage import Rescoring
+from ninja.symbols import SymbolTable
+
+OnError = Callable[[NinjaError], None] | None
+Name = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What utterances are about, by files."""
+
+    entities: Name
+    class_lm: Name | None = None
+    groups: Name | None = None  # a Kaldi utt2spk that says which group an utterance belongs to
+    options: ContextOptions = field(default_factory=ContextOptions)
+
+
+class Contextual:
+    """The stage that adds context to lattices.
+
+    Args:
+        context: The files and options.
+        old_lm: File of the first pass's n-gram model, which the class model is mixed with.
+        on_note: Called with what the files' authors should know; in this process only.
+        lm_weight: Share that another language model takes of the graph costs afterwards, when the lattices are
+            rescored with it: the boosts are made as strong as to have their full size then.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        old_lm: Name | None = None,
+        on_note: Callable[[str], None] | None = None,
+        lm_weight: float | None = None,
+    ) -> None:
+        self.context = context
+        self.old_lm = old_lm
+        self.on_note = on_note
+        self.lm_weight = lm_weight
+        self.entities: Entities | None = None
+        self.tracker: Tracker | None = None
+        self._words: SymbolTable | None = None  # of the lattices
+        self._class_lm: NgramLM | None = None
+        self._old_lm: NgramLM | None = None
+
+    def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
+        """Yield the lattices with their context; what is wrong with the files is raised whatever ``on_error``."""
+        for key, lattice in lattices:
+            if lattice.words is not None:
+                self.bind(lattice.words)
+            try:
+                result = self.apply(lattice)
+            except NinjaError as error:
+                error.key = error.key or key
+                if on_error is None:
+                    raise
+                on_error(error)
+            else:
+                yield key, result
+
+    def apply(self, lattice: Lattice) -> Lattice:
+        """Add the context to one lattice, once the stage is bound to its words.
+
+        Raises:
+            VocabularyError: The lattice carries no symbol table.
+            NinjaError: What `add_context` raises.
+        """
+        if lattice.words is None:
+            raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+        assert self.entities is not None
+        assert self.tracker is not None
+        return add_context(lattice, self.tracker, self.entities.of(lattice.key))
+
+    def matches(self, key: str, words: Sequence[str]) -> list[Match]:
+        """Return the phrases that the best way through an utterance's words takes."""
+        assert self.entities is not None
+        assert self.tracker is not None
+        self.tracker.clear()
+        start = self.tracker.start(self.entities.of(key))
+        return self.tracker.matches(start, self.tracker.words.ids(words))
+
+    def bind(self, words: SymbolTable) -> None:
+        """Read the files for the words of a symbol table, unless that was the last one, too.
+
+        Raises:
+            NinjaError: A file cannot be read.
+        """
+        if self._words is not words:
+            self._load(words)
+            self._words = words
+
+    def _load(self, words: SymbolTable) -> None:
+        context = self.context
+        first = self.tracker is None
+        groups = None if context.groups is None else read_groups(context.groups)
+        self.entities = Entities.read(context.entities, words=words, groups=groups)
+        if first:
+            self._class_lm = None if context.class_lm is None else _ngram(context.class_lm, words)
+            self._old_lm = None if self.old_lm is None or context.class_lm is None else _ngram(self.old_lm, words)
+        share, options = 1.0, context.options
+        if self.lm_weight is not None:
+            left = 1.0 - self.lm_weight
+            if self.old_lm is not None:
+                # The other model takes its own part of the old one out.
+                share = left if self._class_lm is not None else 1.0
+            elif left > 0.0:
+                options = replace(
+                    options, keyword_boost=options.keyword_boost / left, class_boost=options.class_boost / left
+                )
+            else:
+                raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
+        self.tracker = Tracker(words, self._class_lm, options, old_lm=self._old_lm, lm_scale=share)
+        if first and self.on_note is not None:
+            for note in self._notes(words):
+                self.on_note(note)
+
+    def _notes(self, words: SymbolTable) -> Iterator[str]:
+        """Say what is odd about the files."""
+        assert self.entities is not None
+        yield from map(str, self.entities.problems)
+        yield from (f"{self.context.entities}: {unknown}" for unknown in self.entities.unknown(words))
+        if self._class_lm is None:
+            return
+        entities, class_lm = self.context.entities, self.context.class_lm
+        known = {word for word, _ in class_words(self._class_lm)}
+        given = set(self.entities.classes) - {NO_CLASS}
+        if not known:
+            yield f"{class_lm}: no class words such as @name, $name or <name>; phrases are boosted where they stand"
+            return
+        for name in sorted(known - given):
+            yield f"{class_lm}: {name} has no phrases in {entities}, and is never entered"
+        for name in sorted(given - known):
+            yield f"{entities}: {name} is no word of {class_lm}; its phrases are boosted where they stand"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Contextual, (self.context, self.old_lm, None, self.lm_weight)
+
+
+class ContextualRescoring:
+    """The stage that adds context to lattices, and then rescores them with language models, in one run."""
+
+    def __init__(self, contextual: Contextual, rescoring: Rescoring) -> None:
+        self.contextual = contextual
+        self.rescoring = rescoring
+
+    @classmethod
+    def of(
+        cls, context: Context, rescoring: Rescoring, options: RescoreOptions, on_note: Callable[[str], None]
+    ) -> ContextualRescoring:
+        """Put both together.
+
+        Raises:
+            OptionError: The rescoring has several passes, or reads backwards.
+        """
+        if rescoring.models.directions or options.backward:
+            raise OptionError("context goes with one pass forward; leave iterate and backward out")
+        return cls(Contextual(context, rescoring.models.old_lm, on_note, options.lm_weight), rescoring)
+
+    @property
+    def report(self) -> RescoreReport | None:
+        """What the last call came to so far."""
+        return self.rescoring.report
+
+    def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
+        """Yield the rescored lattices."""
+        return self.rescoring(self.contextual(lattices, on_error), on_error)
+
+
+def _ngram(path: Name, words: SymbolTable) -> NgramLM:
+    """Load an n-gram model, with the lattices' words if it has none of its own."""
+    try:
+        lm: Any = load(path)
+    except (ModelError, OptionError):
+        lm = load(path, words=words)
+    if not isinstance(lm, NgramLM):
+        raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
+    return lm

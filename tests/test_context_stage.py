@@ -1,0 +1,256 @@
+"""Context as a stage of the pipeline and as a command, alone and before a rescoring."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference_context import SlowContext, class_models, phrase_weights
+from reference_graph import costs_of, paths, words_of
+from reference_ngram import SlowNgram, write_arpa
+from strategies import lattices
+
+from ninja import read, write
+from ninja.context.options import ContextOptions
+from ninja.context.stage import Context, Contextual, ContextualRescoring
+from ninja.errors import FormatError, InputError, OptionError, VocabularyError
+from ninja.graph import best_path, from_arcs
+from ninja.rescore.options import RescoreOptions
+from ninja.rescore.stage import Ensemble, Rescoring
+from ninja.symbols import SymbolTable
+
+TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+UNIGRAM = SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.25, 0.0), ("a",): (-0.75, 0.0)})
+CLASSES = SlowNgram(1, {**UNIGRAM.ngrams, ("@name",): (-0.5, 0.0), ("@place",): (-1.0, 0.0)})
+
+
+def choice(key, first=0.0, second=1.0):
+    """A lattice of "a c", which is cheaper, and "b c"."""
+    ids = TABLE.ids(["a", "b", "c"])
+    return from_arcs(key, [0, 0, 1], [1, 1, 2], ids, [first, second, 0.0], finals={2: 0.0}, words=TABLE)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def made(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return made
+
+
+@pytest.fixture
+def archive(tmp_path, file):
+    with write(tmp_path / "lat.ark") as out:
+        for key in ("one", "two"):
+            out.write(choice(key))
+    file("words.txt", "".join(f"{word} {number}\n" for word, number in TABLE))
+    return tmp_path / "lat.ark"
+
+
+def best_words(lattice):
+    return " ".join(lattice.words.spell(best_path(lattice).words))
+
+
+def test_each_utterance_gets_its_own_phrases(file):
+    entities = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n{"utt": "two", "@name": ["c c"]}\n')
+    stage = Contextual(Context(entities, options=ContextOptions(keyword_boost=2.0)))
+    found = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))], None)}
+    assert found == {"one": "b c", "two": "a c"}
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lattice=lattices(max_word=3, max_states=5),
+    phrases=phrase_weights(negative=False),
+    model=class_models,
+    with_old=st.booleans(),
+    with_class=st.booleans(),
+    share=st.sampled_from([0.25, 0.5]),
+)
+def test_one_run_gives_what_context_and_language_models_say_together(
+    file, lattice, phrases, model, with_old, with_class, share
+):
+    """Boosts count in full; what the language models leave each other is said in `ninja.context.stage`."""
+    model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
+    classes, neural, old = file("c.arpa", write_arpa(model)), file("n.arpa", write_arpa(UNIGRAM)), None
+    if with_old:
+        old = file("old.arpa", write_arpa(CLASSES))
+    entities = {
+        cls or "phrases": [{"text": " ".join(p), "weight": w} for p, w in m.items()] for cls, m in phrases.items()
+    }
+    path = file("e.json", json.dumps(entities))
+    options = RescoreOptions(lm_weight=share, unk_penalty=0.25, max_hyps=0, max_active=0, beam=np.inf, max_unknown=1.0)
+    boosted = ContextOptions(keyword_boost=1.5, class_boost=0.5, max_tokens=0, class_weight=0.5, unk_penalty=0.25)
+    context = Context(path, classes if with_class else None, options=boosted)
+    rescoring = Rescoring(Ensemble((neural,), old), options)
+    stage = ContextualRescoring.of(context, rescoring, options, lambda note: None)
+    lattice = lattice.with_words(TABLE)
+    ((_, made),) = stage([(lattice.key, lattice)], None)
+
+    old_slow = CLASSES if with_old else None
+    left = SlowContext(
+        phrases if any(phrases.values()) else {},
+        model if with_class else None,
+        old_slow if with_class else None,
+        1.5,
+        0.5,
+        0.5,
+        0.25,
+        1 - share,
+    )
+    plain = SlowContext({}, UNIGRAM, None, class_weight=1.0, unk_penalty=0.25)  # what a model alone says
+    old_plain = SlowContext({}, CLASSES, None, class_weight=1.0, unk_penalty=0.25)
+    expected = {}
+    for path in paths(lattice):
+        graph, acoustic = costs_of(lattice, path)
+        words = TABLE.spell(words_of(lattice, path))
+        kept = 1.0 if with_old else (1 - share) * (0.5 if with_class else 1.0)
+        cost = kept * graph - left.score(words) - share * plain.score(words)
+        if with_old:
+            cost += share * old_plain.score(words)
+        key = words_of(lattice, path)
+        expected[key] = min(expected.get(key, np.inf), cost + 0.1 * acoustic)
+    found = {}
+    for path in paths(made):
+        graph, acoustic = costs_of(made, path)
+        key = words_of(made, path)
+        found[key] = min(found.get(key, np.inf), graph + 0.1 * acoustic)
+    assert found.keys() == expected.keys()
+    for key, cost in found.items():
+        assert cost == pytest.approx(expected[key], abs=1e-3)
+
+
+def test_a_stage_says_what_is_odd_about_its_files(file):
+    entities = file("e.json", '{"@name": ["b", "zebra", "b"], "@artist": ["a"]}')
+    notes = []
+    stage = Contextual(Context(entities, file("c.arpa", write_arpa(CLASSES))), None, notes.append)
+    list(stage([("one", choice("one")), ("two", choice("two"))], None))
+    assert len(notes) == 4  # once, not for every lattice
+    assert "'b'" in notes[0]
+    assert "@name: 1 of 2 phrases have words that the symbol table lacks: 'zebra'" in notes[1]
+    assert (
+        f"{file('c.arpa', write_arpa(CLASSES))}: @place has no phrases in {entities}, and is never entered" == notes[2]
+    )
+    assert notes[3].endswith("c.arpa; its phrases are boosted where they stand")
+    assert "@artist is no word of" in notes[3]
+
+
+def test_a_class_model_without_classes_is_named(file):
+    notes = []
+    context = Context(file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(UNIGRAM)))
+    list(Contextual(context, None, notes.append)([("one", choice("one"))], None))
+    assert notes == [
+        f"{context.class_lm}: no class words such as @name, $name or <name>; phrases are boosted where they stand"
+    ]
+
+
+def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(file):
+    options = ContextOptions(keyword_boost=20.0)
+    context = Context(file("e.json", '{"@artist": ["b"]}'), file("c.arpa", write_arpa(CLASSES)), options=options)
+    ((_, lattice),) = Contextual(context)([("one", choice("one"))], None)
+    assert best_words(lattice) == "b c"
+
+
+def test_one_bad_lattice_does_not_cost_the_others(file):
+    bad = choice("bad").with_words(None)
+    stage = Contextual(Context(file("e.json", '{"@name": ["b"]}')))
+    failures = []
+    assert [key for key, _ in stage([("bad", bad), ("one", choice("one"))], failures.append)] == ["one"]
+    assert str(failures[0]) == "key 'bad': the lattice carries no symbol table"
+    with pytest.raises(VocabularyError):
+        list(stage([("bad", bad)], None))
+
+
+def test_a_damaged_file_ends_the_run_however_tolerant_it_is(file, tmp_path):
+    with pytest.raises(InputError):
+        list(Contextual(Context(tmp_path / "none.json"))([("one", choice("one"))], lambda error: None))
+    stage = Contextual(Context(file("e.jsonl", '{"utt": "one", "color": ["b"]}\n')))
+    with pytest.raises(FormatError, match="color"):
+        list(stage([("one", choice("one"))], lambda error: None))
+
+
+def test_another_symbol_table_is_taken_up(file):
+    stage = Contextual(Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0)))
+    other = SymbolTable([("<eps>", 0), ("b", 1), ("a", 2), ("c", 3)])
+    swapped = choice("two", 1.0, 0.0).with_words(other)
+    found = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)], None)]
+    assert found == ["b c", "b c"]
+
+
+def test_a_stage_crosses_to_another_process(file):
+    context = Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0))
+    stage = pickle.loads(pickle.dumps(Contextual(context, None, print, 0.25)))
+    assert (stage.context, stage.old_lm, stage.lm_weight) == (context, None, 0.25)
+    options = RescoreOptions()
+    both = ContextualRescoring.of(context, Rescoring(Ensemble(("lm.arpa",)), options), options, print)
+    assert pickle.loads(pickle.dumps(both)).contextual.context == context
+
+
+def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
+    context = Context(file("e.json", '{"@name": ["b"]}'))
+    backward = RescoreOptions(backward=True)
+    with pytest.raises(OptionError, match="one pass forward"):
+        ContextualRescoring.of(context, Rescoring(Ensemble(), backward), backward, print)
+    with pytest.raises(OptionError, match="lm_weight 1 leaves nothing"):
+        list(Contextual(context, None, None, 1.0)([("one", choice("one"))], None))
+
+
+def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, archive, file, tmp_path):
+    entities = file("e.jsonl", '{"utt": "one", "@name": ["b c"]}\n')
+    out, report = tmp_path / "out.ark", tmp_path / "report.jsonl"
+    code, _, errors = ninja(
+        "context", archive, "--entities", entities, "--keyword-boost", 2, "-o", out, "--report", report
+    )
+    assert code == 0, errors
+    assert "2 lattices" in errors
+    found = {key: best_words(lattice) for key, lattice in read(out, words=TABLE)}
+    assert found == {"one": "b c", "two": "a c"}
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert lines == [
+        {"utt": "one", "text": "b c", "phrases": [{"class": "@name", "text": "b c", "begin": 0, "end": 2}]},
+        {"utt": "two", "text": "a c", "phrases": []},
+    ]
+
+
+def test_workers_give_what_one_process_gives(ninja, archive, file, tmp_path):
+    entities = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n')
+    outs = [tmp_path / f"{jobs}.ark" for jobs in (1, 2)]
+    for jobs, out in enumerate(outs, start=1):
+        assert ninja("context", archive, "--entities", entities, "-o", out, "--jobs", jobs)[0] == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
+    entities, model = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n'), file("lm.arpa", write_arpa(UNIGRAM))
+    out = tmp_path / "out.ark"
+    chosen = ["--rnnlm", model, "--keyword-boost", 8, "--max-unknown", 1, "-o", out]
+    code, _, errors = ninja("rescore", archive, "--entities", entities, *chosen)
+    assert code == 0, errors
+    assert {key: best_words(lattice) for key, lattice in read(out, words=TABLE)} == {"one": "b c", "two": "a c"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["context", "LAT", "--entities", "none.json"], 1, "none.json"),
+        (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm is what --class-lm is mixed with"),
+        (["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"], 2, "--report sees all lattices in one"),
+        (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
+        (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "max_tokens is -1"),
+        (["context", "LAT"], 2, "--entities"),
+        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm and --utt2group go with --entities"),
+        (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context goes with one pass forward"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(ninja, archive, file, tmp_path, arguments, code, message):
+    entities = file("e.json", '{"@name": ["b"]}')
+    names = {"LAT": archive, "E": entities, "r": tmp_path / "r"}
+    found, _, errors = ninja(*(names.get(each, each) for each in arguments), "-o", tmp_path / "out.ark")
+    assert found == code
+    assert message in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "out.ark").exists()
