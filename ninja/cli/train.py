@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ninja.cli.options import from_fields
+from ninja.cli.train_ngram import ngram
 from ninja.lm.recipe import Progress, TrainOptions
 
 HELP = {
@@ -36,7 +37,38 @@ HELP = {
 }
 
 
-@click.command()
+class WithCommands(click.Group):
+    """A command that has others under it: the first argument names one of them, or it is the command's own."""
+
+    allow_interspersed_args = True
+    allow_extra_args = False
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Take the arguments as those of the command that the first one names, if it names any."""
+        if args and args[0] in self.commands:
+            return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as a plain command does."""
+        return click.Command.parse_args(self, ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run as a plain command does."""
+        return click.Command.invoke(self, ctx)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show how the command itself is used."""
+        return click.Command.collect_usage_pieces(self, ctx)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's parameters; the commands under it have none of them before their names."""
+        return super().get_params(ctx) if ctx.command is self else []
+
+
+@click.group(cls=WithCommands, no_args_is_help=False)
 @click.argument("text")
 @click.option("--dev", required=True, metavar="FILE", help="Held-out text, for which weights are chosen.")
 @click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint to write.")
@@ -44,12 +76,15 @@ HELP = {
 def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
     """Train a language model on a text.
 
+    A neural one, unless TEXT is the word ngram: that trains an n-gram model, see `ninja train ngram --help`.
+
     TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. The checkpoint is
     written whenever the held-out perplexity falls.
 
     \b
-    Example:
+    Examples:
       ninja train train.txt.gz --dev dev.txt -o model.pt
+      ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     options = TrainOptions(**chosen)
     from ninja.lm.train import train as train_model
@@ -76,3 +111,6 @@ def _show(progress: Progress) -> None:
         click.echo(f"{wipe}ninja: {line}, perplexity {progress.perplexity:.2f}{kept}", err=True)
     elif watched:
         click.echo(f"\r\033[K{line}", nl=False, err=True)
+
+
+train.add_command(ngram)

@@ -6,6 +6,7 @@ Importing this package does not import torch; `load` does when the model is a ne
 from typing import TYPE_CHECKING, Any
 
 from ninja.lm.compose import compose_ngram
+from ninja.lm.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.load import load
 from ninja.lm.mixture import Mixture
 from ninja.lm.protocol import LanguageModel, sentence_logprobs
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 __all__ = [
     "LanguageModel",
     "Mixture",
+    "NgramOptions",
     "Progress",
     "TrainOptions",
     "Trained",
+    "TrainedNgram",
     "compose_ngram",
     "from_module",
     "load",
     "sentence_logprobs",
+    "train_ngram",
 ]
 
 

@@ -1,0 +1,190 @@
+"""``ninja train ngram``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ninja import utf8
+from ninja.cli.options import from_fields
+from ninja.errors import FormatError, OptionError, OutputError
+from ninja.lm.held_out import HeldOut, measure
+from ninja.lm.kneser_ney import Discounts, NgramOptions, TrainedNgram, train_ngram
+from ninja.lm.tagging import Tagger, is_class
+from ninja.lm.text import read_sentences
+
+HELP = {
+    "order": "Words of the longest n-grams.",
+    "min_count": "Rarer words become <unk>.",
+    "unk_share": "What <unk> gets of the unigrams' interpolation, in (0, 1].  [default: as much as any word]",
+}
+Number = TypeVar("Number", int, float)
+_NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
+
+
+@click.command(short_help="Train an n-gram model, with classes or without.")
+@click.argument("text")
+@click.option(
+    "-o", "--output-file", required=True, metavar="FILE", help="ARPA file to write, .gz packs it; - is stdout."
+)
+@click.option("--dev", metavar="FILE", help="Held-out text, whose perplexity is shown.")
+@click.option("--classes", metavar="ENTITIES", help="Lists of phrases that are replaced by their classes in the texts.")
+@click.option("--vocabulary", metavar="FILE", help="Words of the model, one a line, or a words.txt.  [default: all]")
+@click.option(
+    "--cutoffs",
+    metavar="N,N,…",
+    default="1",
+    show_default=True,
+    help="Fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones.",
+)
+@click.option(
+    "--discounts",
+    metavar="D[,D,D]",
+    help="Taken from counts of 1, 2, and more, or from all.  [default: estimated for each length]",
+)
+@from_fields(NgramOptions, HELP, skip=("cutoffs", "discounts"))
+def ngram(
+    text: str,
+    output_file: str,
+    dev: str | None,
+    classes: str | None,
+    vocabulary: str | None,
+    cutoffs: str,
+    discounts: str | None,
+    **chosen: Any,
+) -> None:
+    """Train an n-gram model with interpolated, modified Kneser-Ney smoothing.
+
+    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Class tokens
+    (@name, $name, <name>) in them are words like others. With --classes, which takes the entity files of `ninja
+    context`, they are put where phrases of the lists stand, the longest first; a phrase of several classes stands for
+    each in turn.
+
+    \b
+    Examples:
+      ninja train ngram train.txt.gz --dev dev.txt -o lm.arpa.gz
+      ninja train ngram train.txt --classes entities.json -o class_lm.arpa
+    """
+    options = NgramOptions(
+        cutoffs=_numbers("cutoffs", cutoffs, int),
+        discounts=None if discounts is None else _numbers("discounts", discounts, float),
+        **chosen,
+    )
+    folder = os.path.dirname(output_file)
+    if folder and not os.path.isdir(folder):  # better now than after the training
+        raise OutputError("its folder does not exist; make it first", output_file)
+    tagger = None if classes is None else _tagger(classes)
+    sentences = read_sentences(text)
+    model = train_ngram(
+        sentences if tagger is None else tagger.tag_all(sentences),
+        options,
+        vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
+        classes=() if tagger is None else tagger.num_phrases,
+        path=text,
+        progress=_show,
+    )
+    _summarise(model, tagger)
+    held_out = None if dev is None else _measured(model, dev, tagger)
+    model.write_arpa(output_file)
+    _say(f"{output_file}: {' + '.join(str(len(each)) for each in model.lengths)} n-grams{held_out or ''}")
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
+    try:
+        return tuple(kind(each) for each in text.split(","))
+    except ValueError as error:
+        what = "whole numbers" if kind is int else "numbers"
+        raise OptionError(f"--{name} is {text!r}, but must be {what} with commas between") from error
+
+
+def _tagger(path: str) -> Tagger:
+    """Read the lists of classes; whose utterances they are for does not matter here."""
+    from ninja.context.entities import Entities
+
+    entities = Entities.read(path)
+    for problem in entities.problems:
+        _say(str(problem))
+    named = (each for key in ("", *entities.keys) for each in entities.of(key))
+    phrases: dict[str, dict[str, None]] = {}
+    for each in dict.fromkeys([*entities.lists.values(), *named]):
+        for name, members in each.classes.items():
+            phrases.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
+    classless = phrases.pop("", {})
+    if classless:
+        _say(f"{path}: {len(classless)} phrases of no class; they are left as they are")
+    try:
+        return Tagger(phrases)
+    except OptionError as error:
+        raise FormatError(error.message, path) from error
+
+
+def _vocabulary(path: str) -> list[str]:
+    """Read a list of words, or those of a symbol table without its marks."""
+    words = []
+    for number, line in enumerate(utf8.read(path).splitlines(), start=1):
+        fields = line.split()
+        if len(fields) > 2 or (len(fields) == 2 and not fields[1].isdecimal()):
+            raise FormatError(f"expected a word, or a word and its id, found {line[:60]!r}", path, line=number)
+        if fields and not _NO_WORD.fullmatch(fields[0]):
+            words.append(fields[0])
+    if not words:
+        raise FormatError("no word in this list", path)
+    return words
+
+
+def _measured(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
+    sentences = read_sentences(path)
+    found = measure(model.as_language_model(), sentences if tagger is None else tagger.tag_all(sentences), path)
+    return f", {_shown(found)}"
+
+
+def _shown(found: HeldOut) -> str:
+    line = f"perplexity {found.perplexity:.2f} on the held-out text"
+    if found.num_unknown:
+        share = found.num_unknown / found.num_words
+        line += f", {found.known_perplexity:.2f} without unknown words ({found.num_unknown}, {share:.2%})"
+    return line
+
+
+def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
+    """Say what the text was and what was made of it."""
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+    for note in () if tagger is None else tagger.notes():
+        _say(note)
+    tokens = [word for word in model.words if is_class(word)]
+    _say(
+        f"{model.num_sentences} sentences, {model.num_words} words, {model.num_unknown} of them unknown; "
+        f"{len(model.words)} words in the vocabulary"
+        + (
+            f", {len(tokens)} of them classes ({', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''})"
+            if tokens
+            else ""
+        )
+    )
+    for length, (counted, ngrams, discounts) in enumerate(
+        zip(model.num_counted, model.lengths, model.discounts, strict=True), start=1
+    ):
+        cut = f", {counted - len(ngrams)} more cut" if counted > len(ngrams) else ""
+        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {_discounts(discounts)}")
+    for note in model.notes:
+        _say(note)
+
+
+def _discounts(discounts: Discounts) -> str:
+    return ", ".join(f"{each:.4g}" for each in discounts.of_count)
+
+
+def _say(line: str) -> None:
+    click.echo(f"ninja: {line}", err=True)
+
+
+def _show(line: str) -> None:
+    """Show how far the training is, on a terminal only."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{line}", nl=False, err=True)

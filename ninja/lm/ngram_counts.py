@@ -1,0 +1,228 @@
+"""Count the n-grams of a text: how often each occurs, its context, and what it is without its first word."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, OptionError, VocabularyError
+from ninja.lm.text import BOS, EOS, SPECIAL
+
+BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
+MOST = 2**31 - 1  # positions and n-grams of one length: their numbers are int32
+REPORT = 1_000_000  # words between two reports
+_BOS, _EOS, _UNK = range(len(SPECIAL))
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text as word ids, each sentence between ``<s>`` and ``</s>``."""
+
+    words: tuple[str, ...]  # by id: `SPECIAL`, then the others by spelling
+    token: npt.NDArray[np.int32]
+    num_sentences: int
+    num_words: int  # without <s> and </s>
+    num_unknown: int  # of them, that became <unk>
+    unk_words: int  # distinct words among these, where the text spelled them
+
+
+@dataclass(frozen=True, slots=True)
+class Ngrams:
+    """All n-grams of one length, sorted by context and word."""
+
+    prefix: npt.NDArray[np.int32]  # the n-gram without its last word, a number among those one shorter; 0 for words
+    word: npt.NDArray[np.int32]  # the last word
+    suffix: npt.NDArray[np.int32]  # the n-gram without its first word, a number among those one shorter; 0 for words
+    count: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words as they come."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+def encode(
+    sentences: Iterable[Sequence[str]],
+    *,
+    vocabulary: Iterable[str] | None = None,
+    min_count: int = 1,
+    keep: Iterable[str] = (),
+    path: str | None = None,
+    report: Report | None = None,
+) -> Text:
+    """Bring a text into word ids.
+
+    Args:
+        sentences: Words of each; empty sentences are left out.
+        vocabulary: Words that are kept; None: all that are frequent enough.
+        min_count: Words rarer than this become ``<unk>``.
+        keep: Words that are kept in any case.
+        path: The text, for messages.
+        report: Is told how far the reading is.
+
+    Raises:
+        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word has white space in it or cannot be
+            written.
+        OptionError: A sentence is a string, not words.
+        VocabularyError: All words became ``<unk>``.
+    """
+    number = _Numbers((word, place) for place, word in enumerate(SPECIAL))
+    token = array("i")
+    marks = {BOS, EOS}
+    num_sentences, next_report = 0, REPORT
+    for place, sentence in enumerate(sentences, start=1):
+        if isinstance(sentence, str):
+            raise OptionError(f"sentence {place} is a string; give its words, as from text.split()", path)
+        if not sentence:
+            continue
+        if not marks.isdisjoint(sentence):
+            raise FormatError(f"{BOS} or {EOS} in sentence {place}; remove them, they are implied", path)
+        token.append(_BOS)
+        token.extend(map(number.__getitem__, sentence))
+        token.append(_EOS)
+        num_sentences += 1
+        if report is not None and len(token) >= next_report:
+            report(f"{num_sentences} sentences, {len(token) // REPORT} million words")
+            next_report += REPORT
+        if len(token) > MOST:
+            raise OptionError(f"more than {MOST} words; take a smaller text", path)
+    if not num_sentences:
+        raise FormatError("no sentence in this text", path)
+    return _with_vocabulary(number, np.frombuffer(token, np.int32), num_sentences, vocabulary, min_count, keep, path)
+
+
+def _with_vocabulary(
+    number: dict[str, int],
+    token: npt.NDArray[np.int32],
+    num_sentences: int,
+    vocabulary: Iterable[str] | None,
+    min_count: int,
+    keep: Iterable[str],
+    path: str | None,
+) -> Text:
+    """Number the words that are kept anew, and the others as ``<unk>``."""
+    count = np.bincount(token, minlength=len(number))
+    frequent = {word for word, place in number.items() if count[place] >= min_count}
+    kept = frequent if vocabulary is None else set(vocabulary)
+    words = (*SPECIAL, *sorted((kept | set(keep)) - set(SPECIAL)))
+    for word in words:
+        if word.split() != [word] or not _can_be_written(word):
+            raise FormatError(f"{word!r} is no word; there is white space in it, or nothing, or half a character", path)
+    new = {word: place for place, word in enumerate(words)}
+    number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # a dict keeps the order of its numbers
+    token = number_of[token]
+    unknown = number_of == _UNK
+    unknown[_UNK] = False
+    num_unknown = int(count[unknown].sum() + count[_UNK])
+    if num_unknown == len(token) - 2 * num_sentences:
+        raise VocabularyError("no word of the text is in the vocabulary; is it the right one?", path)
+    return Text(words, token, num_sentences, len(token) - 2 * num_sentences, num_unknown, int(unknown.sum()))
+
+
+def _can_be_written(word: str) -> bool:
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
+    """Count the n-grams of a text; ``<s>`` stands at the beginning of n-grams only, ``</s>`` at the end.
+
+    Takes 8 bytes of memory for each word of the text and some 60 for each distinct n-gram.
+
+    Args:
+        text: The text.
+        order: Words of the longest n-grams.
+        report: Is told how many there are of each length.
+
+    Returns:
+        The n-grams of each length from 1, all words of the vocabulary among them; fewer than `order` lengths if no
+        sentence is long enough.
+
+    Raises:
+        OptionError: There are more than int32 can number.
+    """
+    num_words = len(text.words)
+    none = np.zeros(num_words, np.int32)
+    found = [Ngrams(none, np.arange(num_words, dtype=np.int32), none, np.bincount(text.token, minlength=num_words))]
+    before = text.token  # number of the n-gram that ends at each position; -1: it would reach beyond its sentence
+    key_of_shorter = found[0].word.astype(np.int64)
+    for length in range(2, order + 1):
+        key, count = _counted(keys for _, _, keys in _keys(before, text.token, num_words))
+        if not len(key):
+            break
+        if len(key) > MOST:
+            raise OptionError(f"{len(key)} n-grams of {length} words, more than {MOST}; take a smaller text or order")
+        prefix, word = (part.astype(np.int32) for part in np.divmod(key, num_words))
+        # The suffix of (prefix, word) is (suffix of the prefix, word).
+        suffix_key = found[-1].suffix[prefix].astype(np.int64) * num_words + word
+        suffix = np.searchsorted(key_of_shorter, suffix_key).astype(np.int32)
+        found.append(Ngrams(prefix, word, suffix, count))
+        if report is not None:
+            report(f"{len(key)} different {length}-grams")
+        if length < order:
+            before = _numbered(key, before, text.token, num_words)
+            key_of_shorter = key
+    return found
+
+
+def _keys(
+    before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
+) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
+    """Yield blocks of positions: the first, which of them end an n-gram, and its context and word as one number."""
+    for first in range(1, len(token), BLOCK):
+        word = token[first : first + BLOCK]
+        context = before[first - 1 : first - 1 + len(word)]
+        there = (context >= 0) & (word != _BOS)
+        yield first, there, context[there].astype(np.int64) * num_words + word[there]
+
+
+def _numbered(
+    key: npt.NDArray[np.int64], before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
+) -> npt.NDArray[np.int32]:
+    """Return the number of the n-gram that ends at each position, -1 where there is none."""
+    ending = np.full(len(token), -1, np.int32)
+    for first, there, keys in _keys(before, token, num_words):
+        distinct, which = np.unique(keys, return_inverse=True)  # looked up in order, so that memory is read in order
+        ending[first : first + len(there)][there] = np.searchsorted(key, distinct).astype(np.int32)[which]
+    return ending
+
+
+Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # distinct numbers, sorted, and how often each occurs
+
+
+def _counted(blocks: Iterable[npt.NDArray[np.int64]]) -> Counts:
+    """Count numbers, a block at a time; each is merged log(blocks) times."""
+    runs: list[Counts] = []
+    for block in blocks:
+        run = np.unique(block, return_counts=True)
+        while runs and len(runs[-1][0]) < 2 * len(run[0]):
+            run = _merged(runs.pop(), run)
+        runs.append(run)
+    while len(runs) > 1:
+        runs.append(_merged(runs.pop(), runs.pop()))
+    return runs[0] if runs else (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _merged(one: Counts, other: Counts) -> Counts:
+    key = np.concatenate([one[0], other[0]])
+    order = np.argsort(key, kind="stable")  # which finds the two sorted runs and merges them
+    key = key[order]
+    begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
+    if not len(begin):
+        return one
+    return key[begin], np.add.reduceat(np.concatenate([one[1], other[1]])[order], begin)

@@ -1,0 +1,126 @@
+"""Class tokens in text: what one looks like, and putting them where phrases of classes stand."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ninja.errors import OptionError
+from ninja.lm.text import BOS, EOS, UNK
+
+_CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
+_NO_CLASSES = {BOS, EOS, UNK, "<UNK>", "<eps>"}
+_SHOWN = 3  # examples in a message
+
+
+def is_class(word: str) -> bool:
+    """Tell whether a word is a class token: ``@name``, ``$name``, or ``<name>`` that is none of the usual marks."""
+    return _CLASS.fullmatch(word) is not None and word not in _NO_CLASSES
+
+
+@dataclass(slots=True)
+class _Node:
+    """What may follow the words read so far, and whose phrase ends here."""
+
+    after: dict[str, _Node] = field(default_factory=dict)
+    classes: list[str] = field(default_factory=list)
+    num_found: int = 0
+
+
+class Tagger:
+    """Replaces phrases by the tokens of their classes: the leftmost first, and of those that begin there the longest.
+
+    A phrase of several classes stands for each of them in turn, so that each gets its share of the counts and the
+    result depends on nothing but the text. Tokens that the text has already are left as they are.
+
+    Args:
+        phrases: Phrases of each class, words parted by white space.
+
+    Raises:
+        OptionError: A class is no class token, a phrase is empty or has one in it, or there is none at all.
+    """
+
+    def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
+        self.num_phrases: Counter[str] = Counter()  # different ones of each class
+        self.num_found: Counter[str] = Counter()  # tokens put into the text for each class
+        self.num_present: Counter[str] = Counter()  # tokens of each class that the text had
+        self._root = _Node()
+        self._shared: dict[str, _Node] = {}
+        for name, members in phrases.items():
+            if not is_class(name):
+                raise OptionError(f"{name!r} is no class; classes are spelled @name, $name or <name>")
+            self.num_phrases[name] = 0
+            for phrase in members:
+                self._add(name, phrase)
+        if not self.num_phrases.total():
+            raise OptionError("there are no phrases of a class; without them, leave the classes out")
+
+    def _add(self, name: str, phrase: str) -> None:
+        words = phrase.split()
+        if not words:
+            raise OptionError(f"a phrase of {name} is empty; take it out")
+        token = next((word for word in words if is_class(word) or word in _NO_CLASSES), None)
+        if token is not None:
+            raise OptionError(f"{phrase[:60]!r} of {name} has {token} in it; phrases are made of words")
+        node = self._root
+        for word in words:
+            node = node.after.setdefault(word, _Node())
+        if name not in node.classes:
+            node.classes.append(name)
+            self.num_phrases[name] += 1
+            if len(node.classes) > 1:
+                self._shared[" ".join(words)] = node
+
+    def tag(self, sentence: Sequence[str]) -> list[str]:
+        """Return a sentence with class tokens in the place of phrases."""
+        tagged: list[str] = []
+        begin = 0
+        first = self._root.after
+        while begin < len(sentence):
+            word = sentence[begin]
+            longest, end = None, begin + 1
+            node = first.get(word)
+            at = begin + 1
+            while node is not None:
+                if node.classes:
+                    longest, end = node, at
+                node = node.after.get(sentence[at]) if at < len(sentence) else None
+                at += 1
+            if longest is not None:
+                word = longest.classes[longest.num_found % len(longest.classes)]
+                longest.num_found += 1
+                self.num_found[word] += 1
+            elif word[0] in "@$<" and is_class(word):
+                self.num_present[word] += 1
+            tagged.append(word)
+            begin = end
+        return tagged
+
+    def tag_all(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+        """Tag sentences one by one."""
+        return map(self.tag, sentences)
+
+    def notes(self) -> list[str]:
+        """Return what there is to know after a text was tagged, a line each."""
+        lines = [
+            f"{name}: phrases in the lists {count}, found in the text {self.num_found[name]}"
+            + (f"; tokens there already {self.num_present[name]}" if self.num_present[name] else "")
+            for name, count in self.num_phrases.items()
+        ]
+        unused = [name for name in self.num_phrases if not self.num_found[name] + self.num_present[name]]
+        if unused:
+            lines.append(f"never in the text, so that the model can hardly expect them: {_first(unused)}")
+        homeless = [name for name in self.num_present if name not in self.num_phrases]
+        if homeless:
+            lines.append(f"class tokens in the text that have no list: {_first(homeless)}")
+        if self._shared:
+            found = sum(node.num_found for node in self._shared.values())
+            shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])
+            lines.append(f"phrases of several classes {len(self._shared)}: {shown}; found {found}, tagged by turns")
+        return lines
+
+
+def _first(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_SHOWN])}{f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
