@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from fake_lm import FakeLM
 
 from ninja.lattice import Lattice
 from ninja.rescore.options import RescoreOptions
-from tests.fake_lm import FakeLM
 
 FINAL = -1  # instead of an arc
 

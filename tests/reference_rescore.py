@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from fake_lm import FakeLM
 
 from ninja.lattice import Lattice
 from ninja.rescore.options import RescoreOptions
-from tests.fake_lm import FakeLM
 
 
 class PathCost(NamedTuple):

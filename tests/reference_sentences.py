@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fake_lm import FakeLM
+from reference_rescore import paths
+
 from ninja.lattice import Lattice
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.unfold import Unfolded
-from tests.fake_lm import FakeLM
-from tests.reference_rescore import paths
 
 Arcs = tuple[int, ...]
 

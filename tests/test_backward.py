@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, spelled, total
+from strategies import lattices
+from test_mixture import mixed, models, under_penalty
+from test_rescore import EXACT, random_lattice
 
 from ninja.errors import OptionError
 from ninja.graph import connect, reverse
 from ninja.lattice import Lattice, check
 from ninja.rescore import RescoreOptions, RescoreReport, iterate, rescore
 from ninja.rescore.options import Output
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, spelled, total
-from tests.strategies import lattices
-from tests.test_mixture import mixed, models, under_penalty
-from tests.test_rescore import EXACT, random_lattice
 
 TABLE = symbols()
 BACKWARD = replace(EXACT, backward=True)

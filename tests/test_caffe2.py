@@ -5,22 +5,23 @@ import shutil
 
 import numpy as np
 import pytest
+import reference_caffe2 as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import load, sentence_logprobs
 from ninja.symbols import SymbolTable
-from tests import reference_caffe2 as slow
 
 torch = pytest.importorskip("torch")
+
+import tiny_lstm  # noqa: E402
+from tiny_lstm import one_thread  # noqa: E402, F401
 
 from ninja.lm.networks import caffe2_export, caffe2_net  # noqa: E402
 from ninja.lm.networks.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
 from ninja.lm.networks.caffe2_operators import OPERATORS  # noqa: E402
 from ninja.lm.networks.wire import Message, field  # noqa: E402
-from tests import tiny_lstm  # noqa: E402
-from tests.tiny_lstm import one_thread  # noqa: E402, F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 INIT, PREDICT = "init_net.pb", "predict_net.pb"

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM, symbols
+from reference_rescore import LogProb, close, path_costs, path_costs_under, total
+from test_mixture import mixed, models, under_penalty
+from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -15,10 +19,6 @@ from ninja.lattice import Lattice
 from ninja.lm import Mixture
 from ninja.rescore import CarryOver, RescoreOptions, rescore
 from ninja.rescore.options import Algorithm, Output
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import LogProb, close, path_costs, path_costs_under, total
-from tests.test_mixture import mixed, models, under_penalty
-from tests.test_rescore import EXACT, random_lattice
 
 TABLE = symbols()
 UTTERANCES = {f"utt{i}": f"rec{i % 3}" for i in range(12)}

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
+from test_rescore import TABLE, random_lattice
 
 import ninja as package
 from ninja.errors import ModelError, OptionError
 from ninja.lm import Mixture, load
 from ninja.rescore import CarryOver, RescoreOptions, iterate, rescore, stage
 from ninja.rescore.stage import Ensemble, Rescoring
-from tests.fake_lm import FakeLM
-from tests.test_rescore import TABLE, random_lattice
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 KEYS = 4

@@ -17,7 +17,7 @@ from ninja.context.apply import add_context
 from ninja.context.entities import Phrase, PhraseList
 from ninja.context.options import ContextOptions
 from ninja.context.phrases import compile_list
-from ninja.context.tracker import Match, Tracker, is_class
+from ninja.context.tracker import Match, Tracker
 from ninja.errors import LatticeError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lm.ngram import read_arpa
@@ -359,16 +359,6 @@ def test_the_best_path_takes_the_name_that_is_boosted():
         tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=boost))
         made = add_context(lattice, tracker, [list_of({"@name": {("b",): 1.0}})])
         assert " ".join(TABLE.spell(best_path(made).words)) == best
-
-
-@pytest.mark.parametrize("word", ["@name", "$name", "<name>"])
-def test_class_words_are_spelled_with_a_sign(word):
-    assert is_class(word)
-
-
-@pytest.mark.parametrize("word", ["<s>", "</s>", "<unk>", "<UNK>", "<eps>", "name", "@", "<>"])
-def test_marks_and_common_words_are_no_classes(word):
-    assert not is_class(word)
 
 
 @pytest.mark.parametrize(

@@ -211,8 +211,13 @@ def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, arc
     assert found == {"one": "b c", "two": "a c"}
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert lines == [
-        {"utt": "one", "text": "b c", "phrases": [{"class": "@name", "text": "b c", "begin": 0, "end": 2}]},
-        {"utt": "two", "text": "a c", "phrases": []},
+        {
+            "utt": "one",
+            "text": "b c",
+            "phrases": [{"class": "@name", "text": "b c", "begin": 0, "end": 2}],
+            "added": [],
+        },
+        {"utt": "two", "text": "a c", "phrases": [], "added": []},
     ]
 
 
@@ -242,7 +247,7 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
         (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "max_tokens is -1"),
         (["context", "LAT"], 2, "--entities"),
-        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm and --utt2group go with --entities"),
+        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm, --utt2group and --augment go with"),
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context goes with one pass forward"),
     ],
 )

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import close, path_costs, path_costs_under
+from strategies import lattices
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lm import load
@@ -15,14 +17,12 @@ from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.loading import open_directory
 from ninja.rescore import RescoreOptions, rescore
 from ninja.symbols import SymbolTable
-from tests.reference_rescore import close, path_costs, path_costs_under
-from tests.strategies import lattices
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
 
-from tests.reference_transformer import stepwise  # noqa: E402
-from tests.tiny_hf import (  # noqa: E402
+from reference_transformer import stepwise  # noqa: E402
+from tiny_hf import (  # noqa: E402
     TABLE,
     folder,
     make_trie,

@@ -14,7 +14,7 @@ from ninja.lm.huggingface.loading import open_directory
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
 
-from tests.tiny_hf import (  # noqa: E402
+from tiny_hf import (  # noqa: E402
     TABLE,
     folder,
     make_trie,

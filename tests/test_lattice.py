@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from strategies import lattices
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from tests.strategies import lattices
 
 INF = float("inf")
 SOUND: dict[str, Any] = {

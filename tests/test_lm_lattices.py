@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from reference_rescore import close, path_costs, path_costs_under
 from strategies import lattices
 from test_kaldi_rnnlm import write_model
 from tiny_lstm import EXACT, MODULE, NUM_WORDS, VOCABULARY
@@ -12,7 +13,6 @@ from ninja.lm import load
 from ninja.lm.protocol import word_logprobs
 from ninja.rescore import rescore
 from ninja.symbols import SymbolTable
-from tests.reference_rescore import close, path_costs, path_costs_under
 
 torch = pytest.importorskip("torch")  # a plain dependency; only a checkout without it has nothing to compare
 

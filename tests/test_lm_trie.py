@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm.trie import WordTrie, score_trie
-from tests.fake_lm import FakeLM
 
 SENTENCES = st.lists(st.lists(st.integers(3, 7), max_size=5), min_size=1, max_size=12)
 

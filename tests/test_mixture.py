@@ -8,8 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import LogProb, close, path_costs, path_costs_under, spelled
+from strategies import lattices
+from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import ModelError, OptionError, VocabularyError
@@ -19,10 +23,6 @@ from ninja.lm.mixture import How
 from ninja.lm.trie import score_trie
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
 from ninja.symbols import SymbolTable
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import LogProb, close, path_costs, path_costs_under, spelled
-from tests.strategies import lattices
-from tests.test_rescore import EXACT, random_lattice
 
 TABLE = symbols()
 

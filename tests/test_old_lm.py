@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import SHARED
+from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
+from reference_rescore import close, path_costs, path_costs_under
+from strategies import lattices
+from test_mixture import mixed, models, under_penalty
+from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.lm import Mixture, load
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from tests.conftest import SHARED
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import close, path_costs, path_costs_under
-from tests.strategies import lattices
-from tests.test_mixture import mixed, models, under_penalty
-from tests.test_rescore import EXACT, random_lattice
 
 TABLE = symbols()
 

@@ -12,17 +12,17 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 
+import tiny_lstm  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-from ninja.lm.networks import onnx_export  # noqa: E402
-from ninja.lm.networks.recognise import is_onnx  # noqa: E402
-from tests import tiny_lstm  # noqa: E402
-from tests.tiny_lstm import (  # noqa: E402
+from tiny_lstm import (  # noqa: E402
     NUM_WORDS,
     SENTENCES,
     WORDS,
     one_thread,  # noqa: F401
 )
+
+from ninja.lm.networks import onnx_export  # noqa: E402
+from ninja.lm.networks.recognise import is_onnx  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 RANDOM = np.random.default_rng(5)

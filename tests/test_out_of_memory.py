@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fake_lm import FakeLM
+from test_lm import MODULE, VOCABULARY
+from test_rescore import random_lattice
 
 from ninja.errors import ModelError
 from ninja.lm import Mixture
 from ninja.lm.neural import NeuralLM
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
 from ninja.rescore.asking import Asker, out_of_memory
-from tests.fake_lm import FakeLM
-from tests.test_lm import MODULE, VOCABULARY
-from tests.test_rescore import random_lattice
 
 OPTIONS = RescoreOptions(max_unknown=1.0)
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]

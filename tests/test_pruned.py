@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_pruned import Composition
+from reference_rescore import path_costs, rescored_path_costs, total
+from strategies import lattices
+from test_rescore import TABLE, close, named, random_lattice, run
 
 from ninja.errors import LatticeError, ModelError, OptionError
 from ninja.lattice import Lattice
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from tests.fake_lm import FakeLM
-from tests.reference_pruned import Composition
-from tests.reference_rescore import path_costs, rescored_path_costs, total
-from tests.strategies import lattices
-from tests.test_rescore import TABLE, close, named, random_lattice, run
 
 PRUNED = RescoreOptions(
     algorithm="pruned", lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pytest
+from conftest import SHARED
 
 import ninja
 from ninja.evaluate import ErrorRate, read_text, score
@@ -17,7 +18,6 @@ from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
 from ninja.lm.protocol import sentence_logprobs
 from ninja.rescore import RescoreOptions, rescore
-from tests.conftest import SHARED
 
 ENGLISH = SHARED / "data" / "english"
 GOLDEN = SHARED / "golden" / "english"

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import close, path_costs, rescored_path_costs, total
+from strategies import lattices
 
 import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescore import RescoreOptions, RescoreReport, rescore
 from ninja.rescore.options import LookAhead
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import close, path_costs, rescored_path_costs, total
-from tests.strategies import lattices
 
 EXACT = RescoreOptions(
     lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,

@@ -8,8 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference_sentences as reference
+from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import PathCost, path_cost, path_costs, paths, rescored_path_costs, total
+from reference_sentences import spell_nodes
+from strategies import lattices
+from test_rescore import TABLE, close, named, random_lattice, run
 
 import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
@@ -17,12 +23,6 @@ from ninja.graph import best_path, prune
 from ninja.lattice import Lattice
 from ninja.rescore import CarryOver, RescoreOptions, RescoreReport, rescore
 from ninja.rescore.unfold import NO_NODE, Unfolded, unfold
-from tests import reference_sentences as reference
-from tests.fake_lm import FakeLM
-from tests.reference_rescore import PathCost, path_cost, path_costs, paths, rescored_path_costs, total
-from tests.reference_sentences import spell_nodes
-from tests.strategies import lattices
-from tests.test_rescore import TABLE, close, named, random_lattice, run
 
 ALGORITHMS = ("nbest", "cover", "trie")
 EVERYTHING = RescoreOptions(

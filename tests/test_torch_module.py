@@ -15,9 +15,8 @@ from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import checkpoint  # noqa: E402
-from tests import tiny_lstm  # noqa: E402
-from tests.tiny_lstm import (  # noqa: E402
+import tiny_lstm  # noqa: E402
+from tiny_lstm import (  # noqa: E402
     EMBEDDING,
     HIDDEN,
     LAYERS,
@@ -28,6 +27,8 @@ from tests.tiny_lstm import (  # noqa: E402
     WORDS_TXT,
     one_thread,  # noqa: F401
 )
+
+from ninja.lm import checkpoint  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:LSTM with projections"),

@@ -15,10 +15,11 @@ from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
+from reference_transformer import attend_by_loops, score_by_sentences, stepwise  # noqa: E402
+
 from ninja.lm import attention, checkpoint, objective, train  # noqa: E402
 from ninja.lm.transformer import TransformerLM  # noqa: E402
 from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
-from tests.reference_transformer import attend_by_loops, score_by_sentences, stepwise  # noqa: E402
 
 WORDS = [*text.SPECIAL, *(f"w{number}" for number in range(37))]
 

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_rescore import path_costs
+from strategies import lattices
+from test_rescore import random_lattice
 
 import ninja as package
 from ninja import _sentences
@@ -21,10 +25,6 @@ from ninja.lm import Mixture
 from ninja.rescore import RescoreOptions, rescore
 from ninja.rescore.features import Features, features
 from ninja.rescore.tune import Weights, choose, tune
-from tests.fake_lm import FakeLM
-from tests.reference_rescore import path_costs
-from tests.strategies import lattices
-from tests.test_rescore import random_lattice
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM, symbols
+from reference_rescore import path_costs, rescored_path_costs
+from strategies import lattices
 
 from ninja.lm import LanguageModel, sentence_logprobs
 from ninja.lm.checkpoint import Checkpoint
 from ninja.rescore import RescoreOptions, rescore
-from tests.fake_lm import FakeLM, symbols
-from tests.reference_rescore import path_costs, rescored_path_costs
-from tests.strategies import lattices
 
 torch = pytest.importorskip("torch")
 
