@@ -65,7 +65,7 @@ struct BoundModel {
 struct ContextOptions {
   double scale = 1;          // of the log-probabilities of both models
   double class_share = 1;    // of the class model, where both mix linearly
-  double class_boost = 0;    // on entering a list, in nats
+  double class_boost = 0;    // on entering a class, in nats
   double keyword_boost = 0;  // for each word of a phrase, in nats
   int32_t max_tokens = 10;   // 0: no bound
 };
@@ -316,9 +316,9 @@ class ContextTracker {
       if (list.class_word >= 0) {
         entry = class_.ask(token.state, list.class_word, &behind);
         if (old_.model != nullptr) entry += std::log(options_.class_share);
-        entry *= options_.scale;
+        entry = options_.scale * entry + options_.class_boost;
       }
-      inside(behind, static_cast<int32_t>(number_of), list, arc, token.score + entry + options_.class_boost,
+      inside(behind, static_cast<int32_t>(number_of), list, arc, token.score + entry,
              {number, true, false, kOutside}, found);
     }
   }

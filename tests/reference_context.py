@@ -52,12 +52,12 @@ class SlowContext:
                 end = place + len(phrase)
                 if weight < 0 or words[place:end] != phrase:
                     continue
-                gain = self.class_boost + self.keyword_boost * weight * len(phrase)
+                gain = self.keyword_boost * weight * len(phrase)
                 if self.class_lm is not None and (cls,) in self.class_lm.ngrams:
                     entry = self._ask(self.class_lm, history, cls)
                     if self.old_lm is not None:
                         entry += math.log(self.class_weight)
-                    gain += self._scale * entry
+                    gain += self._scale * entry + self.class_boost
                     after = (*history, cls)
                 else:
                     for inner in range(place, end):

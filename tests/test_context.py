@@ -20,6 +20,7 @@ from ninja.context.phrases import compile_list
 from ninja.context.tracker import Match, Tracker
 from ninja.errors import LatticeError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
+from ninja.lattice import Lattice
 from ninja.lm.ngram import read_arpa
 from ninja.symbols import SymbolTable
 
@@ -226,7 +227,7 @@ def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loa
     from ninja.lm.word_map import WordMap
 
     plain = loaded(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
-    free = replace_costs(lattice.with_words(TABLE))
+    free = without_graph_costs(lattice.with_words(TABLE))
     scored = compose_ngram(free, plain, word_map=WordMap(TABLE, plain, 0.25))
     options = replace(ALL, keyword_boost=0.0, class_weight=share)
     for tracker in (Tracker(TABLE, plain, options), Tracker(TABLE, plain, options, old_lm=plain)):
@@ -234,8 +235,9 @@ def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loa
         assert sorted_costs(made) == pytest.approx(sorted_costs(scored), abs=1e-4)
 
 
-def replace_costs(lattice):
-    return lattice.with_costs(np.zeros_like(lattice.graph), lattice.acoustic).__class__.from_arrays(
+def without_graph_costs(lattice):
+    """The lattice without graph costs."""
+    return Lattice.from_arrays(
         lattice.key,
         lattice.arc_begin,
         lattice.dst,
@@ -249,7 +251,7 @@ def replace_costs(lattice):
 
 
 def sorted_costs(lattice):
-    return [sum(costs_of(lattice, path)) for path in sorted(paths(lattice), key=lambda p: costs_of(lattice, p))]
+    return sorted(sum(costs_of(lattice, path)) for path in paths(lattice))
 
 
 @settings(deadline=None)
@@ -299,6 +301,12 @@ def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
         gains.append(float(gain[0]))
     assert gains == [2.0, 2.0, -2.0]  # after "b a" only the "a" may begin a phrase
     assert float(tracker.final(np.array(states[-1:]))[0]) == -2.0
+
+
+def test_the_way_outside_all_phrases_is_kept_however_few_tokens_are():
+    tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=2.0, max_tokens=1))
+    start = tracker.start([list_of({"": {("a", "b", "c"): 1.0}})])
+    assert tracked(tracker, start, ["a", "b"]) == 0.0
 
 
 def test_many_histories_advance_as_each_alone():

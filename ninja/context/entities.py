@@ -171,12 +171,12 @@ class Entities:
     @property
     def classes(self) -> tuple[str, ...]:
         """All classes that have phrases, sorted; "" if there are phrases of no class."""
-        return tuple(sorted({name for each in self._all_lists() for name in each.classes}))
+        return tuple(sorted({name for each in self.all_lists for name in each.classes}))
 
     @property
     def num_phrases(self) -> int:
         """Phrases of all lists; one that stands in several lists counts in each."""
-        return sum(each.num_phrases for each in self._all_lists())
+        return sum(each.num_phrases for each in self.all_lists)
 
     def unknown(self, words: SymbolTable) -> tuple[UnknownWords, ...]:
         """Find the phrases that no lattice with these words can hold; they are kept, for new words can be added.
@@ -185,7 +185,7 @@ class Entities:
             One report for each class that has such phrases, sorted by class.
         """
         texts: dict[str, dict[str, None]] = {}
-        for each in self._all_lists():
+        for each in self.all_lists:
             for name, phrases in each.classes.items():
                 texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in phrases))
         reports = []
@@ -198,7 +198,9 @@ class Entities:
                 reports.append(UnknownWords(name, len(texts[name]), found))
         return tuple(reports)
 
-    def _all_lists(self) -> list[PhraseList]:
+    @property
+    def all_lists(self) -> list[PhraseList]:
+        """Every list there is: shared ones, those for all, the groups' and the utterances' own."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
 

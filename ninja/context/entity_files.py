@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,12 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from ninja import utf8
 from ninja.errors import FormatError, InputError
+from ninja.lm.tagging import is_class
 
 Kind = Literal["all", "group", "list", "utt"]
 
 NO_CLASS = "phrases"  # the key that also stands for the class ""
 EVERYONE = "*"
-_CLASS = re.compile(r"[@$][^\s]+|<[^\s<>]+>")
-_NO_CLASSES = {"<s>", "</s>", "<eps>", "<unk>", "<UNK>"}
 _CLASSES = f'classes (@…, $…, <…>), "{NO_CLASS}", "entities"'
 _KEYS: dict[Kind, tuple[str, ...]] = {  # beside those of classes
     "all": ("lists",),
@@ -226,7 +224,7 @@ def _class_of(key: object) -> str | None:
     """Return the class that a key stands for; None: it is no class."""
     if key in ("", NO_CLASS):
         return ""
-    return key if isinstance(key, str) and _CLASS.fullmatch(key) and key not in _NO_CLASSES else None
+    return key if isinstance(key, str) and is_class(key) else None
 
 
 def _entries(section: Section, key: str, class_name: str | None, values: object) -> Iterator[Entry]:

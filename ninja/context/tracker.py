@@ -16,6 +16,7 @@ from ninja.errors import OptionError
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
 from ninja.lm.ngram import NgramLM
+from ninja.lm.tagging import is_class
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap
 from ninja.symbols import EPSILON, SymbolTable
 
@@ -167,13 +168,6 @@ class Tracker:
 def class_words(lm: NgramLM) -> list[tuple[str, int]]:
     """Return the class words of a model and their ids: ``@name``, ``$name`` and ``<name>`` but for the usual marks."""
     return [(word, number) for word, number in lm.vocabulary if is_class(word)]
-
-
-def is_class(word: str) -> bool:
-    """Tell whether a word is spelled as a class."""
-    if len(word) < 2 or word in MARKS or word.lower() in ("<unk>", "<oov>"):
-        return False
-    return word[0] in "@$" or (word[0] == "<" and word[-1] == ">" and len(word) > 2)
 
 
 def _tables(
