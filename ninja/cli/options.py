@@ -44,7 +44,7 @@ def resume(command: Command) -> Command:
 
 
 def from_fields(
-    options: type[Any], help_of: Mapping[str, str], *, skip: tuple[str, ...] = ()
+    options: type[Any], help_of: Mapping[str, str], *, skip: tuple[str, ...] = (), prefix: str = ""
 ) -> Callable[[Command], Command]:
     """Add an option for each field of an options dataclass, of the same name, type and default.
 
@@ -52,6 +52,7 @@ def from_fields(
         options: The dataclass; its annotations are plain types, Literals, or one of these or None.
         help_of: Help of each field.
         skip: Fields that the command offers in its own way, or not at all.
+        prefix: Put before each name, with an underscore, where the command has options of the same names.
     """
     kinds = typing.get_type_hints(options)
 
@@ -68,9 +69,14 @@ def from_fields(
             elif kind is bool:
                 given = {"is_flag": True}
             shown = field.default is not None and kind is not bool
-            name = f"--{field.name.replace('_', '-')}"
+            name = f"{prefix}_{field.name}" if prefix else field.name
             decorate = click.option(
-                name, field.name, default=field.default, show_default=shown, help=help_of[field.name], **given
+                f"--{name.replace('_', '-')}",
+                name,
+                default=field.default,
+                show_default=shown,
+                help=help_of[field.name],
+                **given,
             )
             command = decorate(command)
         return command

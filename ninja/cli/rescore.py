@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from ninja.cli.config import config
-from ninja.cli.context import entities
+from ninja.cli.context import entities, write_words
 from ninja.cli.models import language_models
 from ninja.cli.options import from_fields, output_file, resume
 from ninja.cli.reading import Reading, find_words, reads_lattices
@@ -72,6 +72,7 @@ def rescore(
     models: Ensemble,
     carry_over: CarryOver | None,
     context: Context | None,
+    words_out: str | None,
     output_file: str,
     device: str,
     frame_shift: float,
@@ -132,6 +133,9 @@ def rescore(
             click.echo(line)
     else:
         reading.write(output_file, stage, resume=resume, batch_arcs=options.batch_arcs, on_batch=count)
+    if context is not None:
+        assert isinstance(stage, ContextualRescoring)
+        write_words(words_out, stage.contextual)
     spent, audio = reading.seconds, report.frames * frame_shift
     steps = f"{report.calls} LM steps of {report.scores} scores"
     sound = f", {audio:.0f} s of audio (real-time factor {spent / audio:.4f})" if audio else ""

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ninja.context.apply import add_context
+from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
+from ninja.context.confusion import Confusion
 from ninja.context.entities import Entities, read_groups
+from ninja.context.old_share import OldShare, with_unknown
 from ninja.context.options import ContextOptions
+from ninja.context.pronunciation import Pronouncer
 from ninja.context.tracker import NO_CLASS, Match, Tracker, class_words
 from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
@@ -26,13 +30,23 @@ Name = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What utterances are about, by files."""
+class Augmentation:
+    """That phrases are to be added to lattices where they sound alike, and how."""
 
-    entities: Name
-    class_lm: Name | None = None
+    options: AugmentOptions = field(default_factory=AugmentOptions)
+    lexicon: Name | None = None  # pronunciations, before those of the CMU dictionary
+    confusion: Name | None = None  # what it costs to take a phone for another; None: by articulation
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What utterances are about; files are read by each process for itself."""
+
+    entities: Name | Entities
+    class_lm: Name | NgramLM | None = None
     groups: Name | None = None  # a Kaldi utt2spk that says which group an utterance belongs to
     options: ContextOptions = field(default_factory=ContextOptions)
+    augmentation: Augmentation | None = None
 
 
 class Contextual:
@@ -40,7 +54,7 @@ class Contextual:
 
     Args:
         context: The files and options.
-        old_lm: File of the first pass's n-gram model, which the class model is mixed with.
+        old_lm: The first pass's n-gram model, which the class model is mixed with.
         on_note: Called with what the files' authors should know; in this process only.
         lm_weight: Share that another language model takes of the graph costs afterwards, when the lattices are
             rescored with it: the boosts are made as strong as to have their full size then.
@@ -49,7 +63,7 @@ class Contextual:
     def __init__(
         self,
         context: Context,
-        old_lm: Name | None = None,
+        old_lm: Name | NgramLM | None = None,
         on_note: Callable[[str], None] | None = None,
         lm_weight: float | None = None,
     ) -> None:
@@ -59,6 +73,8 @@ class Contextual:
         self.lm_weight = lm_weight
         self.entities: Entities | None = None
         self.tracker: Tracker | None = None
+        self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
+        self._augmenter: Augmenter | None = None
         self._words: SymbolTable | None = None  # of the lattices
         self._class_lm: NgramLM | None = None
         self._old_lm: NgramLM | None = None
@@ -89,7 +105,10 @@ class Contextual:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
         assert self.entities is not None
         assert self.tracker is not None
-        return add_context(lattice, self.tracker, self.entities.of(lattice.key))
+        lists = self.entities.of(lattice.key)
+        if self._augmenter is not None:
+            lattice, self.added = self._augmenter(lattice, lists)
+        return add_context(lattice, self.tracker, lists)
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
         """Return the phrases that the best way through an utterance's words takes."""
@@ -110,14 +129,28 @@ class Contextual:
             self._words = words
 
     def _load(self, words: SymbolTable) -> None:
-        context = self.context
+        context, given = self.context, self.context.entities
         first = self.tracker is None
-        groups = None if context.groups is None else read_groups(context.groups)
-        self.entities = Entities.read(context.entities, words=words, groups=groups)
+        if isinstance(given, Entities):
+            self.entities = given
+        else:
+            groups = None if context.groups is None else read_groups(context.groups)
+            self.entities = Entities.read(given, words=words, groups=groups)
         if first:
             self._class_lm = None if context.class_lm is None else _ngram(context.class_lm, words)
-            self._old_lm = None if self.old_lm is None or context.class_lm is None else _ngram(self.old_lm, words)
-        share, options = 1.0, context.options
+            wanted = context.class_lm is not None or context.augmentation is not None
+            self._old_lm = _ngram(self.old_lm, words) if wanted and self.old_lm is not None else None
+        known = words
+        if context.augmentation is not None:
+            words = extended(words, self.entities.all_lists)
+            self._augmenter = self._made_augmenter(context.augmentation, words)
+        self.tracker = self._made_tracker(words)
+        if first and self.on_note is not None:
+            for note in self._notes(known):
+                self.on_note(note)
+
+    def _made_tracker(self, words: SymbolTable) -> Tracker:
+        share, options = 1.0, self.context.options
         if self.lm_weight is not None:
             left = 1.0 - self.lm_weight
             if self.old_lm is not None:
@@ -129,28 +162,44 @@ class Contextual:
                 )
             else:
                 raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
-        self.tracker = Tracker(words, self._class_lm, options, old_lm=self._old_lm, lm_scale=share)
-        if first and self.on_note is not None:
-            for note in self._notes(words):
-                self.on_note(note)
+        old_lm = self._old_lm if self._class_lm is not None else None
+        return Tracker(words, self._class_lm, options, old_lm=old_lm, lm_scale=share)
+
+    def _made_augmenter(self, augmentation: Augmentation, words: SymbolTable) -> Augmenter:
+        if self._old_lm is not None:
+            self._old_lm = with_unknown(self._old_lm)
+        return Augmenter(
+            words,
+            Pronouncer.english(augmentation.lexicon),
+            None if augmentation.confusion is None else Confusion.read(augmentation.confusion),
+            augmentation.options,
+            old_share=None if self._old_lm is None else OldShare(words, self._old_lm, self.context.options.unk_penalty),
+        )
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
         """Say what is odd about the files."""
         assert self.entities is not None
         yield from map(str, self.entities.problems)
-        yield from (f"{self.context.entities}: {unknown}" for unknown in self.entities.unknown(words))
+        given = self.entities.path or "the entities"
+        for unknown in self.entities.unknown(words):
+            new = "; they get symbols of their own" if self._augmenter is not None else ""
+            yield f"{given}: {unknown}{new}"
+        if self._augmenter is not None:
+            left_out = self._augmenter.left_out(self.entities.all_lists)
+            if left_out:
+                yield f"{given}: {len(left_out)} phrases cannot be added to lattices, the first: {left_out[0].reason}"
         if self._class_lm is None:
             return
-        entities, class_lm = self.context.entities, self.context.class_lm
+        class_lm = self._class_lm.vocabulary.path
         known = {word for word, _ in class_words(self._class_lm)}
-        given = set(self.entities.classes) - {NO_CLASS}
+        classes = set(self.entities.classes) - {NO_CLASS}
         if not known:
             yield f"{class_lm}: no class words such as @name, $name or <name>; phrases are boosted where they stand"
             return
-        for name in sorted(known - given):
-            yield f"{class_lm}: {name} has no phrases in {entities}, and is never entered"
-        for name in sorted(given - known):
-            yield f"{entities}: {name} is no word of {class_lm}; its phrases are boosted where they stand"
+        for name in sorted(known - classes):
+            yield f"{class_lm}: {name} has no phrases in {given}, and is never entered"
+        for name in sorted(classes - known):
+            yield f"{given}: {name} is no word of {class_lm}; its phrases are boosted where they stand"
 
     def __reduce__(self) -> tuple[object, ...]:
         return Contextual, (self.context, self.old_lm, None, self.lm_weight)
@@ -186,8 +235,10 @@ class ContextualRescoring:
         return self.rescoring(self.contextual(lattices, on_error), on_error)
 
 
-def _ngram(path: Name, words: SymbolTable) -> NgramLM:
+def _ngram(path: Name | NgramLM, words: SymbolTable) -> NgramLM:
     """Load an n-gram model, with the lattices' words if it has none of its own."""
+    if isinstance(path, NgramLM):
+        return path
     try:
         lm: Any = load(path)
     except (ModelError, OptionError):
