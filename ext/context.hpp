@@ -50,6 +50,10 @@ struct BoundModel {
 
   // ln p(symbol | state), and the state after it.
   double score(int32_t state, int32_t symbol, int32_t* next) const {
+    if (word[symbol] < 0) {  // the model lacks it, and has no <unk>
+      *next = state;
+      return kImpossible;
+    }
     return ask(state, word[symbol], next) - cost[symbol];
   }
   double ask(int32_t state, int32_t own_word, int32_t* next) const {

@@ -12,7 +12,7 @@ Names are imported when they are first used, so that importing the package costs
 
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
-    from ninja import evaluate, formats, graph, lm, openfst, pipeline
+    from ninja import context, evaluate, formats, graph, lm, openfst, pipeline
     from ninja.errors import (
         DependencyError,
         FormatError,
@@ -50,6 +50,7 @@ __all__ = [
     "SymbolTable",
     "VocabularyError",
     "WorkerError",
+    "context",
     "coverage",
     "evaluate",
     "formats",
@@ -63,7 +64,8 @@ __all__ = [
     "write",
 ]
 
-_MODULES = ("evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore")  # `ninja.rescore` can be called
+# `ninja.rescore` can be called.
+_MODULES = ("context", "evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore")
 _HOME = {
     "Lattice": "ninja.lattice",
     "SymbolTable": "ninja.symbols",

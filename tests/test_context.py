@@ -18,7 +18,7 @@ from ninja.context.entities import Phrase, PhraseList
 from ninja.context.options import ContextOptions
 from ninja.context.phrases import compile_list
 from ninja.context.tracker import Match, Tracker
-from ninja.errors import LatticeError, OptionError, VocabularyError
+from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lattice import Lattice
 from ninja.lm.ngram import read_arpa
@@ -356,7 +356,7 @@ def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
     for _ in range(3):
         tracker.start([shared, own])
         tracker.clear()
-    assert [kept.name for _, kept in tracker._compiler._compiled.values()] == ["contacts"]
+    assert [kept.name for kept in tracker._compiler._compiled.values()] == ["contacts"]
 
 
 def test_the_best_path_takes_the_name_that_is_boosted():
@@ -396,11 +396,18 @@ def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(loaded
         add_context(lattice, Tracker(TABLE, model))
 
 
-def test_a_word_of_probability_zero_is_named():
-    lm_free = Tracker(TABLE, None)
+def test_a_word_that_is_no_symbol_is_named():
     lattice = from_arcs("u", [0], [1], [9], [0.0], finals={1: 0.0})
-    with pytest.raises(Exception, match="word id 9 is not in the symbol table"):
-        add_context(lattice, lm_free)
+    with pytest.raises(SymbolError, match="word id 9 is not in the symbol table"):
+        add_context(lattice, Tracker(TABLE, None))
+
+
+def test_a_word_that_the_class_model_does_not_allow_ends_a_history(loaded):
+    model = loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+    tracker = Tracker(TABLE, model)
+    states, gains = tracker.advance(np.array([tracker.start()] * 2), np.array(TABLE.ids(["a", "b"]), np.int32))
+    assert (states >= 0).tolist() == [True, False]
+    assert gains[1] == -math.inf
 
 
 def test_too_many_arcs_are_refused():

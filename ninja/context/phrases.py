@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -119,20 +120,20 @@ def _minimal(
 
 
 class ListCompiler:
-    """Compiles each list once, whoever asks for it."""
+    """Compiles each list once, whoever asks for it, and keeps those that are shared while they live."""
 
     def __init__(self, words: SymbolTable) -> None:
         self.words = words
-        self._compiled: dict[int, tuple[PhraseList, CompiledList]] = {}
+        self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
-        """Return lists as the tracker wants them; those with a name, which are shared, are kept."""
+        """Return lists as the tracker wants them."""
         found = []
         for each in lists:
-            kept = self._compiled.get(id(each))
+            kept = self._compiled.get(each)
             if kept is None:
-                kept = each, compile_list(each, self.words)
+                kept = compile_list(each, self.words)
                 if each.name:
-                    self._compiled[id(each)] = kept
-            found.append(kept[1])
+                    self._compiled[each] = kept
+            found.append(kept)
         return found

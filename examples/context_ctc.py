@@ -1,0 +1,78 @@
+"""Names that a CTC model mishears, found by a beam search with a list of names.
+
+A small convolutional model is trained, within seconds, on synthetic commands with names. Then it hears names that it
+was not trained on: once in a plain beam search, once with the names given as phrases. Run from anywhere; needs torch.
+"""
+
+import numpy as np
+import torch
+from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
+
+from ninja.context.ctc import ctc_prefix_beam_search
+from ninja.context.decode import BeamOptions
+from ninja.context.entities import Phrase, PhraseList
+from ninja.context.spelled import SpelledTracker
+from ninja.context.spelling import Spelling
+
+UNITS = ["<blank>", *LETTERS]
+SEARCH = BeamOptions(beam=20)
+SENTENCES = 40  # of each kind
+
+
+def train(speech, steps=300, batch=12, seed=1):
+    """Train a model on names of random syllables; return what makes log-probabilities [frames, units] of frames."""
+    torch.manual_seed(seed)
+    random = np.random.default_rng(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Conv1d(SIZE, 64, 5, padding=2),
+        torch.nn.ReLU(),
+        torch.nn.Conv1d(64, 64, 5, padding=2),
+        torch.nn.ReLU(),
+        torch.nn.Conv1d(64, len(UNITS), 5, padding=2),
+    )
+    optimiser = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
+    sentences = training_sentences(2000, random)
+    for _ in range(steps):
+        texts = [sentences[at] for at in random.integers(0, len(sentences), batch)]
+        frames = [torch.from_numpy(speech.say(text, random)) for text in texts]
+        padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)  # [batch, frames, SIZE]
+        logprob = model(padded.mT).log_softmax(1).permute(2, 0, 1)  # [frames, batch, units]
+        target = torch.tensor([UNITS.index(letter) for text in texts for letter in text])
+        lengths = torch.tensor([len(each) for each in frames]), torch.tensor([len(text) for text in texts])
+        loss = torch.nn.functional.ctc_loss(logprob, target, *lengths)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+
+    @torch.inference_mode()
+    def log_probs(frames):
+        return model(torch.from_numpy(frames).T[None])[0].T.log_softmax(-1).numpy()
+
+    return log_probs
+
+
+def main():
+    """Print how many names each search finds, and what the list does to sentences without names."""
+    torch.set_num_threads(1)
+    speech = Speech()
+    model = train(speech)
+    random = np.random.default_rng(2)
+    names = held_out_names(100, random)
+    named, general = held_out_sentences(SENTENCES, names, random)
+    heard = [model(speech.say(text, random)) for text in named + general]
+
+    spelling = Spelling(UNITS, boundary=" ", silent=["<blank>"])
+    tracker = SpelledTracker(spelling)
+    entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
+
+    def transcripts(lists):
+        best = [ctc_prefix_beam_search(log_probs, tracker, lists, SEARCH)[0] for log_probs in heard]
+        return [" ".join(spelling.words(each.units)) for each in best]
+
+    compare(names, named, general, transcripts([]), transcripts(entities))
+
+
+if __name__ == "__main__":
+    main()

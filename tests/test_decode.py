@@ -1,0 +1,364 @@
+"""Beam searches with context: with endless beams they find what trying all sequences finds."""
+
+import itertools
+import math
+from collections import namedtuple
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_decode import ALL, PIECES, WORD, boosts, list_of, names, spelled_weights, steps
+
+from ninja.context.ctc import ctc_prefix_beam_search
+from ninja.context.decode import BeamOptions, beam_search
+from ninja.context.spelled import SpelledTracker
+from ninja.context.spelling import Spelling
+from ninja.context.tracker import Match, Tracker
+from ninja.errors import ModelError, OptionError
+from ninja.symbols import SymbolTable
+
+EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
+
+# Searching with models that give one unit after the other
+
+
+BOS, EOS = 0, 1
+
+
+def drawn_model(seed, num_units, impossible=0.1):
+    """A model whose states are its histories, each unit's probability drawn by the history."""
+
+    def logprob_of(utterance, history):
+        random = np.random.default_rng([seed, utterance, *history])
+        logits = random.normal(0, 1.5, num_units)
+        if len(history) > 1:
+            logits[random.random(num_units) < impossible] = -np.inf
+        logits[[2, EOS]] = np.maximum(logits[[2, EOS]], -4)
+        return logits - np.logaddexp.reduce(logits)
+
+    def step(states, units):
+        after = np.empty(len(states), object)
+        after[:] = [
+            (utterance, (*history, int(unit))) for (utterance, history), unit in zip(states, units, strict=True)
+        ]
+        return np.array([logprob_of(*each) for each in after]).reshape(len(after), num_units), after
+
+    return step, logprob_of
+
+
+def starts_of(utterances):
+    states = np.empty(len(utterances), object)
+    states[:] = [(utterance, ()) for utterance in utterances]
+    return states
+
+
+def score_of_all(logprob_of, utterance, tracker, lists, num_units, longest, options):
+    """Every unit sequence's score."""
+    scores = {}
+    start = tracker.start(lists)
+    for length in range(longest + 1):
+        for units in itertools.product([u for u in range(num_units) if u != EOS], repeat=length):
+            history = (BOS, *units)
+            model = sum(logprob_of(utterance, history[: at + 1])[unit] for at, unit in enumerate((*units, EOS)))
+            context = sum(steps(tracker, start, units))
+            if math.isfinite(model + context):
+                scores[units] = model + options.context_scale * context + options.length_reward * length
+    return scores
+
+
+def found(hypotheses):
+    return [(each.units, round(each.score, 3)) for each in hypotheses]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    weights=spelled_weights,
+    words=st.booleans(),
+    keyword=boosts,
+    scale=st.sampled_from([0.0, 0.5, 1.0]),
+    reward=st.sampled_from([-0.5, 0.0, 1.0]),
+)
+def test_an_endless_beam_finds_what_trying_all_sequences_finds(seed, weights, words, keyword, scale, reward):
+    spelled = Spelling(["<s>", "</s>", "▁a", "b", "▁ab"], silent=["<s>", "</s>"])
+    options = replace(ALL, keyword_boost=keyword)
+    if words:
+        tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", *WORD.values()]), None, options)
+    else:
+        tracker = SpelledTracker(spelled, None, options, room=20)
+    search = replace(EXACT, max_length=3, context_scale=scale, length_reward=reward)
+    step, logprob_of = drawn_model(seed, 5)
+    lists = [[list_of(weights)]]
+    (hypotheses,) = beam_search(step, starts_of([0]), tracker, lists, search, bos=BOS, eos=EOS)
+    expected = score_of_all(logprob_of, 0, tracker, lists[0], 5, 3, search)
+    assert {each.units: each.score for each in hypotheses} == pytest.approx(expected, abs=1e-4)
+    assert (
+        hypotheses[0].score == max(each.score for each in hypotheses) == pytest.approx(max(expected.values()), abs=1e-4)
+    )
+    for each in hypotheses:
+        parts = each.model_score + scale * each.context_score + reward * len(each.units)
+        assert each.score == pytest.approx(parts, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 2**32 - 1), weights=st.lists(spelled_weights, min_size=1, max_size=4), beam=st.integers(1, 4)
+)
+def test_utterances_of_a_batch_do_not_affect_each_other(seed, weights, beam):
+    spelled = Spelling(["<s>", "</s>", "▁a", "b", "▁ab"], silent=["<s>", "</s>"])
+    tracker = SpelledTracker(spelled, None, ALL, room=40)
+    options = BeamOptions(beam=beam, max_length=5, max_units=4)
+    drawn, _ = drawn_model(seed, 5)
+
+    def step(states, units):
+        counts = np.unique([utterance for utterance, _ in states], return_counts=True)[1]
+        assert (counts <= beam).all()
+        return drawn(states, units)
+
+    lists = [[list_of(each)] for each in weights]
+    utterances = list(range(len(lists)))
+    together = beam_search(step, starts_of(utterances), tracker, lists, options, bos=BOS, eos=EOS)
+    for utterance in utterances:
+        alone = beam_search(step, starts_of([utterance]), tracker, [lists[utterance]], options, bos=BOS, eos=EOS)
+        assert alone == [together[utterance]]
+        assert len(together[utterance]) <= beam
+
+
+def test_a_name_that_plain_search_drops_is_kept_by_its_loan():
+    # The model prefers "z" at each of three places, "n" comes second: after two letters a beam of 4 has no room for it.
+    spelling = Spelling(["<s>", "</s>", *"nxyz"], boundary=" ", silent=["<s>", "</s>"])
+    logprob = np.log([1e-9, 0.01, 0.07, 0.2, 0.3, 0.42])
+
+    def step(states, units):
+        after = states + 1
+        ending = np.where(np.arange(6) == EOS, 0.0, -50.0)
+        return np.where(after[:, None] > 3, ending, logprob), after
+
+    def best(*lists):
+        (hypotheses,) = beam_search(
+            step, np.zeros(1), SpelledTracker(spelling), [lists], BeamOptions(beam=4), bos=BOS, eos=EOS
+        )
+        return spelling.words(hypotheses[0].units), hypotheses[0].matches
+
+    assert best() == (["zzz"], ())
+    assert best(names("nnn")) == (["nnn"], (Match(0, 1, "@name", "nnn"),))
+
+
+def test_the_search_goes_on_while_something_better_than_what_ended_may_come():
+    go_on, end = np.log([1e-9, 0.05, 0.9, 0.05]), np.log([1e-9, 1 - 3e-9, 1e-9, 1e-9])
+
+    def step(states, units):
+        return np.where((states < 10)[:, None], go_on, end), states + 1
+
+    tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a", "b"]))
+    (hypotheses,) = beam_search(step, np.zeros(1), tracker, [[]], BeamOptions(beam=2), bos=BOS, eos=EOS)
+    assert hypotheses[0].units == (2,) * 10
+    assert len(hypotheses) == 2
+
+
+def test_the_end_is_tried_even_where_it_is_improbable():
+    def step(states, units):
+        return np.tile(np.log([1e-9, 0.1, 0.6, 0.3]), (len(units), 1)), states
+
+    tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a", "b"]))
+    options = BeamOptions(max_units=1, max_length=2)
+    (hypotheses,) = beam_search(step, np.zeros(1), tracker, [[]], options, bos=BOS, eos=EOS)
+    assert [each.units for each in hypotheses] == [(), (2,), (2, 2)]
+
+
+def test_model_states_may_be_nested():
+    States = namedtuple("States", "length rest")
+    logprob = np.log(np.full(3, 1 / 3))
+
+    def step(states, units):
+        assert states.length.tolist() == [len(each) for each in states.rest["units"][0]]
+        texts = np.empty(len(units), object)
+        texts[:] = [text + str(unit) for text, unit in zip(states.rest["units"][0], units, strict=True)]
+        return np.tile(logprob, (len(units), 1)), States(states.length + 1, {"units": [texts]})
+
+    start = States(np.zeros(2, np.int64), {"units": [np.array(["", ""], object)]})
+    tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a"]))
+    one, other = beam_search(step, start, tracker, [[], []], BeamOptions(beam=3, max_length=4), bos=BOS, eos=EOS)
+    assert one == other
+    assert [one[0].units, len(one)] == [(), 3]
+
+
+def test_no_utterances_have_no_hypotheses():
+    tracker = SpelledTracker(PIECES)
+    assert beam_search(lambda *_: pytest.fail("nothing to ask"), np.zeros(0), tracker, [], bos=0, eos=1) == []
+
+
+def test_an_utterance_that_cannot_end_has_no_hypothesis():
+    def step(states, units):
+        return np.tile([0.0, -np.inf], (len(units), 1)), states
+
+    tracker = Tracker(SymbolTable.from_words(["a", "b"]))
+    assert beam_search(step, np.zeros(1), tracker, [[]], BeamOptions(max_length=3), bos=0, eos=1) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (np.zeros((2, 3)), ModelError, r"step: log-probabilities have the shape \(2, 3\), but there were 1 hypotheses"),
+        (np.zeros(3), ModelError, r"step: log-probabilities have the shape \(3,\), but must be \[1, units\]"),
+        ([[0.0, np.nan, 0.0]], ModelError, "step: the log-probability of unit 1 in row 0 is not a number"),
+        ([[0.0, 2.5, 0.0]], ModelError, "of unit 1 in row 0 is 2.5, above 0; are these logits"),
+        ([[0.0]], OptionError, "bos or eos is 1, but the model has 1 units"),
+        (np.zeros((1, 9)), OptionError, "unit 7 is none of the 7 units"),
+    ],
+)
+def test_a_step_that_gives_no_log_probabilities_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        beam_search(lambda states, _: (given, states), np.zeros(1), SpelledTracker(PIECES), [[]], bos=0, eos=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": -1}, "beam is -1, but must be 0 or more"),
+        ({"max_units": -1}, "max_units is -1, but must be 0 or more"),
+        ({"max_length": 0}, "max_length is 0, but must be 1 or more"),
+        ({"score_beam": 0.0}, "score_beam is 0.0, but must be above 0"),
+        ({"score_beam": math.nan}, "score_beam is nan, but must be above 0"),
+        ({"context_scale": -1.0}, "context_scale is -1.0, but must be 0 or more"),
+        ({"length_reward": math.inf}, "length_reward is inf, but must be finite"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        BeamOptions(**options)
+
+
+# Searching with models that give frames
+
+
+def ctc_probability(logprob, units, blank):
+    """The probability of all alignments of a unit sequence."""
+    total = -math.inf
+    for labels in itertools.product(range(logprob.shape[1]), repeat=len(logprob)):
+        merged = [label for at, label in enumerate(labels) if at == 0 or labels[at - 1] != label]
+        if [label for label in merged if label != blank] == list(units):
+            total = np.logaddexp(total, sum(logprob[at, label] for at, label in enumerate(labels)))
+    return total
+
+
+@st.composite
+def frames(draw, num_units, max_frames):
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    logits = random.normal(0, 2, (draw(st.integers(0, max_frames)), num_units))
+    logits[random.random(logits.shape) < 0.1] = -np.inf
+    logits[:, 1] = np.maximum(logits[:, 1], -3)
+    return logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    logprob=frames(4, 4),
+    weights=spelled_weights,
+    words=st.booleans(),
+    blank=st.integers(0, 3),
+    keyword=boosts,
+    scale=st.sampled_from([0.0, 0.5, 1.0]),
+    reward=st.sampled_from([-0.5, 0.0, 1.0]),
+)
+def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights, words, blank, keyword, scale, reward):
+    options = replace(ALL, keyword_boost=keyword)
+    if words:
+        tracker = Tracker(SymbolTable.from_words(["<eps>", *WORD.values()]), None, options)
+    else:
+        units = ["▁a", "b", "▁ab"]
+        units.insert(blank, "<b>")
+        tracker = SpelledTracker(Spelling(units, silent=["<b>"]), None, options, room=20)
+    search = replace(EXACT, context_scale=scale, length_reward=reward)
+    lists = [list_of(weights)]
+    hypotheses = ctc_prefix_beam_search(logprob, tracker, lists, search, blank=blank)
+    expected = {}
+    start = tracker.start(lists)
+    for length in range(len(logprob) + 1):
+        for sequence in itertools.product([unit for unit in range(4) if unit != blank], repeat=length):
+            model = ctc_probability(logprob, sequence, blank)
+            if math.isfinite(model):
+                context = sum(steps(tracker, start, sequence))
+                expected[sequence] = model + scale * context + reward * length
+    assert {each.units: each.score for each in hypotheses} == pytest.approx(expected, abs=1e-4)
+    scores = [each.score for each in hypotheses]
+    assert scores == sorted(scores, reverse=True)
+
+
+@settings(deadline=None, max_examples=50)
+@given(logprob=frames(6, 12), weights=spelled_weights, beam=st.integers(1, 5), data=st.data())
+def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob, weights, beam, data):
+    spelling = Spelling(["<b>", "▁a", "▁ab", "b", "a", "▁"], silent=["<b>"])
+    options = BeamOptions(beam=beam, max_units=4)
+    shuffled = {cls: dict(data.draw(st.permutations(list(each.items())))) for cls, each in weights.items()}
+    one = ctc_prefix_beam_search(logprob, SpelledTracker(spelling, room=20), [list_of(weights)], options)
+    other = ctc_prefix_beam_search(logprob, SpelledTracker(spelling, room=20), [list_of(shuffled)], options)
+    assert found(one) == found(other)
+    assert len(one) <= beam
+    assert len({each.units for each in one}) == len(one)
+
+
+@pytest.mark.parametrize(
+    ("logprob", "blank", "error", "message"),
+    [
+        (
+            np.zeros(3),
+            0,
+            ModelError,
+            r"log_probs: log-probabilities have the shape \(3,\), but must be \[frames, units\]",
+        ),
+        ([[0.0, np.nan]], 0, ModelError, "log_probs: the log-probability of unit 1 in row 0 is not a number"),
+        ([[0.0, 0.0], [9.0, 0.0]], 0, ModelError, "of unit 0 in row 1 is 9, above 0; are these logits"),
+        ([[0.0, 0.0]], 2, OptionError, "blank is 2, but the model has 2 units"),
+        ([[0.0] * 9], 0, OptionError, "unit 7 is none of the 7 units"),
+    ],
+)
+def test_frames_without_log_probabilities_are_refused(logprob, blank, error, message):
+    with pytest.raises(error, match=message):
+        ctc_prefix_beam_search(logprob, SpelledTracker(PIECES), blank=blank)
+
+
+def test_of_equally_probable_sequences_no_more_than_the_beam_are_kept():
+    hypotheses = ctc_prefix_beam_search(np.log(np.full((3, 7), 1 / 7)), SpelledTracker(PIECES), (), BeamOptions(beam=3))
+    assert len(hypotheses) == 3
+
+
+def test_frames_that_allow_nothing_leave_no_hypothesis():
+    assert ctc_prefix_beam_search([[0.0, -1.0], [-np.inf, -np.inf], [0.0, -1.0]], SpelledTracker(PIECES)) == []
+
+
+class Forbidding:
+    """A tracker that allows a unit nowhere."""
+
+    def __init__(self, unit):
+        self.unit = unit
+
+    def clear(self):
+        pass
+
+    def start(self, lists=()):
+        return 0
+
+    def advance(self, states, units):
+        assert (states == 0).all(), "nobody goes on from where the grammar stopped"
+        forbidden = units == self.unit
+        return np.where(forbidden, -1, 0), np.where(forbidden, -np.inf, 0).astype(np.float32)
+
+    def final(self, states):
+        return np.zeros(len(states), np.float32)
+
+    def matches(self, start, units):
+        return []
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_what_the_grammar_does_not_allow_is_found_nowhere(scale):
+    options = replace(EXACT, max_length=2, context_scale=scale)
+    logprob = np.log(np.full((3, 4), 1 / 4))
+    step, _ = drawn_model(1, 4, impossible=0)
+    (stepped,) = beam_search(step, starts_of([0]), Forbidding(2), [[]], options, bos=BOS, eos=EOS)
+    for hypotheses in stepped, ctc_prefix_beam_search(logprob, Forbidding(2), (), options):
+        assert hypotheses
+        assert not any(2 in each.units for each in hypotheses)

@@ -1,0 +1,291 @@
+"""Context for decoders: the units of a sentence score what its words score."""
+
+import gc
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_context import SlowContext
+from reference_ngram import SlowNgram, write_arpa, write_fst
+from strategies_decode import (
+    ALL,
+    LETTERS,
+    PIECES,
+    boosts,
+    ids,
+    list_of,
+    names,
+    spelled_models,
+    spelled_weights,
+    steps,
+)
+
+from ninja.context.entities import Phrase, PhraseList
+from ninja.context.options import ContextOptions
+from ninja.context.spelled import SpelledTracker
+from ninja.context.spelling import OpenVocabulary, Spelling
+from ninja.context.tracker import Match
+from ninja.errors import OptionError, VocabularyError
+from ninja.lm.ngram import read_arpa, read_grammar
+from ninja.symbols import SymbolTable
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lm") / "lm.arpa"
+
+    def load(model):
+        if model is None:
+            return None
+        path.write_bytes(write_arpa(model))
+        return read_arpa(str(path))
+
+    return load
+
+
+# How units make words
+
+
+def test_a_unit_that_begins_with_the_boundary_begins_a_word():
+    assert PIECES.words([0, 2, 5, 3, 6, 1, 4, 0, 4]) == ["ab", "abbb", "aa"]
+    assert PIECES.words([5, 1, 1, 2]) == ["b", "a"]
+    assert PIECES.words([]) == PIECES.words([1, 0]) == []
+    assert LETTERS.words(ids(" call  tom ")) == ["call", "tom"]
+
+
+@given(st.lists(st.sampled_from(["▁", "▁a", "▁ab", "a", "b", "bb", "ba"]), unique=True, min_size=1))
+def test_the_words_that_can_be_spelled_are_those_that_units_make(pieces):
+    spelling = Spelling(pieces)
+    made = set()
+    for length in range(1, 5):
+        for units in itertools.product(range(len(pieces)), repeat=length):
+            made.update(spelling.words(units)[:1])
+    for length in range(1, 4):
+        for word in map("".join, itertools.product("ab", repeat=length)):
+            assert spelling.can_spell(word) == (word in made)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"units": ["a"], "boundary": ""}, "boundary is empty"),
+        ({"units": ["a", ""]}, "unit 1 is empty"),
+        ({"units": ["a"], "silent": ["<pad>"]}, "silent names '<pad>', which is none of the 1 units"),
+    ],
+)
+def test_units_that_make_no_words_are_refused(arguments, message):
+    with pytest.raises(OptionError, match=message):
+        Spelling(**arguments)
+
+
+def test_a_unit_that_does_not_exist_has_no_text():
+    with pytest.raises(OptionError, match="unit 7 is none of the 7 units"):
+        PIECES.words([0, 7])
+
+
+def test_phrases_that_the_units_cannot_spell_are_named():
+    tracker = SpelledTracker(LETTERS)
+    lists = [names("tom", "tom émile", "o'neil"), names("o'neil", "ann")]
+    assert tracker.unspellable(lists) == ("tom émile", "o'neil")
+
+
+# The tracker of spelled words
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    class_lm=st.none() | spelled_models,
+    weights=spelled_weights,
+    keyword=boosts,
+    entering=boosts,
+    sentences=st.lists(st.lists(st.integers(0, len(PIECES) - 1), max_size=9), min_size=1, max_size=8),
+)
+def test_the_units_of_a_sentence_score_what_its_words_score(loaded, class_lm, weights, keyword, entering, sentences):
+    options = replace(ALL, keyword_boost=keyword, class_boost=entering)
+    tracker = SpelledTracker(PIECES, loaded(class_lm), options, room=20)
+    start = tracker.start([list_of(weights)])
+    slow = SlowContext(weights, class_lm, None, keyword, entering)
+    for units in sentences:
+        assert sum(steps(tracker, start, units)) == pytest.approx(slow.score(PIECES.words(units)), abs=1e-4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(class_lm=st.none() | spelled_models, weights=spelled_weights, data=st.data())
+def test_a_batch_is_followed_as_each_history_alone(loaded, class_lm, weights, data):
+    tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
+    starts = [tracker.start([list_of(weights)]), tracker.start([])]
+    unit = st.integers(0, len(PIECES) - 1)
+    histories = data.draw(st.lists(st.tuples(st.sampled_from([0, 1]), st.lists(unit, min_size=4, max_size=4))))
+    states = np.array([starts[utterance] for utterance, _ in histories], np.int64)
+    together = []
+    for at in range(4):
+        states, gains = tracker.advance(states, np.array([units[at] for _, units in histories], np.int32))
+        together.append(gains.tolist())
+    together.append(tracker.final(states).tolist())
+    for (utterance, units), gains in zip(histories, zip(*together, strict=True), strict=True):
+        alone = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
+        assert steps(alone, alone.start([[list_of(weights)], []][utterance]), units) == list(gains)
+
+
+def test_letters_are_lent_their_share_of_the_boost_and_pay_it_back():
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    start = tracker.start([names("tom")])
+    assert steps(tracker, start, ids("tom")) == pytest.approx([2, 2, 2, 0])
+    assert steps(tracker, start, ids("tom c")) == pytest.approx([2, 2, 2, 0, 0, 0])
+    assert steps(tracker, start, ids("toy")) == pytest.approx([2, 2, -4, 0])
+    assert steps(tracker, start, ids("to t")) == pytest.approx([2, 2, -4, 2, -2])
+    assert steps(tracker, start, ids("toms")) == pytest.approx([2, 2, 2, -6, 0])
+
+
+def test_a_phrase_of_several_words_is_lent_word_by_word():
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    start = tracker.start([names("al chen", "to")])
+    assert steps(tracker, start, ids("al chen")) == pytest.approx([3, 3, 0, 1.5, 1.5, 1.5, 1.5, 0])
+    assert sum(steps(tracker, start, ids("al cher"))) == pytest.approx(0)
+    assert sum(steps(tracker, start, ids("al"))) == pytest.approx(0)
+    assert sum(steps(tracker, start, ids("al to"))) == pytest.approx(6)
+
+
+def test_of_a_phrase_entered_at_a_loss_only_the_gain_is_lent(loaded):
+    model = SlowNgram(
+        1,
+        {
+            ("<unk>",): (0.0, 0.0),
+            ("@name",): (0.0, 0.0),
+            ("</s>",): (0.0, 0.0),
+            ("<s>",): (-99.0, 0.0),
+        },
+    )
+    options = ContextOptions(keyword_boost=6, class_boost=-10)
+    tracker = SpelledTracker(LETTERS, loaded(model), options)
+    start = tracker.start([names("al chen", "to")])
+    assert steps(tracker, start, ids("al chen")) == pytest.approx([0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0])
+    assert sum(steps(tracker, start, ids("to"))) == pytest.approx(0)
+    elsewhere = tracker.start([PhraseList("", {"@place": (Phrase("to"),)})])
+    assert steps(tracker, elsewhere, ids("to")) == pytest.approx([3, 3, 0]), "the model has no such class"
+
+
+def test_a_phrase_of_negative_weight_lends_nothing():
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    start = tracker.start([PhraseList("", {"": (Phrase("tom", -1.0),)})])
+    assert steps(tracker, start, ids("tom")) == pytest.approx([0, 0, 0, -6])
+
+
+def test_histories_with_the_same_future_are_one_state():
+    tracker = SpelledTracker(LETTERS)
+    start = tracker.start([names("tom")])
+
+    def state(text):
+        at = np.array([start])
+        for unit in ids(text):
+            at, _ = tracker.advance(at, np.array([unit], np.int32))
+        return int(at[0])
+
+    assert state("call to") == state("xyz  to") != state("call t")
+    assert state("to ") == state("toy ") == state("") == start
+    assert state("toy") == state("xyz"), "neither begins a word that matters"
+    assert state("tom ") == start, "no phrase goes on"
+
+
+@settings(deadline=None, max_examples=50)
+@given(weights=spelled_weights, units=st.lists(st.integers(0, len(PIECES) - 1), max_size=8), data=st.data())
+def test_nothing_depends_on_the_order_of_phrases_or_on_others_phrases(weights, units, data):
+    one = SpelledTracker(PIECES, None, ALL, room=30)
+    expected = steps(one, one.start([list_of(weights)]), units)
+    shuffled = {
+        cls: dict(data.draw(st.permutations(list(each.items()))))
+        for cls, each in data.draw(st.permutations(list(weights.items())))
+    }
+    other = SpelledTracker(PIECES, None, ALL, room=30)
+    other.start([names("aba", "bb ab")])
+    start = other.start([list_of(shuffled)])
+    assert steps(other, start, units) == expected
+
+
+def test_matches_are_found_by_words_in_spelled_sentences():
+    tracker = SpelledTracker(LETTERS)
+    start = tracker.start([names("tom chen", "zoë")])
+    assert tracker.matches(start, ids("call  tom chen now")) == [Match(1, 3, "@name", "tom chen")]
+
+
+def test_words_that_nobody_knows_are_the_class_models_unk(loaded):
+    model = SlowNgram(
+        1, {("<unk>",): (-2.0, 0.0), ("ab",): (-0.5, 0.0), ("</s>",): (-0.25, 0.0), ("<s>",): (-99.0, 0.0)}
+    )
+    tracker = SpelledTracker(PIECES, loaded(model), replace(ALL, class_weight=1.0, keyword_boost=6))
+    start = tracker.start([names("aa")])
+    log = math.log(10)
+    assert sum(steps(tracker, start, [2, 5])) == pytest.approx(-0.75 * log)
+    assert sum(steps(tracker, start, [5, 5])) == pytest.approx(-2.25 * log)
+    assert sum(steps(tracker, start, [2, 4])) == pytest.approx(-2.25 * log + 6), "a name that the model lacks"
+
+
+def test_a_class_model_without_unk_is_refused(loaded):
+    model = SlowNgram(1, {("a",): (-0.5, 0.0), ("</s>",): (-0.25, 0.0), ("<s>",): (-99.0, 0.0)})
+    with pytest.raises(VocabularyError, match="the class model has no <unk>"):
+        SpelledTracker(PIECES, loaded(model))
+
+
+def test_a_word_that_the_class_model_does_not_allow_ends_a_history(tmp_path):
+    words = SymbolTable.from_words(["<eps>", "<unk>", "ab", "ba"])
+    path = tmp_path / "G.fst"
+    path.write_bytes(write_fst([(0.25, [(2, 2, 0.5, 1), (1, 1, 0.5, 0)]), (0.25, [(3, 3, 0.5, 0)])]))
+    tracker = SpelledTracker(PIECES, read_grammar(str(path), words), ContextOptions(class_weight=1.0))
+    start = tracker.start([])
+    assert steps(tracker, start, [3, 1]) == pytest.approx([0, -0.5, -0.25])
+    assert steps(tracker, start, [3, 2, 5, 5]) == pytest.approx([0, -0.5, 0, 0, -math.inf]), "only ba follows ab"
+    assert steps(tracker, start, [1, 5, 4, 1]) == pytest.approx([0, 0, 0, -math.inf]), "ba comes first"
+
+
+@pytest.mark.parametrize("shape", ["states", "units", "unit", "state"])
+def test_what_the_tracker_cannot_follow_is_refused(shape):
+    tracker = SpelledTracker(PIECES)
+    start = tracker.start()
+    cases = {
+        "states": ([start, start], [1], r"states of shape \(2,\) and units of shape \(1,\)"),
+        "units": ([[start]], [[1]], r"both must be \[n\]"),
+        "unit": ([start], [7], "unit 7 is none of the 7 units"),
+        "state": ([start + 1], [1], f"{start + 1} is no state of this tracker"),
+    }
+    states, units, message = cases[shape]
+    with pytest.raises(OptionError, match=message):
+        tracker.advance(np.array(states), np.array(units, np.int32))
+    with pytest.raises(OptionError, match="-1 is no state"):
+        tracker.final(np.array([-1]))
+
+
+# The open vocabulary
+
+
+def test_words_of_phrases_need_room():
+    tracker = SpelledTracker(LETTERS, room=2)
+    with pytest.raises(OptionError, match="3 more words, but there is room for 2 only"):
+        tracker.start([names("tom chen", "al")])
+
+
+def test_room_comes_back_when_lists_go():
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6), room=8)
+    shared = names("tom chen", name="contacts")
+    for letter in "abcdefghijkl":
+        passing = names(f"{letter} {letter}y", name="passing")
+        start = tracker.start([shared, passing])
+        assert sum(steps(tracker, start, ids("tom chen"))) == pytest.approx(12)
+        assert sum(steps(tracker, start, ids(f"{letter} {letter}y"))) == pytest.approx(12)
+        del passing
+        gc.collect()
+        tracker.clear()
+
+
+def test_the_vocabulary_takes_words_in_without_moving_others():
+    table = OpenVocabulary(["call"], room=2)
+    assert (table.id("call"), table.room) == (2, 2)
+    table.add(["tom", "call", "tom"])
+    assert (table.ids(["<eps>", "call", "tom", "ann"]), table.room) == ([0, 2, 3, -1], 1)
+    with pytest.raises(OptionError, match="room"):
+        table.add(["ann", "ben"])
+    assert table.ids(["ann", "ben"]) == [-1, -1]
+    assert table.word(3) == "tom"
