@@ -242,7 +242,7 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
     ("arguments", "code", "message"),
     [
         (["context", "LAT", "--entities", "none.json"], 1, "none.json"),
-        (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm is what --class-lm is mixed with"),
+        (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm is of use with --class-lm"),
         (["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"], 2, "--report sees all lattices in one"),
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
         (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "max_tokens is -1"),

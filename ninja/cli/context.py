@@ -143,8 +143,8 @@ def context(
     """
     from ninja.context.stage import Contextual
 
-    if context.class_lm is None and old_lm is not None:
-        raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
+    if context.class_lm is None and context.augmentation is None and old_lm is not None:
+        raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
     if report is not None and (reading.jobs > 1 or resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     if reading.words is None:

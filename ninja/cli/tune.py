@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from ninja.cli.config import write_config
+from ninja.cli.context import AUGMENT_HELP, entities
+from ninja.cli.context import HELP as CONTEXT_HELP
 from ninja.cli.models import language_models
 from ninja.cli.options import from_fields, output_file
 from ninja.cli.reading import Reading, find_words, reads_lattices
@@ -21,16 +24,47 @@ from ninja.rescore.options import RescoreOptions
 from ninja.rescore.stage import Ensemble
 
 if TYPE_CHECKING:
+    from ninja.context.stage import Context
     from ninja.rescore.tune import Tuned
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
+OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", "unk_penalty"}
+OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
+SKIPPED = ("unk_penalty", "max_arcs")  # which mean the same in a rescoring, or nearly so
+OF_CONTEXT = {"entities", "utt2group", "class_lm", *CONTEXT_HELP} - {*SKIPPED}
+OF_CONTEXT |= {"augment", "lexicon", "confusion", *(f"augment_{name}" for name in AUGMENT_HELP)}
+OF_CONTEXT |= {"general", "general_ref", "general_entities", "max_general_rise", "margin", "curve"}
 DIGITS = 4
 
 
 @click.command()
 @click.option("--ref", required=True, metavar="FILE", help="What was said: a key and its words on each line.")
 @language_models
-@output_file("File for the options, which `ninja rescore --config` takes")
+@entities(required=False, skip=SKIPPED)
+@click.option(
+    "--general",
+    metavar="SOURCE",
+    multiple=True,
+    help="With --entities: lattices of utterances in which none of their phrases is said.",
+)
+@click.option("--general-ref", metavar="FILE", help="With --entities: what was said in these.")
+@click.option("--general-entities", metavar="FILE", help="Phrases of these.  [default: --entities]")
+@click.option(
+    "--max-general-rise",
+    type=float,
+    default=0.2,
+    show_default=True,
+    help="How far context may raise their WER, percent absolute.",
+)
+@click.option(
+    "--margin",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Nats by which the keyword boost could be larger without it rising further.",
+)
+@click.option("--curve", metavar="FILE", help="Picture of what keyword boosts give and cost, .svg or .png.")
+@output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @click.option(
     "--num-sentences",
     type=click.IntRange(1),
@@ -52,6 +86,14 @@ def tune(
     ref: str,
     models: Ensemble,
     carry_over: CarryOver | None,
+    context: Context | None,
+    words_out: str | None,
+    general: tuple[str, ...],
+    general_ref: str | None,
+    general_entities: str | None,
+    max_general_rise: float,
+    margin: float,
+    curve: str | None,
     output_file: str,
     num_sentences: int,
     device: str,
@@ -62,14 +104,25 @@ def tune(
     SOURCE and --ref are a set that no results are reported on. It is rescored once, with the weights given; then those
     are sought under which the best of its sentences have the fewest errors.
 
+    With --entities the boosts of `ninja context` are chosen instead: for the fewest errors in SOURCE, where phrases are
+    said, of all that hardly raise WER in --general, where none are.
+
     \b
-    Example:
+    Examples:
       ninja tune dev.ark.gz --ref dev.text --rnnlm model.pt --words words.txt -o weights.toml
       ninja rescore --config weights.toml test.ark.gz --words words.txt -o rescored.ark.gz
+      ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
+    from ninja.cli.tune_context import General, tune_boosts
     from ninja.rescore.tune import tune as tune_weights
 
     options = RescoreOptions(**chosen)
+    _refuse_others(context)
+    if context is not None:
+        context = replace(context, options=replace(context.options, unk_penalty=options.unk_penalty))
+        apart = General(general, general_ref, general_entities, max_general_rise, margin)
+        tune_boosts(reading, ref, context, models.old_lm, options, apart, curve, output_file)
+        return
     if models.directions or carry_over is not None:
         raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
     if reading.jobs > 1:
@@ -107,6 +160,18 @@ def tune(
         f"{story}: LM weight {weights.lm_weight:.3g}, acoustic scale {weights.acoustic_scale:.3g}, word penalty "
         f"{weights.word_penalty:.3g}{mixed}; {basis}, {reading.seconds:.1f} s"
     )
+
+
+def _refuse_others(context: Context | None) -> None:
+    """Refuse what was typed and belongs to what is not chosen now."""
+    click_context = click.get_current_context()
+    option_of = {each.name: each.opts[0] for each in click_context.command.params}
+    typed = {name for name in option_of if click_context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if context is None and (wrong := typed & OF_CONTEXT):
+        raise OptionError(f"{', '.join(sorted(option_of[name] for name in wrong))}: of use with --entities only")
+    if context is not None and (wrong := typed - OF_CONTEXT - OF_BOTH):
+        names = ", ".join(sorted(option_of[name] for name in wrong))
+        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {names} out")
 
 
 def _origin(reading: Reading, ref: str) -> list[str]:

@@ -55,6 +55,7 @@ class Tracker:
         *,
         old_lm: NgramLM | None = None,
         lm_scale: float = 1.0,
+        compiler: ListCompiler | None = None,
     ) -> None:
         """Make a tracker.
 
@@ -67,6 +68,7 @@ class Tracker:
                 model, scores are ``class_weight`` times the class model's log-probability.
             lm_scale: A factor of both models' log-probabilities, but not of boosts; what another language model leaves
                 them. Without an old model, lattices keep that share of their graph costs, too.
+            compiler: Of the lists, for trackers of the same symbols that share what is compiled; None: one of its own.
 
         Raises:
             OptionError: There is an old model, but no class model.
@@ -77,7 +79,7 @@ class Tracker:
         self.words = words
         self.class_lm = class_lm
         self.options = options
-        self._compiler = ListCompiler(words)
+        self._compiler = compiler or ListCompiler(words)
         self._class_map = None if class_lm is None else WordMap(words, class_lm, options.unk_penalty)
         self._old_map = None if old_lm is None else WordMap(words, old_lm, options.unk_penalty)
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))

