@@ -1,0 +1,106 @@
+"""Context on real lattices, at the default boosts: names are found, and general words stay as they are."""
+
+import json
+
+import pytest
+from conftest import SHARED
+
+from ninja import read, utf8
+from ninja.context import (
+    Augmentation,
+    AugmentOptions,
+    Context,
+    ContextOptions,
+    Contextual,
+    Entities,
+    read_truth,
+    score_entities,
+)
+from ninja.evaluate import read_biasing, read_text, score, score_biased
+from ninja.graph import best_path
+from ninja.lm import load
+from ninja.symbols import SymbolTable
+
+ENGLISH = SHARED / "data" / "english"
+pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not beside this checkout")
+
+
+@pytest.fixture(scope="module")
+def bed():
+    words = SymbolTable.read(ENGLISH / "words.txt.gz")
+    return words, load(ENGLISH / "class_lm.arpa"), load(ENGLISH / "first_pass.arpa.gz")
+
+
+def entities_of(words, size):
+    lists, utterances = {}, {}
+    for name in ("calls", "general"):
+        for line in utf8.read(str(ENGLISH / "test" / name / "entities.jsonl.gz")).splitlines():
+            record = json.loads(line)
+            lists[f"{record['pool']}"] = {"file": str(ENGLISH / record["pool_file"]), "first": size}
+            utterances[record["utt"]] = {"lists": [f"{record['pool']}"], "entities": record["true"]}
+    return Entities.from_dict({"lists": lists, "utterances": utterances}, words=words)
+
+
+def transcripts(name, words, stage, scale, penalty):
+    lattices = read(ENGLISH / "test" / name / "lat.ark.gz", words=words)
+    results = lattices if stage is None else stage(lattices, None)
+    return {
+        key: words.spell(best_path(lattice, acoustic_scale=scale, word_penalty=penalty).words)
+        for key, lattice in results
+    }
+
+
+@pytest.mark.parametrize(("size", "least"), [(100, 80), (1000, 76), (5000, 76)])
+def test_names_are_found_and_general_words_do_not_turn_into_names(bed, size, least):
+    words, class_lm, old_lm = bed
+    entities = entities_of(words, size)
+    stage = Contextual(Context(entities, class_lm), old_lm)
+    found = transcripts("calls", words, stage, 1 / 12, 1.5)
+    truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
+    references = read_text(ENGLISH / "test" / "calls" / "text")
+    report = score_entities(references, found, entities, truth=truth, words=words)
+    assert report.vocabulary(True).said == 163
+    assert report.vocabulary(True).found >= least
+
+    general = read_text(ENGLISH / "test" / "general" / "text")
+    without = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
+    rates = [score(general, transcripts("general", words, each, 1 / 12, 1.5)).wer for each in (without, stage)]
+    assert rates[1] <= rates[0] + 0.2
+
+
+def test_augmentation_finds_names_that_no_lattice_has(bed):
+    pytest.importorskip("gruut", reason="needs the extra ninja-asr[phones]")
+    words, class_lm, old_lm = bed
+    entities = entities_of(words, 100)
+    how = Augmentation(AugmentOptions(acoustic_scale=1 / 12))
+    stage = Contextual(Context(entities, class_lm, augmentation=how), old_lm)
+    found = {}
+    for name in ("calls", "general"):
+        lattices = stage(read(ENGLISH / "test" / name / "lat.ark.gz", words=words), None)
+        found[name] = {
+            key: each.words.spell(best_path(each, acoustic_scale=1 / 12, word_penalty=1.5).words)
+            for key, each in lattices
+        }
+    truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
+    references = read_text(ENGLISH / "test" / "calls" / "text")
+    report = score_entities(references, found["calls"], entities, truth=truth, words=words)
+    assert report.vocabulary(True).found >= 105  # of 163, of which 88 are in the lattices as they are
+    assert report.vocabulary(False).found > 0  # words that the recogniser does not know
+    general = read_text(ENGLISH / "test" / "general" / "text")
+    without = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
+    rate = score(general, transcripts("general", words, without, 1 / 12, 1.5)).wer
+    assert score(general, found["general"]).wer <= rate + 0.2
+
+
+def test_biasing_lists_lower_errors_on_rare_words_and_on_no_others(bed):
+    words, _, _ = bed
+    lists = read_biasing(ENGLISH / "test" / "libri" / "biasing_100.jsonl.gz")
+    phrases = {key: {"phrases": list(each.bias)} for key, each in lists.items()}
+    entities = Entities.from_dict({"utterances": phrases}, words=words)
+    references = read_text(ENGLISH / "test" / "libri" / "text")
+    boosted = Contextual(Context(entities, options=ContextOptions()))
+    before, after = (
+        score_biased(references, transcripts("libri", words, stage, 0.1, 1.0), lists) for stage in (None, boosted)
+    )
+    assert after.biased.wer <= 0.75 * before.biased.wer
+    assert after.unbiased.wer <= before.unbiased.wer + 0.2
