@@ -26,6 +26,13 @@ cdef extern from "copies.hpp" namespace "ninja" nogil:
         vector[int64_t] arc_map
         vector[int32_t] state_map
         vector[float] final_graph
+    cdef cppclass ComposedLattice:
+        cbool too_large
+        int64_t impossible
+        Origin origin
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[float] graph
 
 cdef extern from "context.hpp" namespace "ninja" nogil:
     cdef cppclass CPhrases "ninja::Phrases":
@@ -67,14 +74,7 @@ cdef extern from "context.hpp" namespace "ninja" nogil:
         vector[Said] explain(int32_t, const int32_t*, int64_t) except +
 
 cdef extern from "compose_context.hpp" namespace "ninja" nogil:
-    cdef cppclass ContextLattice:
-        cbool too_large
-        int64_t impossible
-        Origin origin
-        vector[int64_t] arc_begin
-        vector[int32_t] dst
-        vector[float] graph
-    ContextLattice c_compose_context "ninja::compose_context"(
+    ComposedLattice c_compose_context "ninja::compose_context"(
         const Arcs&, ContextTracker*, int32_t, double, int64_t) except +
 
 
@@ -258,7 +258,7 @@ cdef class Tracker:
         for arc in range(arcs.num_arcs):
             if not 0 <= arcs.word[arc] < self.num_symbols:
                 raise SymbolError(f"word id {arcs.word[arc]} is not in the symbol table", key=lattice.key)
-        cdef ContextLattice out
+        cdef ComposedLattice out
         cdef ContextTracker* tracker = self.tracker.get()
         with nogil:
             out = move(c_compose_context(arcs, tracker, start, graph_share, max_arcs))

@@ -14,22 +14,13 @@
 
 namespace ninja {
 
-struct ContextLattice {
-  bool too_large = false;
-  int64_t impossible = -1;          // arc of the old lattice whose word the grammar does not allow; num_arcs: the end
-  Origin origin;
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> dst;         // [num_arcs]
-  std::vector<float> graph;         // [num_arcs]
-};
-
 class ContextComposer {
  public:
   // Graph costs become `graph_share` of what they were plus what the tracker says.
   ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
       : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs) {}
 
-  ContextLattice compose(int32_t start) {
+  ComposedLattice compose(int32_t start) {
     of_state_.resize(static_cast<size_t>(arcs_.num_states));
     pair(0, start);
     out_.arc_begin.push_back(0);
@@ -94,13 +85,13 @@ class ContextComposer {
   ContextTracker* tracker_;
   double graph_share_;
   int64_t max_arcs_;
-  ContextLattice out_;
+  ComposedLattice out_;
   PairMap known_;
   std::vector<Pair> pairs_;
   std::vector<std::vector<int32_t>> of_state_;  // [lattice states] pairs of each, in order of discovery
 };
 
-inline ContextLattice compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,
+inline ComposedLattice compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,
                                       int64_t max_arcs) {
   return ContextComposer(arcs, tracker, graph_share, max_arcs).compose(start);
 }

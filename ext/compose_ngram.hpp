@@ -14,15 +14,6 @@
 
 namespace ninja {
 
-struct ComposedLattice {
-  bool too_large = false;
-  int64_t impossible = -1;          // arc of the old lattice whose word the model does not allow; num_arcs: </s>
-  Origin origin;
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> dst;         // [num_arcs]
-  std::vector<float> graph;         // [num_arcs]
-};
-
 class NgramComposer {
  public:
   // `lm_word` is the model's word of each arc, -1 where it sees none; `extra` is a cost on top of the model's.

@@ -16,6 +16,16 @@ struct Origin {
   std::vector<float> final_graph;   // [num_states]
 };
 
+// A lattice composed with a language model, as copies of its arcs and states.
+struct ComposedLattice {
+  bool too_large = false;
+  int64_t impossible = -1;          // arc of the old lattice whose word the model does not allow; num_arcs: </s>
+  Origin origin;
+  std::vector<int64_t> arc_begin;   // [num_states + 1]
+  std::vector<int32_t> dst;         // [num_arcs]
+  std::vector<float> graph;         // [num_arcs]
+};
+
 // Lengths of the alignment pools that copies() fills.
 inline void pool_sizes(const Origin& origin, const Alignments& old, int64_t* num_ali, int64_t* num_final_ali) {
   *num_ali = *num_final_ali = 0;
