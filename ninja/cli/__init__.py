@@ -66,7 +66,8 @@ class Commands(click.Group):
         """Import a command, or return None when there is none of this name."""
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"ninja.cli.{MODULES.get(name, name)}"), name)
+        module = importlib.import_module(f"ninja.cli.{MODULES.get(name, name.replace('-', '_'))}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
     def invoke(self, context: click.Context) -> object:
