@@ -14,7 +14,7 @@ from strategies import lattices
 
 from ninja import read, write
 from ninja.context.options import ContextOptions
-from ninja.context.stage import Context, Contextual, ContextualRescoring
+from ninja.context.stage import Augmentation, Context, Contextual, ContextualRescoring
 from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.rescore.options import RescoreOptions
@@ -229,6 +229,87 @@ def test_workers_give_what_one_process_gives(ninja, archive, file, tmp_path):
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
+@pytest.mark.parametrize("verb", ["context", "rescore"])
+def test_workers_say_what_one_process_says(ninja, archive, file, tmp_path, verb):
+    entities = file("e.jsonl", '{"utt": "one", "@name": ["b zed"], "@place": ["c"]}\n')
+    model, lexicon = file("c.arpa", write_arpa(CLASSES)), file("lex.txt", "a AH\nb B\nc S IY\nzed Z EH D\n")
+    chosen = ["--entities", entities, "--class-lm", model, "--old-lm", model, "--augment", "--lexicon", lexicon]
+    chosen += ["--max-unknown", 1] + (["--rnnlm", model] if verb == "rescore" else [])
+    said, tables = [], []
+    for jobs in (1, 2):
+        names = ["--words-out", tmp_path / f"words{jobs}.txt", "-o", tmp_path / f"{jobs}.ark"]
+        code, _, errors = ninja(verb, archive, *chosen, *names, "--jobs", jobs)
+        assert code == 0, errors
+        said.append({line for line in errors.splitlines() if "lattices, " not in line})
+        tables.append((tmp_path / f"words{jobs}.txt").read_text())
+    assert said[0] == said[1]
+    assert any("unknown to the class language model" in line for line in said[0])
+    assert any("phrases for 1 of 2 lattices" in line for line in said[0])
+    assert tables[0] == tables[1]
+    assert "zed 4\n" in tables[0]
+    done = ["--words-out", tmp_path / "again.txt", "-o", tmp_path / "1.ark", "--resume"]
+    assert ninja(verb, archive, *chosen, *done)[0] == 0
+    assert (tmp_path / "again.txt").read_text() == tables[0]
+
+
+def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path):
+    entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
+    code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
+    assert code == 0
+    assert "not one of 2 lattices has phrases: are their keys the entities' utterance ids?" in errors
+
+
+def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):
+    entities = file("e.json", '{"@name": ["b"]}')
+    before = entities.read_bytes()
+    for names, message in (
+        (["-o", "O", "--report", "O"], "two results would go there"),
+        (["-o", "-", "--report", "-"], "two results would go there"),
+        (["-o", "O", "--report", entities], "is read and would be written over"),
+        (["-o", archive], "is read and would be written over"),
+        (["-o", "O", "--report", tmp_path / "none" / "r"], "there is no folder"),
+    ):
+        given = [tmp_path / "out.ark" if each == "O" else each for each in names]
+        code, _, errors = ninja("context", archive, "--entities", entities, *given)
+        assert code == 2
+        assert message in errors
+        assert not (tmp_path / "out.ark").exists()
+    assert entities.read_bytes() == before
+
+
+def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, file, tmp_path):
+    entities, model = file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(CLASSES))
+    chosen = ["--entities", entities, "--class-lm", model, "--old-lm", model, "-o", tmp_path / "out.ark"]
+    code, _, errors = ninja("context", archive, *chosen)
+    assert code == 1
+    assert "unknown to the old language model" in errors
+    assert "more than max_unknown = 50%" in errors
+    assert ninja("context", archive, *chosen, "--max-unknown", 1)[0] == 0
+
+
+def test_the_first_passs_model_is_loaded_once_and_knows_added_words(file):
+    entities, lexicon = file("e.json", '{"@name": ["zed"]}'), file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n")
+    old = SlowNgram(1, {(each,): (-1.0, 0.0) for each in ("<s>", "</s>", "a", "b", "c")})
+    models = Ensemble((), file("old.arpa", write_arpa(old)))
+    options = RescoreOptions(lm_weight=0.5, max_unknown=1.0)
+    context = Context(entities, augmentation=Augmentation(lexicon=lexicon))
+    both = ContextualRescoring.of(context, Rescoring(models, options), options)
+    ((_, lattice),) = both([("one", choice("one"))], None)
+    assert "zed" in {lattice.words.word(number) for number in lattice.word.tolist()}
+    assert both.rescoring.old_lm is both.contextual.old_model
+
+
+def test_words_are_sought_in_other_case_where_that_is_wanted(file):
+    known = SlowNgram(1, {**CLASSES.ngrams, ("B",): (-0.25, 0.0), ("C",): (-0.25, 0.0)})
+    model, entities = file("c.arpa", write_arpa(known)), file("e.json", '{"@name": ["a"]}')
+    found = []
+    for how in ((), ("case",)):
+        stage = Contextual(Context(entities, model, options=ContextOptions(map_words=how)))
+        found.append(list(stage([("one", choice("one"))], None)))
+        assert stage.report.coverages[0].unknown_words == (0 if how else 2)
+    assert best_path(found[1][0][1]).cost() < best_path(found[0][0][1]).cost()
+
+
 def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
     entities, model = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n'), file("lm.arpa", write_arpa(UNIGRAM))
     out = tmp_path / "out.ark"
@@ -247,7 +328,11 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
         (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "max_tokens is -1"),
         (["context", "LAT"], 2, "--entities"),
-        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm, --utt2group and --augment go with"),
+        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm: of use with --entities only"),
+        (["rescore", "LAT", "--max-tokens", "3", "--augment"], 2, "--augment, --max-tokens: of use with --entities"),
+        (["context", "LAT", "--entities", "E", "--lexicon", "l"], 2, "--lexicon: of use with --augment only"),
+        (["context", "LAT", "--entities", "E", "--augment-beam", "1"], 2, "--augment-beam: of use with --augment only"),
+        (["context", "LAT", "--entities", "E", "--class-boost", "1"], 2, "--class-boost: of use with --class-lm only"),
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context goes with one pass forward"),
     ],
 )

@@ -543,7 +543,10 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     assert "--entities needs --general and --general-ref" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
     assert code == 2
-    assert "--general, --max-tokens: of use with --entities only" in errors
+    assert "--max-tokens: of use with --entities only" in errors
+    code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
+    assert code == 2
+    assert "--general: of use with --entities only" in errors
 
 
 def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
@@ -551,3 +554,11 @@ def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
     code, _, errors = ninja(*command, "--class-lm", bed / "class.arpa", "--old-lm", bed / "bad.arpa")
     assert code == 1
     assert str(bed / "bad.arpa") in errors
+
+
+def test_utterances_without_a_partner_are_counted(ninja, bed, command) -> None:
+    (bed / "calls.text").write_text((bed / "calls.text").read_text().replace("far ", "other "))
+    code, _, errors = ninja(*command, "-o", bed / "boosts.toml")
+    assert code == 0
+    assert "contextual set: 1 lattices without a reference, the first: far" in errors
+    assert "contextual set: 1 references without a lattice, the first: other" in errors

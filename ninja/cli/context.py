@@ -6,12 +6,15 @@ import functools
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ninja.cli.config import config
-from ninja.cli.options import from_fields, output_file, resume, text_output
+from ninja.cli.models import map_words
+from ninja.cli.options import check_files, from_fields, output_file, resume, text_output, typed
 from ninja.cli.reading import Reading, find_words, reads_lattices
 from ninja.context.augment import Added, AugmentOptions
 from ninja.context.options import ContextOptions
@@ -19,7 +22,9 @@ from ninja.errors import OptionError
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
-    from ninja.context.stage import Contextual
+    from ninja.context.stage import ContextReport, Contextual
+    from ninja.lm.word_map import Coverage, WordMapping
+    from ninja.symbols import SymbolTable
 
 HELP = {
     "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
@@ -27,9 +32,11 @@ HELP = {
     "max_tokens": "Grammar states kept for one word history; 0 is all.",
     "class_weight": "Share of the class language model, 0 to 1.",
     "unk_penalty": "Cost of a word a model lacks, beyond <unk>.  [default: ln of how many share it]",
+    "max_unknown": "Refuse when a larger share of arcs carries words --old-lm lacks.",
     "max_arcs": "Refuse a lattice that has more arcs with its context.",
 }
-
+OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
+OF_CLASSES = ("class_boost", "class_weight")
 
 AUGMENT_HELP = {
     "max_distance": "Most distance between a phrase and what it sounds like, per phone.",
@@ -46,8 +53,9 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
 
     Args:
         required: The command does nothing without entities.
-        skip: Fields of the options that mean something else in this command, and keep their defaults.
+        skip: Fields of the options that this command offers in its own way, or not at all.
     """
+    skip = (*skip, "map_words")
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance: JSON, JSONL or TSV.")
@@ -78,13 +86,15 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             augmentation = None
             if augment:
                 augmentation = Augmentation(AugmentOptions(acoustic_scale=acoustic_scale, **how), lexicon, confusion)
-            elif lexicon is not None or confusion is not None or words_out is not None:
-                raise OptionError("--lexicon, --confusion and --words-out go with --augment")
+            elif wrong := typed(["lexicon", "confusion", "words_out", *(f"augment_{name}" for name in AUGMENT_HELP)]):
+                raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
+            if class_lm is None and (wrong := typed(OF_CLASSES)):
+                raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
             context = None
             if entities is not None:
                 context = Context(entities, class_lm, utt2group, boosts, augmentation)
-            elif class_lm is not None or utt2group is not None or augment:
-                raise OptionError("--class-lm, --utt2group and --augment go with --entities")
+            elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in HELP if name not in skip)]):
+                raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
             command(context=context, words_out=words_out, acoustic_scale=acoustic_scale, **options)
 
         return collected
@@ -92,17 +102,38 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     return add
 
 
+@dataclass(slots=True)
+class Addressed:
+    """How many lattices have phrases."""
+
+    stage: Contextual
+    lattices: int = 0
+    with_phrases: int = 0
+
+    def count(self, lattice: Lattice) -> None:
+        """Count a lattice."""
+        assert self.stage.entities is not None
+        self.lattices += 1
+        self.with_phrases += bool(self.stage.entities.of(lattice.key))
+
+    def __str__(self) -> str:
+        if self.with_phrases or not self.lattices:
+            return f"phrases for {self.with_phrases} of {self.lattices} lattices"
+        return f"not one of {self.lattices} lattices has phrases: are their keys the entities' utterance ids?"
+
+
 def write_words(path: str | None, stage: Contextual) -> None:
-    """Write the symbol table of the lattices that a stage gave, where it is wanted and a lattice came."""
-    if path is None or stage.tracker is None:
-        return
-    with text_output(path) as output:
-        output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
+    """Write the symbol table of the lattices that a stage gives, where it is wanted."""
+    if path is not None:
+        assert stage.tracker is not None
+        with text_output(path) as output:
+            output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
 
 
 @click.command()
 @config
 @entities(required=True)
+@map_words
 @click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with.")
 @output_file("Archive for the lattices with their context, or a wspecifier such as ark,t:FILE")
 @click.option(
@@ -127,6 +158,7 @@ def context(
     word_penalty: float,
     report: str | None,
     words_out: str | None,
+    map_words: tuple[WordMapping, ...],
     resume: bool,
 ) -> None:
     """Make the names, places and titles that matter to an utterance more probable.
@@ -142,6 +174,7 @@ def context(
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
     from ninja.context.stage import Contextual
+    from ninja.formats.targets import target
 
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
@@ -150,22 +183,42 @@ def context(
     if reading.words is None:
         reading.words = find_words(reading.source)
         reading.say(f"words of {reading.words}")
-    stage = Contextual(context, old_lm, reading.say)
-    scales = acoustic_scale, 1.0, word_penalty
-    arcs = 0
-    if report is not None:
-        with text_output(report) as lines:
+    read = [reading.words, context.entities, context.groups, context.class_lm, old_lm]
+    check_files([target(output_file).archive, report, words_out], [*reading.source, *read])
+    context = replace(context, options=replace(context.options, map_words=map_words))
 
-            def explain(lattice: Lattice) -> None:
+    def cover(coverage: Coverage) -> None:
+        reading.say(f"vocabulary: {coverage}")
+
+    stage = Contextual(context, old_lm, reading.say, on_coverage=cover)
+    stage.bind(cast("SymbolTable", reading.table()))
+    scales = acoustic_scale, 1.0, word_penalty
+    addressed = Addressed(stage)
+    told: list[Coverage] = []
+
+    def tell(part: ContextReport) -> None:
+        """Tell what a worker found, which has no terminal of its own."""
+        if reading.jobs > 1 and not told:
+            told.extend(part.coverages)
+            for coverage in told:
+                cover(coverage)
+
+    arcs = 0
+    with nullcontext() if report is None else text_output(report) as lines:
+
+        def take(lattice: Lattice) -> None:
+            addressed.count(lattice)
+            if lines is not None:
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
-            arcs = reading.write(output_file, stage, on_result=explain)
-    elif output_file == "-" and sys.stdout.isatty():
-        for key, lattice in reading.results(stage, True):
-            click.echo(" ".join([key, *_best_words(lattice, scales)]))
-    else:
-        arcs = reading.write(output_file, stage, resume=resume)
+        if report is None and output_file == "-" and sys.stdout.isatty():
+            for key, lattice in reading.results(stage, True, on_batch=tell):
+                take(lattice)
+                click.echo(" ".join([key, *_best_words(lattice, scales)]))
+        else:
+            arcs = reading.write(output_file, stage, resume=resume, on_batch=tell, on_result=take)
     write_words(words_out, stage)
+    reading.say(str(addressed))
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
 
 

@@ -10,6 +10,7 @@ import click
 
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
+from ninja.lm.word_map import WordMapping
 from ninja.rescore.carry_over import MAX_WORDS, CarryOver
 from ninja.rescore.stage import Direction, Ensemble
 
@@ -76,6 +77,17 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected
+
+
+def map_words(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--map-words``."""
+    return click.option(
+        "--map-words",
+        type=click.Choice(get_args(WordMapping)),
+        multiple=True,
+        default=(),
+        help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
+    )(command)
 
 
 def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]:

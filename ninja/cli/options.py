@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
+
+from ninja.errors import OptionError
 
 Command = Callable[..., Any]
 
@@ -82,6 +86,37 @@ def from_fields(
         return command
 
     return add
+
+
+def typed(names: Collection[str]) -> list[str]:
+    """Return those of some options that stand on the command line, spelled as there, sorted."""
+    context = click.get_current_context()
+    return sorted(
+        each.opts[0]
+        for each in context.command.params
+        if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+    )
+
+
+def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) -> None:
+    """Refuse, before anything is computed, files to write that are one and the same, are read, or have no folder.
+
+    Raises:
+        OptionError: Names the file.
+    """
+    read = {os.path.realpath(path) for path in inputs if isinstance(path, str | os.PathLike) and path != "-"}
+    written: set[str] = set()
+    for path in outputs:
+        if path is None:
+            continue
+        place = path if path == "-" else os.path.realpath(path)
+        if place in written:
+            raise OptionError(f"{path}: two results would go there; give each a file of its own")
+        if place in read:
+            raise OptionError(f"{path} is read and would be written over; give the result another name")
+        if path != "-" and not os.path.isdir(os.path.dirname(place)):
+            raise OptionError(f"{path}: there is no folder {os.path.dirname(place)}")
+        written.add(place)
 
 
 @contextmanager

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ninja.cli.config import config
-from ninja.cli.context import entities, write_words
-from ninja.cli.models import language_models
-from ninja.cli.options import from_fields, output_file, resume
+from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
+from ninja.cli.models import language_models, map_words
+from ninja.cli.options import check_files, from_fields, output_file, resume
 from ninja.cli.reading import Reading, find_words, reads_lattices
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
-from ninja.lm.word_map import WordMapping
 from ninja.rescore.carry_over import CarryOver
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
@@ -24,6 +23,8 @@ from ninja.rescore.stage import Ensemble, Rescoring
 
 if TYPE_CHECKING:
     from ninja.context.stage import Context, ContextualRescoring
+    from ninja.rescore.vocabulary import Coverage
+    from ninja.symbols import SymbolTable
 
 HELP = {
     "algorithm": "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition).",
@@ -53,16 +54,10 @@ HELP = {
 @click.command()
 @config
 @language_models
-@entities(required=False, skip=("unk_penalty", "max_arcs"))
+@entities(required=False, skip=(*OF_RESCORING, "max_arcs"))
 @output_file("Archive for the rescored lattices, or a wspecifier such as ark,t:FILE")
 @from_fields(RescoreOptions, HELP, skip=("map_words",))
-@click.option(
-    "--map-words",
-    type=click.Choice(get_args(WordMapping)),
-    multiple=True,
-    default=(),
-    help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
-)
+@map_words
 @click.option("--device", default="cpu", show_default=True, help="Where the model computes: cpu, cuda, cuda:1, …")
 @click.option("--frame-shift", type=float, default=0.01, show_default=True, help="Seconds of a frame, for the summary.")
 @resume
@@ -102,25 +97,35 @@ def rescore(
         reading.say(f"words of {reading.words}")
     if carry_over is not None and carry_over.recording is None:
         reading.say("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
+
+    def cover(coverage: Coverage) -> None:
+        reading.say(f"vocabulary: {coverage}")
+
     stage: Rescoring | ContextualRescoring
     stage = rescoring = Rescoring(
         models,
         options,
         device,
         carry_over,
-        on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"),
+        on_coverage=cover,
         on_note=reading.say,
     )
+    addressed: Addressed | None = None
     if context is not None:
         from ninja.context.stage import ContextualRescoring
+        from ninja.formats.targets import target
 
-        stage = ContextualRescoring.of(context, rescoring, options, reading.say)
+        read = [reading.words, context.entities, context.groups, context.class_lm, models.old_lm]
+        check_files([target(output_file).archive, words_out], [*reading.source, *read])
+        stage = ContextualRescoring.of(context, rescoring, options, reading.say, cover)
+        stage.contextual.bind(cast("SymbolTable", reading.table()))
+        addressed = Addressed(stage.contextual)
     report = RescoreReport()
 
     def count(part: RescoreReport) -> None:
         if reading.jobs > 1:
             for coverage in () if report.coverages else part.coverages:
-                reading.say(f"vocabulary: {coverage}")
+                cover(coverage)
             for note in part.notes:
                 if note not in report.notes:  # another worker's
                     reading.say(note)
@@ -129,13 +134,16 @@ def rescore(
 
     if output_file == "-" and sys.stdout.isatty():
         results = reading.results(stage, True, (), options.batch_arcs, count)
-        for line in _transcripts(results, options):
-            click.echo(line)
+        for key, lattice in results:
+            if addressed is not None:
+                addressed.count(lattice)
+            click.echo(" ".join([key, *_best_words(lattice, options)]))
     else:
-        reading.write(output_file, stage, resume=resume, batch_arcs=options.batch_arcs, on_batch=count)
-    if context is not None:
-        assert isinstance(stage, ContextualRescoring)
-        write_words(words_out, stage.contextual)
+        take = None if addressed is None else addressed.count
+        reading.write(output_file, stage, resume=resume, batch_arcs=options.batch_arcs, on_batch=count, on_result=take)
+    if addressed is not None:
+        write_words(words_out, addressed.stage)
+        reading.say(str(addressed))
     spent, audio = reading.seconds, report.frames * frame_shift
     steps = f"{report.calls} LM steps of {report.scores} scores"
     sound = f", {audio:.0f} s of audio (real-time factor {spent / audio:.4f})" if audio else ""
@@ -154,9 +162,8 @@ def _add(total: RescoreReport, part: RescoreReport) -> None:
             setattr(total, field.name, getattr(total, field.name) + value)
 
 
-def _transcripts(results: Iterator[tuple[str, Lattice]], options: RescoreOptions) -> Iterator[str]:
+def _best_words(lattice: Lattice, options: RescoreOptions) -> Iterable[str]:
     from ninja.graph import best_path
 
-    for key, lattice in results:
-        path = best_path(lattice, options.acoustic_scale, 1.0, options.word_penalty)
-        yield " ".join([key, *(lattice.words.spell(path.words) if lattice.words else map(str, path.words))])
+    path = best_path(lattice, options.acoustic_scale, 1.0, options.word_penalty)
+    return lattice.words.spell(path.words) if lattice.words else map(str, path.words)

@@ -109,9 +109,8 @@ def _tagger(path: str) -> Tagger:
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(str(problem))
-    named = (each for key in ("", *entities.keys) for each in entities.of(key))
     phrases: dict[str, dict[str, None]] = {}
-    for each in dict.fromkeys([*entities.lists.values(), *named]):
+    for each in entities.all_lists:
         for name, members in each.classes.items():
             phrases.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
     classless = phrases.pop("", {})

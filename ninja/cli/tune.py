@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from ninja.cli.config import write_config
-from ninja.cli.context import AUGMENT_HELP, entities
+from ninja.cli.context import AUGMENT_HELP, OF_RESCORING, entities
 from ninja.cli.context import HELP as CONTEXT_HELP
-from ninja.cli.models import language_models
-from ninja.cli.options import from_fields, output_file
+from ninja.cli.models import language_models, map_words
+from ninja.cli.options import from_fields, output_file, typed
 from ninja.cli.reading import Reading, find_words, reads_lattices
 from ninja.cli.rescore import HELP
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
-from ninja.lm.word_map import WordMapping
 from ninja.rescore.carry_over import CarryOver
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.stage import Ensemble
@@ -28,9 +26,9 @@ if TYPE_CHECKING:
     from ninja.rescore.tune import Tuned
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
-OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", "unk_penalty"}
+OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
 OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
-SKIPPED = ("unk_penalty", "max_arcs")  # which mean the same in a rescoring, or nearly so
+SKIPPED = (*OF_RESCORING, "max_arcs")  # which mean the same in a rescoring, or nearly so
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *CONTEXT_HELP} - {*SKIPPED}
 OF_CONTEXT |= {"augment", "lexicon", "confusion", *(f"augment_{name}" for name in AUGMENT_HELP)}
 OF_CONTEXT |= {"general", "general_ref", "general_entities", "max_general_rise", "margin", "curve"}
@@ -73,12 +71,7 @@ DIGITS = 4
     help="Best sentences of each rescored lattice to choose from.",
 )
 @from_fields(RescoreOptions, HELP, skip=("map_words", "output"))
-@click.option(
-    "--map-words",
-    type=click.Choice(get_args(WordMapping)),
-    multiple=True,
-    help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
-)
+@map_words
 @click.option("--device", default="cpu", show_default=True, help="Where the models compute: cpu, cuda, cuda:1, …")
 @reads_lattices
 def tune(
@@ -119,7 +112,8 @@ def tune(
     options = RescoreOptions(**chosen)
     _refuse_others(context)
     if context is not None:
-        context = replace(context, options=replace(context.options, unk_penalty=options.unk_penalty))
+        shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
+        context = replace(context, options=replace(context.options, **shared))
         apart = General(general, general_ref, general_entities, max_general_rise, margin)
         tune_boosts(reading, ref, context, models.old_lm, options, apart, curve, output_file)
         return
@@ -164,14 +158,11 @@ def tune(
 
 def _refuse_others(context: Context | None) -> None:
     """Refuse what was typed and belongs to what is not chosen now."""
-    click_context = click.get_current_context()
-    option_of = {each.name: each.opts[0] for each in click_context.command.params}
-    typed = {name for name in option_of if click_context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if context is None and (wrong := typed & OF_CONTEXT):
-        raise OptionError(f"{', '.join(sorted(option_of[name] for name in wrong))}: of use with --entities only")
-    if context is not None and (wrong := typed - OF_CONTEXT - OF_BOTH):
-        names = ", ".join(sorted(option_of[name] for name in wrong))
-        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {names} out")
+    if context is None and (wrong := typed(OF_CONTEXT)):
+        raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
+    others = {each.name or "" for each in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
+    if context is not None and (wrong := typed(others)):
+        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")
 
 
 def _origin(reading: Reading, ref: str) -> list[str]:

@@ -18,12 +18,11 @@ from ninja.context.entities import Entities
 from ninja.context.old_share import with_unknown
 from ninja.context.options import ContextOptions
 from ninja.context.plot import check_picture, plot_trade_off
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.stage import Augmentation, Context, Contextual, load_ngram
 from ninja.context.trials import DevSet
 from ninja.context.tune import ContextSettings, TunedContext, tune_context
-from ninja.errors import ModelError, OptionError
+from ninja.errors import OptionError
 from ninja.evaluate import read_text
-from ninja.lm import load
 from ninja.lm.ngram import NgramLM
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.run import Keyed
@@ -86,7 +85,7 @@ def tune_boosts(
     words = reading.table()
     assert words is not None
     said, said_in_general = read_text(ref), read_text(general.ref)
-    old = None if old_lm is None else _ngram(old_lm, words)
+    old = None if old_lm is None else load_ngram(old_lm, words, reading.say)
     files = of_general = _bound(context, words, reading)
     if general.entities is not None:
         of_general = _bound(replace(context, entities=general.entities), files.words, reading)
@@ -125,7 +124,8 @@ def tune_boosts(
     write_config(output_file, values, [shlex.join([*asked, "--general-ref", general.ref]), *told, *tuned.warnings])
     typed = shlex.join(
         option if value is True else f"{option}={value}"
-        for option, value in ((f"--{name.replace('_', '-')}", value) for name, value in values.items())
+        for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
+        for value in (given if isinstance(given, list) else [given])
     )
     reading.close(f"ninja context LATTICES --entities FILE {typed}; {reading.seconds:.1f} s")
 
@@ -177,7 +177,9 @@ def _values(settings: ContextSettings, context: Context, old_lm: Name | None) ->
     boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")
     values |= {name: getattr(settings.options, name) for name in boosts}
     values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
-    values |= _changed(settings.options, ("max_tokens", "unk_penalty"))
+    values |= _changed(settings.options, ("max_tokens", "unk_penalty", "max_unknown"))
+    if settings.options.map_words:
+        values["map_words"] = list(settings.options.map_words)
     if context.augmentation is not None:
         values["augment"] = True
         names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
@@ -193,10 +195,3 @@ def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
     plain = type(options)()
     found = {name: getattr(options, name) for name in names}
     return {name: value for name, value in found.items() if value != getattr(plain, name)}
-
-
-def _ngram(path: Name, words: SymbolTable) -> NgramLM:
-    lm = load(path, words=words)
-    if not isinstance(lm, NgramLM):
-        raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", path)
-    return lm

@@ -25,6 +25,8 @@ from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 _Strings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]  # phones of string i: second[first[i] : first[i + 1]]
 
+LARGEST_PENALTY = 1e5  # as acoustic cost; beyond it, float32 costs would no longer tell paths apart
+
 # Words without a sound, as recognisers write them; epsilons are silent anyway.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
@@ -55,6 +57,10 @@ class AugmentOptions:
             if not (math.isfinite(value) and value >= 0) or (value == 0 and name in ("penalty", "acoustic_scale")):
                 above = "above 0" if name in ("penalty", "acoustic_scale") else "0 or more"
                 raise OptionError(f"{name} is {value}, but must be {above}")
+        for name in ("penalty", "choice_penalty"):
+            if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
+                most = f"{LARGEST_PENALTY:g} times the acoustic scale"
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be {most} at most")
         for name in ("max_spans", "max_arcs"):
             if not 1 <= getattr(self, name) <= LARGEST_ID:
                 raise OptionError(f"{name} is {getattr(self, name)}, but must be 1 or more")

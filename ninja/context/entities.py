@@ -17,7 +17,7 @@ from ninja.symbols import EPSILON, SymbolTable
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
-MAX_WEIGHT = 1e6  # boosts times this still are numbers
+MAX_WEIGHT = 100.0  # a boost times this is no longer a boost
 _SHOWN = 3  # examples in a report
 _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ninja import _augment
 from ninja.lattice import Lattice
 from ninja.lm.ngram import NgramLM
-from ninja.lm.word_map import NO_WORD, WordMap
+from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 from ninja.symbols import SymbolTable
 
 Place = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, words to put there
@@ -24,14 +24,21 @@ class OldShare:
         words: The lattices' symbol table.
         lm: The model.
         unk_penalty: Cost beyond <unk>'s of a word it lacks; None: as `WordMap` has it.
+        map_words: Where else to look for a word it lacks, as `WordMap` has it.
 
     Raises:
         VocabularyError: The model has no <unk>, and lacks a word.
     """
 
-    def __init__(self, words: SymbolTable, lm: NgramLM, unk_penalty: float | None = None) -> None:
+    def __init__(
+        self,
+        words: SymbolTable,
+        lm: NgramLM,
+        unk_penalty: float | None = None,
+        map_words: Collection[WordMapping] = (),
+    ) -> None:
         self._lm = lm
-        self._map = WordMap(words, lm, unk_penalty, name="the old language model")
+        self._map = WordMap(words, lm, unk_penalty, map_words=map_words, name="the old language model")
         self._context = max(lm.order - 1, 0)
 
     def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 from ninja.errors import OptionError
+from ninja.lm.word_map import WordMapping
+
+# Beyond it, float32 sums of a sentence's scores no longer tell costs apart.
+LARGEST_BOOST = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,12 @@ class ContextOptions:
     """
 
     class_boost: float = -14.0  # added to the log-probability of entering a class, nats
-    keyword_boost: float = 8.0  # added to the log-probability of each word of a phrase, nats
+    keyword_boost: float = 8.0  # added to the log-probability of each word of a phrase, nats; both within ±1000
     max_tokens: int = 10  # grammar states kept for one word history; 0: all, which is exact
-    class_weight: float = 0.5  # share of the class language model
+    class_weight: float = 0.5  # share of the class language model outside phrases
     unk_penalty: float | None = None  # cost beyond <unk>'s of a word a model lacks; None: its own choice
+    max_unknown: float = 0.5  # refuse when a larger share of arcs carries words the first pass's model lacks
+    map_words: tuple[WordMapping, ...] = ()  # where to find words a model lacks: in other case, as other forms of <unk>
     max_arcs: int = 10_000_000  # of one lattice with its context; more is refused
 
     def __post_init__(self) -> None:
@@ -39,12 +46,18 @@ class ContextOptions:
         Raises:
             OptionError: Names the option, its value and the range.
         """
-        for name in ("class_boost", "keyword_boost", "unk_penalty"):
+        for name in ("class_boost", "keyword_boost"):
             value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise OptionError(f"{name} is {value}, but must be finite")
-        if not 0.0 <= self.class_weight <= 1.0:
-            raise OptionError(f"class_weight is {self.class_weight}, but must be between 0 and 1")
+            if not abs(value) <= LARGEST_BOOST:
+                raise OptionError(f"{name} is {value}, but must be between {-LARGEST_BOOST:g} and {LARGEST_BOOST:g}")
+        if self.unk_penalty is not None and not math.isfinite(self.unk_penalty):
+            raise OptionError(f"unk_penalty is {self.unk_penalty}, but must be finite")
+        for name in ("class_weight", "max_unknown"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be between 0 and 1")
+        for how in self.map_words:
+            if how not in get_args(WordMapping):
+                raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
         if self.max_tokens < 0:
             raise OptionError(f"max_tokens is {self.max_tokens}, but must be 0 or more")
         if self.max_arcs < 1:

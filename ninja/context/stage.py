@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 from ninja.context.apply import add_context
@@ -14,19 +15,20 @@ from ninja.context.entities import Entities, read_groups
 from ninja.context.old_share import OldShare, with_unknown
 from ninja.context.options import ContextOptions
 from ninja.context.pronunciation import Pronouncer
-from ninja.context.tracker import NO_CLASS, Match, Tracker, class_words
+from ninja.context.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
 from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lm import load
 from ninja.lm.ngram import NgramLM
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
 from ninja.rescore.run import Keyed
-from ninja.rescore.stage import Rescoring
+from ninja.rescore.stage import Rescoring, load_for
+from ninja.rescore.vocabulary import Coverage, refuse_unknown
 from ninja.symbols import SymbolTable
 
 OnError = Callable[[NinjaError], None] | None
 Name = str | os.PathLike[str]
+NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,13 @@ class Context:
     augmentation: Augmentation | None = None
 
 
+@dataclass(slots=True)
+class ContextReport:
+    """What the stage came to in one call."""
+
+    coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each model
+
+
 class Contextual:
     """The stage that adds context to lattices.
 
@@ -56,6 +65,7 @@ class Contextual:
         context: The files and options.
         old_lm: The first pass's n-gram model, which the class model is mixed with.
         on_note: Called with what the files' authors should know; in this process only.
+        on_coverage: Called with how well each model knows the first words; in this process only.
         lm_weight: Share that another language model takes of the graph costs afterwards, when the lattices are
             rescored with it: the boosts are made as strong as to have their full size then.
     """
@@ -66,22 +76,26 @@ class Contextual:
         old_lm: Name | NgramLM | None = None,
         on_note: Callable[[str], None] | None = None,
         lm_weight: float | None = None,
+        on_coverage: Callable[[Coverage], None] | None = None,
     ) -> None:
         self.context = context
         self.old_lm = old_lm
         self.on_note = on_note
+        self.on_coverage = on_coverage
         self.lm_weight = lm_weight
+        self.report = ContextReport()
         self.entities: Entities | None = None
         self.tracker: Tracker | None = None
         self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
         self._augmenter: Augmenter | None = None
+        self._is_examined = False
         self._words: SymbolTable | None = None  # of the lattices
         self._class_lm: NgramLM | None = None
-        self._old_lm: NgramLM | None = None
+        self.old_model: NgramLM | None = None  # once it is loaded, and where it is needed
 
     def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
         """Yield the lattices with their context; what is wrong with the files is raised whatever ``on_error``."""
-        for key, lattice in lattices:
+        for key, lattice in self._examined(lattices):
             if lattice.words is not None:
                 self.bind(lattice.words)
             try:
@@ -128,6 +142,26 @@ class Contextual:
             self._load(words)
             self._words = words
 
+    def _examined(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Compare the models' words with those of the first lattices; refuse an old model that knows too few."""
+        source, self.report = iter(lattices), ContextReport()
+        first = list(islice(source, NUM_EXAMINED))
+        found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
+        if found is not None:
+            self.bind(found)
+            assert self.tracker is not None
+            maps = [each for each in (self.tracker.class_map, self.tracker.old_map) if each is not None]
+            coverages = [each.coverage(lattice for _, lattice in first) for each in maps]
+            if not self._is_examined:  # in a worker's later batches the models are the same
+                for coverage in coverages:
+                    if self.on_coverage is not None:
+                        self.on_coverage(coverage)
+                    if coverage.model == OLD_LM:  # class models are often of few words
+                        refuse_unknown(coverage, self.context.options.max_unknown)
+                self._is_examined = True
+            self.report.coverages = tuple(coverages)
+        return chain(first, source)
+
     def _load(self, words: SymbolTable) -> None:
         context, given = self.context, self.context.entities
         first = self.tracker is None
@@ -137,9 +171,9 @@ class Contextual:
             groups = None if context.groups is None else read_groups(context.groups)
             self.entities = Entities.read(given, words=words, groups=groups)
         if first:
-            self._class_lm = None if context.class_lm is None else _ngram(context.class_lm, words)
-            wanted = context.class_lm is not None or context.augmentation is not None
-            self._old_lm = _ngram(self.old_lm, words) if wanted and self.old_lm is not None else None
+            self._class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, self.on_note)
+            if self.old_lm is not None and (context.class_lm is not None or context.augmentation is not None):
+                self.old_model = load_ngram(self.old_lm, words, self.on_note)
         known = words
         if context.augmentation is not None:
             words = extended(words, self.entities.all_lists)
@@ -162,18 +196,20 @@ class Contextual:
                 )
             else:
                 raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
-        old_lm = self._old_lm if self._class_lm is not None else None
+        old_lm = self.old_model if self._class_lm is not None else None
         return Tracker(words, self._class_lm, options, old_lm=old_lm, lm_scale=share)
 
     def _made_augmenter(self, augmentation: Augmentation, words: SymbolTable) -> Augmenter:
-        if self._old_lm is not None:
-            self._old_lm = with_unknown(self._old_lm)
+        old_share, options = None, self.context.options
+        if self.old_model is not None:
+            self.old_model = with_unknown(self.old_model)
+            old_share = OldShare(words, self.old_model, options.unk_penalty, options.map_words)
         return Augmenter(
             words,
             Pronouncer.english(augmentation.lexicon),
             None if augmentation.confusion is None else Confusion.read(augmentation.confusion),
             augmentation.options,
-            old_share=None if self._old_lm is None else OldShare(words, self._old_lm, self.context.options.unk_penalty),
+            old_share=old_share,
         )
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
@@ -214,35 +250,58 @@ class ContextualRescoring:
 
     @classmethod
     def of(
-        cls, context: Context, rescoring: Rescoring, options: RescoreOptions, on_note: Callable[[str], None]
+        cls,
+        context: Context,
+        rescoring: Rescoring,
+        options: RescoreOptions,
+        on_note: Callable[[str], None] | None = None,
+        on_coverage: Callable[[Coverage], None] | None = None,
     ) -> ContextualRescoring:
-        """Put both together.
+        """Put both together; what both have options for is done as the rescoring's say.
 
         Raises:
             OptionError: The rescoring has several passes, or reads backwards.
         """
         if rescoring.models.directions or options.backward:
             raise OptionError("context goes with one pass forward; leave iterate and backward out")
-        return cls(Contextual(context, rescoring.models.old_lm, on_note, options.lm_weight), rescoring)
+        shared: dict[str, Any] = {name: getattr(options, name) for name in ("unk_penalty", "max_unknown", "map_words")}
+        context = replace(context, options=replace(context.options, **shared))
+
+        def of_class(coverage: Coverage) -> None:
+            if coverage.model == CLASS_LM and on_coverage is not None:  # the rescoring tells of the old model
+                on_coverage(coverage)
+
+        contextual = Contextual(context, rescoring.models.old_lm, on_note, options.lm_weight, of_class)
+        return cls(contextual, rescoring)
 
     @property
     def report(self) -> RescoreReport | None:
         """What the last call came to so far."""
-        return self.rescoring.report
+        report = self.rescoring.report
+        if report is not None:
+            of_class = [each for each in self.contextual.report.coverages if each.model == CLASS_LM]
+            report.coverages = (*of_class, *report.coverages)
+        return report
 
     def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
         """Yield the rescored lattices."""
-        return self.rescoring(self.contextual(lattices, on_error), on_error)
+        with_context = self.contextual(lattices, on_error)
+        first = next(with_context, None)  # now the files are loaded
+        if first is None:
+            return iter(())
+        self.rescoring.old_lm = self.contextual.old_model
+        return self.rescoring(chain([first], with_context), on_error)
 
 
-def _ngram(path: Name | NgramLM, words: SymbolTable) -> NgramLM:
-    """Load an n-gram model, with the lattices' words if it has none of its own."""
+def load_ngram(path: Name | NgramLM, words: SymbolTable, on_note: Callable[[str], None] | None) -> NgramLM:
+    """Load an n-gram model, with the lattices' words if it has none of its own.
+
+    Raises:
+        ModelError: It cannot be loaded, or is of another kind.
+    """
     if isinstance(path, NgramLM):
         return path
-    try:
-        lm: Any = load(path)
-    except (ModelError, OptionError):
-        lm = load(path, words=words)
+    lm = load_for(path, "cpu", words, on_note or (lambda note: None))
     if not isinstance(lm, NgramLM):
         raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
     return lm

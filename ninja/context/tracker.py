@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from ninja.lm.word_map import MARKS, NO_WORD, WordMap
 from ninja.symbols import EPSILON, SymbolTable
 
 NO_CLASS = ""  # phrases that are boosted wherever they stand
+CLASS_LM, OLD_LM = "the class language model", "the old language model"  # what messages call them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,20 @@ class Tracker:
             compiler: Of the lists, for trackers of the same symbols that share what is compiled; None: one of its own.
 
         Raises:
-            OptionError: There is an old model, but no class model.
+            OptionError: There is an old model, but no class model; or ``lm_scale`` is no number of 0 or more.
         """
         options = options or ContextOptions()
+        if not 0.0 <= lm_scale < np.inf:
+            raise OptionError(f"lm_scale is {lm_scale}, but must be 0 or more")
         if class_lm is None and old_lm is not None:
             raise OptionError("an old language model is of use with a class language model only")
         self.words = words
         self.class_lm = class_lm
         self.options = options
         self._compiler = compiler or ListCompiler(words)
-        self._class_map = None if class_lm is None else WordMap(words, class_lm, options.unk_penalty)
-        self._old_map = None if old_lm is None else WordMap(words, old_lm, options.unk_penalty)
+        given: dict[str, Any] = {"unk_penalty": options.unk_penalty, "map_words": options.map_words}
+        self.class_map = None if class_lm is None else WordMap(words, class_lm, name=CLASS_LM, **given)
+        self.old_map = None if old_lm is None else WordMap(words, old_lm, name=OLD_LM, **given)
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))
         alone = class_lm is not None and old_lm is None
         share = options.class_weight if alone else 1.0
@@ -89,8 +94,8 @@ class Tracker:
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
         self._tracker = _context.Tracker(
             _no_words(words),
-            *_tables(class_lm, self._class_map),
-            *_tables(old_lm, self._old_map),
+            *_tables(class_lm, self.class_map),
+            *_tables(old_lm, self.old_map),
             scale=lm_scale * share,
             class_share=options.class_weight,
             class_boost=options.class_boost,
@@ -127,8 +132,11 @@ class Tracker:
             is part of it, and so is what had to be paid back. -1 and -inf where the model does not allow the word.
 
         Raises:
-            OptionError: A state or a symbol that does not exist.
+            OptionError: A state or a symbol that does not exist, or as many states as words there are not.
         """
+        if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
+            shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"
+            raise OptionError(f"states and words have the shapes {shapes}, but must both be [n]")
         after, gain = self._tracker.advance(
             np.ascontiguousarray(states, np.int64), np.ascontiguousarray(words, np.int32)
         )
@@ -145,7 +153,7 @@ class Tracker:
 
     def compose(self, lattice: Lattice, start: int) -> tuple[Lattice, npt.NDArray[np.int64]]:
         """Let every path of a lattice pay what the grammar says, see `add_context`."""
-        for word_map in (self._class_map, self._old_map):
+        for word_map in (self.class_map, self.old_map):
             if word_map is not None:
                 word_map.of(lattice)
         made = self._tracker.compose(lattice, start, self.graph_share, self.options.max_arcs)
@@ -158,9 +166,15 @@ class Tracker:
         self._names.clear()
 
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases that the best way through a sentence takes, from a state that `start` gave."""
+        """Return the phrases that the best way through a sentence takes, from a state that `start` gave.
+
+        Raises:
+            OptionError: `start` never gave that state, or it was forgotten since.
+        """
         ids = np.ascontiguousarray(words, np.int32)
-        names = self._names[start]
+        names = self._names.get(start)
+        if names is None:
+            raise OptionError(f"state {start} begins no utterance; take what `start` gave since the last `clear`")
         return [
             Match(begin, end, names[number], " ".join(self.words.spell(ids[begin:end])))
             for begin, end, number in self._tracker.explain(start, ids)

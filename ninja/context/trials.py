@@ -73,6 +73,7 @@ class Held:
 
     utterances: tuple[Utterance, ...]
     entities: Entities
+    unmatched: tuple[str, ...] = ()  # what was left out for want of a lattice, or of a reference
 
     @property
     def references(self) -> dict[str, Sequence[str]]:
@@ -228,8 +229,12 @@ class Trials:
 
     def _held(self, given: DevSet, name: str, on_error: Callable[[NinjaError], None] | None) -> Held:
         utterances = []
+        seen: set[str] = set()
+        unsaid: list[str] = []
         for key, lattice in given.lattices:
+            seen.add(key)
             if key not in given.references:
+                unsaid.append(key)
                 continue
             try:
                 lists = tuple(self._named(each, key) for each in given.entities.of(key))
@@ -248,7 +253,10 @@ class Trials:
             more = "give its utterances phrases that are not said, or its false alarms cannot be seen"
             more = more if name == "general" else "do the utterance ids belong together?"
             raise OptionError(f"no utterance of the {name} set has phrases; {more}")
-        return Held(tuple(utterances), given.entities)
+        unheard = [key for key in given.references if key not in seen]
+        missing = {"lattices without a reference": unsaid, "references without a lattice": unheard}
+        left_out = (f"{name} set: {len(keys)} {what}, the first: {keys[0]}" for what, keys in missing.items() if keys)
+        return Held(tuple(utterances), given.entities, tuple(left_out))
 
     def _named(self, phrases: PhraseList, key: str) -> PhraseList:
         """Return the list under some name: those without are compiled anew each time."""

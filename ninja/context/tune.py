@@ -322,6 +322,8 @@ def _warnings(
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"
+    for held in search.trials.sets:
+        yield from held.unmatched
     if search.max_rise > 0 and search.allowed == 0:
         few = f"{search.max_rise:g} % of the {words} words of the general set is less than one error"
         yield f"{few}, so that none more is allowed; choose on more words"

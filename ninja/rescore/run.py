@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, NinjaError, VocabularyError
+from ninja.errors import LatticeError, NinjaError
 from ninja.graph import connect, num_frames, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.rescore.asking import Asker
@@ -20,7 +20,7 @@ from ninja.rescore.carry_over import Turn, Turns
 from ninja.rescore.models import Models
 from ninja.rescore.options import RescoreOptions
 from ninja.rescore.report import RescoreReport
-from ninja.rescore.vocabulary import Coverage
+from ninja.rescore.vocabulary import Coverage, refuse_unknown
 
 Keyed = tuple[str, Lattice]
 
@@ -90,11 +90,7 @@ class Run(ABC):
 
     def _refuse_unknown(self) -> None:
         for coverage in self.report.coverages:
-            if coverage.share > self.options.max_unknown:
-                raise VocabularyError(
-                    f"{coverage.facts}; more than max_unknown = {self.options.max_unknown:.0%}: is this the right "
-                    "model, and the right symbol table? Raise max_unknown to go on all the same"
-                )
+            refuse_unknown(coverage, self.options.max_unknown)
 
     def _enter(self, lattice: Lattice) -> Turn | None:
         """Number a lattice and count it in; return its turn, None if it has to wait or failed."""

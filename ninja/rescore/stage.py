@@ -47,7 +47,12 @@ class Ensemble:
                 raise OptionError(f"{len(values)} {name} for {len(self.models)} language models")
 
     def passes(
-        self, device: str, options: RescoreOptions, words: SymbolTable | None, on_note: Callable[[str], None]
+        self,
+        device: str,
+        options: RescoreOptions,
+        words: SymbolTable | None,
+        on_note: Callable[[str], None],
+        old_lm: LanguageModel | None = None,
     ) -> tuple[list[Pass], LanguageModel | None]:
         """Load the models; return what is to be done with each, and the old one.
 
@@ -56,12 +61,14 @@ class Ensemble:
             options: Of every pass, as far as `weights` and `directions` do not say otherwise.
             words: The lattices' symbol table, for models that have no words of their own.
             on_note: Called when that is what happened.
+            old_lm: The old one, where it is loaded already.
 
         Raises:
             NinjaError: A model cannot be loaded, or a weight is out of range.
         """
-        loaded = [_loaded(model, device, words, on_note) for model in self.models]
-        old_lm = None if self.old_lm is None else _loaded(self.old_lm, device, words, on_note)
+        loaded = [load_for(model, device, words, on_note) for model in self.models]
+        if old_lm is None and self.old_lm is not None:
+            old_lm = load_for(self.old_lm, device, words, on_note)
         if self.directions:
             last = len(loaded) - 1
             weights = self.weights or [options.lm_weight] * len(loaded)
@@ -85,7 +92,7 @@ class Ensemble:
         return [(loaded[0] if loaded else None, options)], old_lm
 
 
-def _loaded(
+def load_for(
     path: str | os.PathLike[str] | None, device: str, words: SymbolTable | None, on_note: Callable[[str], None]
 ) -> LanguageModel:
     """Load a model; one that lacks words of its own takes those of the lattices, never instead of its own."""
@@ -129,7 +136,7 @@ class Rescoring:
         self._options = options
         self._carry_over = carry_over
         self._passes: list[Pass] = []
-        self._old_lm: LanguageModel | None = None
+        self.old_lm: LanguageModel | None = None  # once it is loaded; by another stage, perhaps
         self._reports: list[RescoreReport] = []
 
     @property
@@ -147,7 +154,7 @@ class Rescoring:
         notes: list[str] = []
         if not self._passes:
             options = self._options or RescoreOptions()
-            passes, self._old_lm = self.models.passes(self.device, options, first[1].words, notes.append)
+            passes, self.old_lm = self.models.passes(self.device, options, first[1].words, notes.append, self.old_lm)
             # Of a worker's later batches: whether the vocabularies fit was asked of the first.
             self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in passes]
         else:
@@ -160,7 +167,7 @@ class Rescoring:
         return iterate(
             lattices,
             passes,
-            old_lm=self._old_lm,
+            old_lm=self.old_lm,
             carry_over=self._carry_over,
             on_error=on_error,
             on_coverage=self.on_coverage,
