@@ -40,9 +40,10 @@ $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
+# The extras `test` and `lint`, as the installed package names them: to install it again would build it again.
 $(VENV)/.tools: $(VENV)/.package
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"pytest>=8" "pytest-timeout>=2.3" "hypothesis>=6.100" \
-		"transformers>=5" "tokenizers>=0.22" "safetensors>=0.5" \
-		"onnxruntime>=1.18" "onnx>=1.16" "ruff>=0.9" "mypy>=1.13" "cython-lint>=0.16"
+	$(BIN)/python -c 'from importlib.metadata import requires; \
+		print(*(each.partition(";")[0] for each in requires("ninja-asr") if each.endswith(("\"test\"", "\"lint\""))), sep="\n")' \
+		> $(VENV)/tools.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/tools.txt
 	touch $@
