@@ -15,6 +15,7 @@ from ninja.formats.streams import open_stream
 from ninja.lattice import Array, Lattice
 
 NO_PDF = -1
+MOST_PHONES = 1 << 26  # ids are below; kernels keep what else they know of a phone in the same number
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Topology = list[list[int]]  # state that each transition of each state enters; the last state is final
@@ -186,8 +187,9 @@ def _text_topology(head: Head) -> dict[int, Topology]:
             entry.append(to)
         _check(head, entry)
         for phone in phones:
-            if phone < 1 or phone in entry_of:
-                head.fail(f"phone {phone} occurs twice" if phone in entry_of else f"the phone {phone} is below 1")
+            _check_phone(head, phone)
+            if phone in entry_of:
+                head.fail(f"phone {phone} occurs twice")
             entry_of[phone] = entry
     return entry_of
 
@@ -216,9 +218,17 @@ def _binary_topology(head: Head) -> dict[int, Topology]:
         entries.append(entry)
     head.expect("</Topology>")
     for phone in phones:
+        _check_phone(head, phone)
         if not 1 <= phone < len(entry_number) or not 0 <= entry_number[phone] < num_entries:
             head.fail(f"phone {phone} has no topology", place)
     return {phone: entries[entry_number[phone]] for phone in phones}
+
+
+def _check_phone(head: Head, phone: int) -> None:
+    if phone < 1:
+        head.fail(f"the phone {phone} is below 1")
+    if phone >= MOST_PHONES:
+        head.fail(f"the phone {phone} is beyond the largest id, {MOST_PHONES - 1}")
 
 
 def _check(head: Head, entry: Topology) -> None:

@@ -1,0 +1,223 @@
+# distutils: language = c++
+# cython: language_level=3
+"""Alignment of lattices to words and phones: conversions only. Arguments are validated in ``ninja.graph.align``."""
+
+cimport numpy as np
+from cython.operator cimport dereference
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+from arrays cimport alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
+from clattice cimport Alignments, Arcs
+
+np.import_array()
+
+
+cdef extern from "align_units.hpp" namespace "ninja" nogil:
+    cdef struct Labels:
+        const uint32_t* of
+        int64_t num_labels
+
+    cdef struct AlignOptions:
+        cbool by_phone
+        cbool phones_as_words
+        cbool reorder
+        int32_t silence_word
+        int32_t partial_word
+        int64_t max_states
+        int64_t max_labels
+
+    cdef enum class AlignEnd:
+        kAligned
+        kUnsure
+        kTooLarge
+
+    cdef cppclass AlignedArcs:
+        vector[int64_t] arc_begin, ali_begin
+        vector[int32_t] dst, word, ali
+        vector[float] graph, acoustic, final_graph, final_acoustic
+        int64_t num_labels
+
+    int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
+
+
+cdef extern from "word_align.hpp" namespace "ninja" nogil:
+    cdef cppclass FastAligner:
+        FastAligner() except +
+        AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
+                       const AlignOptions& options, AlignedArcs& to) except +
+
+    FastAligner& spare_aligner() except +
+    AlignedArcs& spare_arcs() except +
+
+
+cdef extern from "word_align_general.hpp" namespace "ninja" nogil:
+    cdef enum class AlignFault:
+        kNone
+
+    cdef cppclass AlignGraph:
+        AlignFault fault
+        cbool too_large
+
+    cdef cppclass GeneralAligner:
+        GeneralAligner(const Arcs& arcs, const Alignments& alignments, const Labels& known,
+                       const AlignOptions& options, int64_t expansion) except +
+        AlignGraph align() except +
+
+    AlignedArcs arranged "ninja::sorted"(const AlignGraph& graph) except +
+
+
+cdef extern from "word_align_lexicon.hpp" namespace "ninja" nogil:
+    cdef cppclass AlignLexicon:
+        AlignLexicon(const int32_t* entry, const int64_t* begin, int64_t num_entries) except +
+
+    cdef struct LexiconOptions:
+        int32_t no_word
+        int32_t partial_word
+        int64_t expansion
+        int64_t max_states
+        int64_t max_labels
+
+    cdef cppclass LexiconAligner:
+        LexiconAligner(const Arcs& arcs, const Alignments& alignments, const Labels& known,
+                       const AlignLexicon& lexicon, const LexiconOptions& options) except +
+        AlignGraph align() except +
+        int32_t unknown_word() noexcept
+
+
+cdef object no_labels(int64_t length):
+    """Return the alignment pool of final states that have none: its begins, and the labels."""
+    cdef object begin = np.PyArray_ZEROS(1, [length + 1], np.NPY_INT64, 0)
+    return freeze(begin), freeze(new_array(0, np.NPY_INT32))
+
+
+cdef tuple arrays_of(const AlignedArcs& found):
+    """Copy what was found into a lattice's arrays, in the order of its fields."""
+    return (
+        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph), floats(found.acoustic),
+        int64s(found.ali_begin), freeze(copied(found.ali.data(), found.num_labels, np.NPY_INT32)),
+        floats(found.final_graph), floats(found.final_acoustic), *no_labels(<int64_t>found.final_graph.size()),
+    )
+
+
+cdef Labels labels_of(object known) except *:
+    cdef Labels labels
+    labels.of = <const uint32_t*>data_of(known, np.NPY_UINT32, -1)
+    labels.num_labels = np.PyArray_DIM(<np.ndarray>known, 0) - 1
+    return labels
+
+
+cdef inline AlignOptions options_of(bint by_phone, bint reorder, int32_t silence_word, int64_t max_states,
+                                    int64_t max_labels) noexcept:
+    cdef AlignOptions options
+    options.by_phone = by_phone
+    options.phones_as_words = False
+    options.reorder = reorder
+    options.silence_word = silence_word
+    options.partial_word = 0
+    options.max_states = max_states
+    options.max_labels = max_labels
+    return options
+
+
+def align(object lattice not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
+          int64_t max_states, int64_t max_labels):
+    """Align a lattice the fast way.
+
+    Returns:
+        A tuple of the lattice's arrays in the order of its fields; None where the general way is needed; False where
+        the bounds are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef Labels labels = labels_of(known)
+    cdef AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
+    cdef AlignedArcs* found = &spare_arcs()
+    cdef AlignEnd end
+    with nogil:
+        end = spare_aligner().align(arcs, alignments, labels, options, dereference(found))
+    if end == AlignEnd.kTooLarge:
+        return False
+    return arrays_of(dereference(found)) if end == AlignEnd.kAligned else None
+
+
+def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
+                    int32_t silence_word, int32_t partial_word, int64_t expansion, int64_t max_states,
+                    int64_t max_labels):
+    """Align a lattice of any shape.
+
+    Returns:
+        (arrays as of `align`, with epsilons where nothing is given out, number of the fault, 0 if there is none), or
+        None where the bounds are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef Labels labels = labels_of(known)
+    cdef AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
+    cdef unique_ptr[GeneralAligner] aligner
+    cdef AlignGraph graph
+    cdef AlignedArcs found
+    options.phones_as_words = phones_as_words
+    options.partial_word = partial_word
+    with nogil:
+        aligner.reset(new GeneralAligner(arcs, alignments, labels, options, expansion))
+        graph = dereference(aligner).align()
+        if not graph.too_large:
+            found = arranged(graph)
+    return None if graph.too_large else (arrays_of(found), <int>graph.fault)
+
+
+def find_unknown_label(object labels not None, object known not None):
+    """Return the place of the first label that is no transition id or whose phone has no kind, -1: none."""
+    cdef const int32_t* label = <const int32_t*>data_of(labels, np.NPY_INT32, -1)
+    cdef int64_t length = np.PyArray_DIM(<np.ndarray>labels, 0)
+    cdef Labels table = labels_of(known)
+    cdef int64_t place
+    with nogil:
+        place = first_unknown_label(label, length, table)
+    return place
+
+
+cdef class Lexicon:
+    """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, word to put, phones."""
+
+    cdef unique_ptr[AlignLexicon] of
+
+    def __init__(self, object entries not None, object begin not None):
+        cdef const int32_t* entry = <const int32_t*>data_of(entries, np.NPY_INT32, -1)
+        cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+        cdef int64_t num_entries = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
+        with nogil:
+            self.of.reset(new AlignLexicon(entry, begins, num_entries))
+
+
+def align_by_lexicon(object lattice not None, object known not None, Lexicon lexicon not None, int32_t no_word,
+                     int32_t partial_word, int64_t expansion, int64_t max_states, int64_t max_labels):
+    """Align a lattice whose arcs are phones.
+
+    Returns:
+        (arrays and number of the fault as of `Aligner.align_generally`, word without an entry or -1), or None where the
+        bounds are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef Labels labels = labels_of(known)
+    cdef LexiconOptions options
+    cdef unique_ptr[LexiconAligner] aligner
+    cdef AlignGraph graph
+    cdef AlignedArcs found
+    options.no_word = no_word
+    options.partial_word = partial_word
+    options.expansion = expansion
+    options.max_states = max_states
+    options.max_labels = max_labels
+    with nogil:
+        aligner.reset(new LexiconAligner(arcs, alignments, labels, dereference(lexicon.of), options))
+        graph = dereference(aligner).align()
+        if not graph.too_large and dereference(aligner).unknown_word() < 0:
+            found = arranged(graph)
+    if graph.too_large:
+        return None
+    return arrays_of(found), <int>graph.fault, dereference(aligner).unknown_word()

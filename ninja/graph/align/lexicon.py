@@ -1,0 +1,125 @@
+"""Alignment to words by a lexicon, where phones do not tell their place in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninja import _align
+from ninja.errors import LatticeError, OptionError
+from ninja.formats.align_lexicon import AlignLexicon
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph.align.phones import PhoneAligner, PhoneAlignment
+from ninja.graph.align.result import (
+    FAULTS,
+    MAX_LABELS,
+    MAX_STATES,
+    TOO_MANY_STATES,
+    Aligned,
+    label_table,
+    too_large,
+    unused_words,
+    without_epsilons,
+)
+from ninja.graph.align.words import EXTRA_STATES
+from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class LexiconAlignment:
+    """Options of an alignment to words by a lexicon."""
+
+    partial_word_label: int = 0  # word id of parts of words at the end of broken lattices
+    reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
+    max_expand: float = -1.0  # refuse beyond 1000 states and so many times those of the phone lattice; ≤ 0: no bound
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 0 <= self.partial_word_label < 2**31:
+            raise OptionError(f"partial_word_label is {self.partial_word_label}, but must be a word id")
+        if not self.max_expand < 1e9:
+            raise OptionError(f"max_expand is {self.max_expand}, but must be a number below 1e9")
+
+
+class LexiconAligner:
+    """Aligns lattices of one model to words by a lexicon.
+
+    Args:
+        model: The model the lattices were made with.
+        lexicon: The phones of all words; what has no word (silence) stands under word 0.
+        options: Label of parts of words, and bounds.
+    """
+
+    def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
+        self.model = model
+        self.lexicon = lexicon
+        self.options = LexiconAlignment() if options is None else options
+        self._to_phones = PhoneAligner(model, PhoneAlignment(remove_epsilon=False, reorder=self.options.reorder))
+        self._table = label_table(model, 0)
+        self._compiled: _align.Lexicon | None = None
+
+    def __call__(self, lattice: Lattice) -> Aligned:
+        """Align a lattice; damaged ones as far as that goes, with their fault.
+
+        Raises:
+            LatticeError: A word is not in the lexicon, a label is no transition id of the model, there are none, or the
+                result is too large.
+        """
+        options = self.options
+        phones = self._to_phones(lattice)
+        if phones.lattice is None:
+            return phones
+        if self._compiled is None:
+            self._compiled = _align.Lexicon(self.lexicon.entries, self.lexicon.begin)
+        expansion = 0
+        if options.max_expand > 0.0:
+            expansion = EXTRA_STATES + int(options.max_expand * phones.lattice.num_states)
+        no_word, partial = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
+        found = _align.align_by_lexicon(
+            phones.lattice,
+            self._table,
+            self._compiled,
+            no_word,
+            options.partial_word_label or partial,
+            expansion,
+            MAX_STATES,
+            MAX_LABELS,
+        )
+        if found is None:
+            raise too_large(lattice)
+        arrays, number, unknown = found
+        if unknown >= 0:
+            word = str(unknown) if lattice.words is None else f"{lattice.words.word(unknown)!r} ({unknown})"
+            raise LatticeError(f"word {word} is not in {self.lexicon.path or 'the lexicon'}", key=lattice.key)
+        fault = phones.fault or FAULTS[number] or None
+        if number == TOO_MANY_STATES:
+            return Aligned(None, fault)
+        return without_epsilons(lattice, arrays, (no_word, partial), fault)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out what is compiled: each process makes its own."""
+        return LexiconAligner, (self.model, self.lexicon, self.options)
+
+
+def align_words_lexicon(
+    lattice: Lattice, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None
+) -> Lattice:
+    """Give each arc one word, or silence, and exactly the labels of its phones, found by a lexicon.
+
+    Where the phones tell their place in words, ``align_words`` does it faster and without a lexicon. For many lattices
+    make a ``LexiconAligner``.
+
+    Args:
+        lattice: A lattice with transition ids for labels.
+        model: The model it was made with.
+        lexicon: The phones of all words; what has no word (silence) stands under word 0.
+        options: Label of parts of words, and bounds.
+
+    Returns:
+        A lattice with the same word sequences, costs and labels; each way to divide the phones is a path.
+
+    Raises:
+        LatticeError: The lattice is damaged or of another model, or the lexicon is not complete.
+
+    Source: Kaldi, lat/word-align-lattice-lexicon.cc, WordAlignLatticeLexicon.
+    """
+    return LexiconAligner(model, lexicon, options)(lattice).whole(lattice.key)

@@ -1,0 +1,106 @@
+"""Alignment to phones: each arc is one phone with its own labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninja import _align
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph.align.result import (
+    FAULTS,
+    MAX_LABELS,
+    MAX_STATES,
+    SINGLE_KIND,
+    Aligned,
+    check_labels,
+    label_table,
+    made_of,
+    too_large,
+    unused_words,
+    without_epsilons,
+)
+from ninja.graph.epsilons import remove_epsilons
+from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneAlignment:
+    """Options of an alignment to phones."""
+
+    replace_output_symbols: bool = False  # arcs carry the phone instead of a word
+    remove_epsilon: bool = True  # phones without a word join the next one; false: one phone an arc
+    reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
+
+
+class PhoneAligner:
+    """Aligns lattices of one model to phones.
+
+    Args:
+        model: The model the lattices were made with.
+        options: What arcs carry.
+    """
+
+    def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
+        self.model = model
+        self.options = PhoneAlignment() if options is None else options
+        self._table = label_table(model, SINGLE_KIND)
+
+    def __call__(self, lattice: Lattice) -> Aligned:
+        """Align a lattice; damaged ones as far as that goes, with their fault.
+
+        Words stand on the arcs of the phones that are read with them, which need not be their own.
+
+        Raises:
+            LatticeError: A label is no transition id of the model, there are none, or the result is too large.
+        """
+        options = self.options
+        check_labels(lattice, self.model, self._table, self.model.path)
+        aligned = None
+        if not options.replace_output_symbols:
+            arrays = _align.align(lattice, self._table, True, options.reorder, 0, MAX_STATES, MAX_LABELS)
+            if arrays is False:
+                raise too_large(lattice)
+            if arrays is not None:
+                aligned = Aligned(made_of(lattice, arrays))
+        if aligned is None:
+            (silence,) = unused_words(lattice.word, num=1)
+            found = _align.align_generally(
+                lattice,
+                self._table,
+                True,
+                options.replace_output_symbols,
+                options.reorder,
+                silence,
+                0,
+                0,
+                MAX_STATES,
+                MAX_LABELS,
+            )
+            if found is None:
+                raise too_large(lattice)
+            zero = () if options.replace_output_symbols else (silence,)
+            # Phones are no words of the lattice's table.
+            like = lattice.with_words(None) if options.replace_output_symbols else lattice
+            aligned = without_epsilons(like, found[0], zero, FAULTS[found[1]] or None)
+        if options.remove_epsilon and not options.replace_output_symbols and aligned.lattice is not None:
+            return Aligned(remove_epsilons(aligned.lattice), aligned.fault)
+        return aligned
+
+
+def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignment | None = None) -> Lattice:
+    """Give each arc one phone and exactly its labels.
+
+    Args:
+        lattice: A lattice with transition ids for labels.
+        model: The model it was made with.
+        options: What arcs carry.
+
+    Returns:
+        A lattice with the same word sequences, or phone sequences if these replace the words, costs and labels.
+
+    Raises:
+        LatticeError: The lattice is damaged or of another model; see also ``PhoneAligner``.
+
+    Source: Kaldi, lat/phone-align-lattice.cc, PhoneAlignLattice.
+    """
+    return PhoneAligner(model, options)(lattice).whole(lattice.key)

@@ -1,0 +1,60 @@
+"""When the words of a path are said."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.best_path import best_path
+from ninja.graph.path import Path
+from ninja.graph.times import state_times
+from ninja.lattice import Lattice
+
+
+class WordTime(NamedTuple):
+    """A word, when it begins and how long it lasts, in seconds."""
+
+    word: int
+    begin: float
+    duration: float
+
+
+def word_times(
+    lattice: Lattice, path: Path | None = None, frame_shift: float | None = None, acoustic_scale: float = 1.0
+) -> list[WordTime]:
+    """Return the words of a path with their times.
+
+    Times are those of the arcs: of the words only where the lattice has been aligned to words.
+
+    Args:
+        lattice: A lattice, aligned to words.
+        path: A path through it; None: the best one.
+        frame_shift: Seconds per label: the features' frame shift times the subsampling of the model, 0.03 with 10 ms
+            frames and a factor of 3. None: the lattice's own, which it has where its format carries one.
+        acoustic_scale: Factor of acoustic costs where the best path is looked for.
+
+    Returns:
+        The words in order; arcs without a word are left out.
+
+    Raises:
+        LatticeError: The lattice is not timed, or its times contradict each other.
+        OptionError: ``frame_shift`` is missing, or not above 0.
+    """
+    shift = lattice.frame_shift if frame_shift is None else frame_shift
+    if shift is None:
+        raise OptionError("the lattice does not tell its frame shift; give the seconds per label as frame_shift")
+    if not 0.0 < shift < np.inf:
+        raise OptionError(f"frame_shift is {shift}, but must be above 0")
+    if lattice.time is None and not lattice.ali.size and not lattice.final_ali.size:
+        raise LatticeError("it has neither alignments nor times", key=lattice.key)
+    arcs = (best_path(lattice, acoustic_scale) if path is None else path).arcs
+    time = state_times(lattice)
+    end = time[lattice.dst[arcs]].astype(np.int64)
+    begin = np.concatenate([time[:1].astype(np.int64), end[:-1]]) if arcs.size else end
+    return [
+        WordTime(word, first * shift, (last - first) * shift)
+        for word, first, last in zip(lattice.word[arcs].tolist(), begin.tolist(), end.tolist(), strict=True)
+        if word != 0
+    ]

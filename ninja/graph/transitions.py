@@ -1,0 +1,110 @@
+"""What the transition model says of a lattice: its phones, and the costs of its transitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import OptionError
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph.kinds import to_compact, to_raw
+from ninja.lattice import Lattice
+
+
+def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
+    """Put the phones that a lattice's transition ids stand for in the place of words, or of the transition ids.
+
+    A phone stands where it begins. ``align_phones`` also cuts the labels where phones end.
+
+    Args:
+        lattice: The lattice.
+        model: The model it was made with.
+        replace_words: Replace words; else words stay, and each arc's labels become its phones, one label a phone, so
+            that they count no frames any more.
+
+    Returns:
+        A lattice with the same paths and costs, of kind "compact".
+
+    Raises:
+        LatticeError: A label is no transition id of the model.
+
+    Source: Kaldi, lat/lattice-functions.cc, ConvertLatticeToPhones and ConvertCompactLatticeToPhones.
+    """
+    model.check(lattice)
+    if replace_words:
+        begins = (model.hmm_state == 0) & ~model.is_self_loop
+        begins[0] = False
+        phone = np.where(begins, model.phone, 0).astype(np.int32)
+        raw = to_raw(lattice)
+        word = np.zeros(raw.num_arcs, np.int32)
+        labelled = np.flatnonzero(np.diff(raw.ali_begin))
+        word[labelled] = phone[raw.ali[raw.ali_begin[labelled]]]
+        return to_compact(replace(raw, word=_frozen(word), words=None))
+    ali_begin, ali = _phones(lattice.ali_begin, lattice.ali, model)
+    final_ali_begin, final_ali = _phones(lattice.final_ali_begin, lattice.final_ali, model)
+    return replace(
+        lattice,
+        kind="compact",
+        ali_begin=ali_begin,
+        ali=ali,
+        final_ali_begin=final_ali_begin,
+        final_ali=final_ali,
+    )
+
+
+def add_transition_costs(
+    lattice: Lattice, model: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 1.0
+) -> Lattice:
+    """Add the costs of its transitions to the graph costs of a lattice made without them.
+
+    Args:
+        lattice: The lattice.
+        model: The model it was made with.
+        transition_scale: Factor of the costs of transitions, self-loops aside.
+        self_loop_scale: Factor of the costs of staying in a state and of leaving it.
+
+    Raises:
+        LatticeError: A label is no transition id of the model.
+        OptionError: A scale is not finite.
+
+    Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.
+    """
+    for name, scale in (("transition_scale", transition_scale), ("self_loop_scale", self_loop_scale)):
+        if not np.isfinite(scale):
+            raise OptionError(f"{name} is {scale}, but must be a number")
+    model.check(lattice)
+    log_prob = model.log_prob.astype(np.float64)
+    if transition_scale == self_loop_scale:
+        cost = -transition_scale * log_prob
+    else:
+        leaving = model.non_self_loop_log_prob().astype(np.float64)
+        moving = self_loop_scale * leaving + transition_scale * (log_prob - leaving)
+        cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
+    graph = lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)
+    final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
+    return replace(
+        lattice, graph=_frozen(graph.astype(np.float32)), final_graph=_frozen(final_graph.astype(np.float32))
+    )
+
+
+def _phones(
+    begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Keep the phone of each label that ends one."""
+    ends = model.is_final[labels]
+    count = np.concatenate(([0], np.cumsum(ends)))
+    return _frozen(count[begin]), _frozen(model.phone[labels[ends]])
+
+
+def _sums(values: npt.NDArray[np.float64], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Sum the stretches of some values."""
+    owner = np.repeat(np.arange(begin.size - 1), np.diff(begin))
+    return np.bincount(owner, values, begin.size - 1).astype(np.float64)
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,172 @@
+"""Random small models and lattices whose words are said with them: for the tests of alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+from reference_word_align import model_of
+from strategies import costs, lattices
+
+from ninja.formats.transition_model import TransitionModel
+from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice
+
+PHONES = {1: "nonword", 2: "nonword", 3: "begin", 4: "end", 5: "internal", 6: "singleton", 7: "begin", 8: "end"}
+BOUNDARY = WordBoundary("small_boundary.int", {phone: KINDS[kind] for phone, kind in PHONES.items()})
+SPELLINGS = {1: (6,), 2: (3, 4), 3: (3, 5, 4), 4: (7, 8), 5: (3, 5, 5, 8), 6: (3, 4)}  # two words sound alike
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A model, a lattice made with it, and how."""
+
+    model: TransitionModel
+    lattice: Lattice
+    reorder: bool
+
+
+@st.composite
+def models(draw: st.DrawFn) -> TransitionModel:
+    """Draw a model of the phones, of one to three states each."""
+    return model_of({phone: draw(st.integers(1, 3)) for phone in PHONES})
+
+
+def said(draw: st.DrawFn, model: TransitionModel, phone: int, reorder: bool) -> list[int]:
+    """Draw transition ids of a phone from its begin to its end."""
+    labels: list[int] = []
+    ids = np.flatnonzero(model.phone == phone)
+    for loop, leave in zip(ids[::2].tolist(), ids[1::2].tolist(), strict=True):
+        loops = [loop] * draw(st.integers(0, 2))
+        labels += [leave, *loops] if reorder else [*loops, leave]
+    return labels
+
+
+def word_labels(draw: st.DrawFn, model: TransitionModel, word: int, reorder: bool) -> list[int]:
+    """Draw transition ids of a word, with a silence before it or not."""
+    silence = draw(st.sampled_from([0, 0, 1, 2]))
+    phones = ((silence,) if silence else ()) + SPELLINGS[word]
+    return [label for phone in phones for label in said(draw, model, phone, reorder)]
+
+
+def common_length(lists: Sequence[list[int]]) -> int:
+    """Length of what some lists begin with in common."""
+    length = 0
+    while all(len(each) > length and each[length] == lists[0][length] for each in lists):
+        length += 1
+    return length
+
+
+@st.composite
+def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
+    """Draw a deterministic lattice without epsilons whose labels stand before or behind their words."""
+    model, reorder = draw(models()), draw(st.booleans())
+    parents, words = [0], [0]  # of each node, with the word of the arc into it
+    for _ in range(draw(st.integers(1, max_words))):
+        parent = draw(st.integers(0, len(parents) - 1))
+        taken = {words[node] for node in range(1, len(parents)) if parents[node] == parent}
+        if free := sorted(set(SPELLINGS) - taken):
+            parents.append(parent)
+            words.append(draw(st.sampled_from(free)))
+    nodes = range(1, len(parents))
+    labels = [[], *(word_labels(draw, model, words[node], reorder) for node in nodes)]
+    is_final = [draw(st.booleans()) or node not in parents[1:] for node in range(len(parents))]
+    ending = [said(draw, model, 1, reorder) if final and draw(st.booleans()) else [] for final in is_final]
+
+    for node in nodes:  # parents come first; what an arc loses its end, all that follows it gains
+        moved = draw(st.integers(0, len(labels[node])))
+        tail = labels[node][len(labels[node]) - moved :]
+        del labels[node][len(labels[node]) - moved :]
+        for child in nodes:
+            if parents[child] == node:
+                labels[child] = tail + labels[child]
+        ending[node] = tail + ending[node] if is_final[node] else []
+    for node in reversed(nodes):  # and the other way round, what all that follows has in common
+        following = [labels[child] for child in nodes if parents[child] == node] + [ending[node]] * is_final[node]
+        common = common_length(following)
+        moved = draw(st.integers(0, common)) if draw(st.booleans()) else 0
+        labels[node] = labels[node] + following[0][:moved]
+        for each in following:
+            del each[:moved]
+    lattice = from_arcs(
+        "tree",
+        parents[1:],
+        list(nodes),
+        words[1:],
+        *(draw(st.lists(costs(), min_size=len(nodes), max_size=len(nodes))) for _ in range(2)),
+        finals={node: (draw(costs()), draw(costs())) for node in range(len(parents)) if is_final[node]},
+        labels=labels[1:],
+        final_labels={node: ending[node] for node in range(len(parents)) if is_final[node]},
+    )
+    return Spoken(model, lattice, reorder)
+
+
+@st.composite
+def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
+    """Draw a deterministic lattice in which paths part and meet: all words of a place end with the same phone."""
+    model, reorder = draw(models()), draw(st.booleans())
+    ends = {4: [2, 3, 6], 8: [4, 5], 6: [1]}
+    src, word, labels, tail = [], [], [], []
+    length = draw(st.integers(1, max_length))
+    for place in range(length):
+        last = draw(st.sampled_from(sorted(ends)))
+        spoken = said(draw, model, last, reorder)
+        moved = draw(st.integers(0, len(spoken)))
+        for each in sorted(draw(st.sets(st.sampled_from(ends[last]), min_size=1))):
+            before = [label for phone in SPELLINGS[each][:-1] for label in said(draw, model, phone, reorder)]
+            silence = said(draw, model, 1, reorder) if draw(st.booleans()) else []
+            src.append(place)
+            word.append(each)
+            labels.append(tail + silence + before + spoken[: len(spoken) - moved])
+        tail = spoken[len(spoken) - moved :]
+    size = len(src)
+    lattice = from_arcs(
+        "row",
+        src,
+        [place + 1 for place in src],
+        word,
+        *(draw(st.lists(costs(), min_size=size, max_size=size)) for _ in range(2)),
+        finals={length: (draw(costs()), draw(costs()))},
+        labels=labels,
+        final_labels={length: tail},
+    )
+    return Spoken(model, lattice, reorder)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> Spoken:
+    """Draw a lattice of which some labels are others, or of which the end is missing."""
+    spoken: Spoken = draw(st.one_of(spoken_trees(), spoken_rows()))
+    lattice = spoken.lattice
+    pool, num_ids = lattice.ali.copy(), spoken.model.num_transition_ids
+    for _ in range(draw(st.integers(0, 3)) if pool.size else 0):
+        pool[draw(st.integers(0, pool.size - 1))] = draw(st.integers(1, num_ids))
+    final_begin, final_pool = lattice.final_ali_begin, lattice.final_ali
+    if draw(st.booleans()):
+        final_begin, final_pool = np.zeros_like(final_begin), final_pool[:0]
+    if not pool.size and not final_pool.size:
+        return spoken
+    return replace(spoken, lattice=replace(lattice, ali=pool, final_ali=final_pool, final_ali_begin=final_begin))
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Spoken:
+    """Draw any lattice with labels of a model: epsilons, words more than once, nonsense."""
+    model = draw(models())
+    lattice: Lattice = draw(lattices(max_states=5, max_arcs=2))
+
+    def known(labels: np.ndarray) -> np.ndarray:
+        return ((labels - 1) % model.num_transition_ids + 1).astype(np.int32)
+
+    if not lattice.ali.size and not lattice.final_ali.size:
+        return draw(spoken_rows())
+    lattice = replace(lattice, ali=known(lattice.ali), final_ali=known(lattice.final_ali))
+    return Spoken(model, lattice, draw(st.booleans()))
+
+
+def spelled(entries: Sequence[tuple[int, ...]]) -> str:
+    """Write lines of integers."""
+    return "".join(" ".join(map(str, entry)) + "\n" for entry in entries)

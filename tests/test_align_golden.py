@@ -1,0 +1,226 @@
+"""Alignment beside Kaldi's own tools, on all golden lattices where they are, and by the commands."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference_graph import SHARED
+from strategies_align import spelled
+
+import ninja as package
+from ninja.formats.align_lexicon import AlignLexicon
+from ninja.formats.transition_model import TransitionModel
+from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.graph import best_path, equivalent, prune, state_times, to_raw
+from ninja.graph.align import LexiconAligner, PhoneAligner, PhoneAlignment, WordAligner, word_times
+from ninja.graph.transitions import add_transition_costs, to_phone_lattice
+from ninja.lattice import Lattice
+
+KOREAN, GOLDEN = SHARED / "data" / "korean", SHARED / "golden" / "korean"
+pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="Kaldi's answers do not come with the project")
+
+
+@lru_cache(maxsize=8)
+def archive(name: str) -> dict[str, Lattice]:
+    return dict(package.read(GOLDEN / name))
+
+
+@pytest.fixture(scope="module")
+def model() -> TransitionModel:
+    return TransitionModel.read(KOREAN / "trans.mdl")
+
+
+@pytest.fixture(scope="module")
+def boundary() -> WordBoundary:
+    return WordBoundary.read(KOREAN / "word_boundary.int")
+
+
+def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, ...]]:
+    """Arcs without state numbers: time, labels, word and, where asked for, costs."""
+    time = state_times(lattice)
+    costs = np.stack([lattice.graph, lattice.acoustic], axis=1)
+    return sorted(
+        (
+            int(time[src]),
+            lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tobytes(),
+            int(lattice.word[arc]),
+            *(() if digits is None else np.round(costs[arc].astype(float), digits).tolist()),
+        )
+        for arc, src in enumerate(lattice.src)
+    )
+
+
+def assert_same(lattice: Lattice, expected: Lattice) -> None:
+    """Arc for arc the same, costs to 1e-3 (Kaldi adds them up in single precision)."""
+    assert (lattice.num_states, lattice.num_arcs) == (expected.num_states, expected.num_arcs)
+    ours, theirs = arcs_of(lattice, 3), arcs_of(expected, 3)
+    assert [arc[:3] for arc in ours] == [arc[:3] for arc in theirs]
+    assert np.allclose([arc[3:] for arc in ours], [arc[3:] for arc in theirs], rtol=0.0, atol=2e-3)
+
+
+def test_words_are_aligned_as_lattice_align_words_aligns_them(model: TransitionModel, boundary: WordBoundary) -> None:
+    expected = archive("align_words.ark.gz")
+    align = WordAligner(model, boundary)
+    for key, lattice in archive("lat.ark.gz").items():
+        assert_same(align(lattice).whole(key), expected[key])
+    assert len(expected) == 60
+
+
+def test_phones_are_aligned_as_lattice_align_phones_aligns_them(model: TransitionModel) -> None:
+    expected = archive("align_phones.ark.gz")
+    align = PhoneAligner(model, PhoneAlignment(replace_output_symbols=True))
+    for key, lattice in archive("lat.ark.gz").items():
+        assert_same(align(lattice).whole(key), expected[key])
+
+
+def test_a_lexicon_of_what_is_said_finds_the_words_that_word_boundaries_find(model: TransitionModel) -> None:
+    expected = archive("align_words.ark.gz")
+    entries = {
+        (int(word), int(word), *model.phone[labels[model.is_final[labels]]].tolist())
+        for lattice in expected.values()
+        for word, labels in zip(lattice.word, np.split(lattice.ali, lattice.ali_begin[1:-1]), strict=True)
+    }
+    begin = np.cumsum([0, *map(len, sorted(entries))])
+    lexicon = AlignLexicon(np.array([each for entry in sorted(entries) for each in entry], np.int32), begin)
+    align = LexiconAligner(model, lexicon)
+    for key in list(expected)[::2]:
+        found = align(archive("lat.ark.gz")[key]).whole(key)
+        assert set(arcs_of(found)) == set(arcs_of(expected[key]))
+        if found.num_arcs < 800:
+            assert equivalent(found, expected[key], costs="both")
+
+
+def test_word_times_are_those_of_nbest_to_ctm(model: TransitionModel, boundary: WordBoundary) -> None:
+    lines: dict[str, list[tuple[float, float, str]]] = {}
+    for line in gzip.decompress((GOLDEN / "ctm_best_aligned.gz").read_bytes()).decode().splitlines():
+        key, _, begin, length, word = line.split()[:5]
+        lines.setdefault(key.rsplit("-1", 1)[0] if key not in archive("lat.ark.gz") else key, []).append(
+            (float(begin), float(length), word)
+        )
+    align = WordAligner(model, boundary)
+    for key, lattice in archive("lat.ark.gz").items():
+        aligned = align(lattice).whole(key)
+        found = [(each.begin, each.duration, str(each.word)) for each in word_times(aligned, frame_shift=0.03)]
+        assert [each[2] for each in found] == [each[2] for each in lines.get(key, [])]
+        for ours, theirs in zip(found, lines.get(key, []), strict=True):
+            assert ours[:2] == pytest.approx(theirs[:2], abs=0.0051)
+
+
+def test_raw_lattices_are_aligned_as_the_general_way_says(model: TransitionModel, boundary: WordBoundary) -> None:
+    lattice = prune(archive("lat.ark.gz")["lmy-lmy02061"], 2.0)
+    align = WordAligner(model, boundary)
+    assert arcs_of(align(to_raw(lattice)).whole("raw")) == arcs_of(align(lattice).whole("compact"))
+
+
+def test_phone_lattices_say_the_phones_of_the_labels(model: TransitionModel) -> None:
+    for lattice in list(archive("lat.ark.gz").values())[:4]:
+        labels = best_path(lattice).alignment
+        begins = (model.hmm_state[labels] == 0) & ~model.is_self_loop[labels]
+        found = best_path(to_phone_lattice(lattice, model))
+        assert found.words.tolist() == model.phone[labels[begins]].tolist()
+        assert found.alignment.tolist() == labels.tolist()
+        kept = best_path(to_phone_lattice(lattice, model, replace_words=False))
+        assert kept.words.tolist() == best_path(lattice).words.tolist()
+        assert kept.alignment.tolist() == model.phone[labels[model.is_final[labels]]].tolist()
+
+
+def test_transition_costs_are_those_of_the_labels(model: TransitionModel) -> None:
+    for lattice in list(archive("lat.ark.gz").values())[:4]:
+        way = best_path(lattice)
+        for transition_scale, self_loop_scale in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.25)):
+            added = add_transition_costs(lattice, model, transition_scale, self_loop_scale)
+            expected = way.graph_cost
+            for label in way.alignment:
+                log_prob = float(model.log_prob[label])
+                if transition_scale == self_loop_scale:
+                    expected -= transition_scale * log_prob
+                elif model.is_self_loop[label]:
+                    expected -= self_loop_scale * log_prob
+                else:
+                    leaving = float(np.log(1 - np.exp(model.log_prob[label - 1])))  # in this model loops come first
+                    expected -= self_loop_scale * leaving + transition_scale * (log_prob - leaving)
+            end = int(lattice.dst[way.arcs[-1]])
+            found = float(added.graph[way.arcs].astype(float).sum() + added.final_graph[end])
+            assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.fixture
+def some(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path:
+    """Four lattices, the second of them cut off within a word, and a fifth of another model."""
+    few = list(archive("lat.ark.gz").values())[:5]
+    begins = np.flatnonzero((boundary.kinds(model.phone) == KINDS["begin"]) & model.is_final)[:1].astype(np.int32)
+    ends = np.concatenate([[0], np.cumsum(few[1].is_final)])
+    few[1] = replace(few[1], final_ali=np.repeat(begins, ends[-1]), final_ali_begin=ends)
+    few[4] = replace(few[4], ali=few[4].ali + np.int32(10**6))
+    with package.write(tmp_path / "some.ark") as output:
+        for lattice in few:
+            output.write(lattice)
+    return tmp_path / "some.ark"
+
+
+ARGUMENTS = ("--model", KOREAN / "trans.mdl")
+
+
+def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    keys = list(archive("lat.ark.gz"))[:5]
+    boundary = ("--word-boundary", KOREAN / "word_boundary.int")
+    code, _, err = ninja("align-words", some, *boundary, *ARGUMENTS, "-o", tmp_path / "out.ark")
+    assert code == 1
+    assert f"key '{keys[4]}': arc 0 has the label" in err
+    assert f"key '{keys[1]}'" in err
+    assert "what can be aligned is written" in err
+    assert f"2 failed: {keys[1]}, {keys[4]}" in err
+    found = dict(package.read(tmp_path / "out.ark"))
+    assert list(found) == keys[:4]
+    for key in (keys[0], keys[2], keys[3]):
+        assert_same(found[key], archive("align_words.ark.gz")[key])
+    strict = ("--output-error-lats=false", "-o", tmp_path / "strict.ark")
+    code, _, err = ninja("align-words", some, *boundary, *ARGUMENTS, *strict)
+    assert code == 1
+    assert "left out" in err
+    assert list(package.keys(tmp_path / "strict.ark")) == [keys[0], keys[2], keys[3]]
+
+
+def test_align_words_in_two_processes_gives_the_same(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    boundary = ("--word-boundary", KOREAN / "word_boundary.int", *ARGUMENTS)
+    for jobs in (1, 2):
+        out = ("--jobs", jobs, "-o", tmp_path / f"{jobs}.ark")
+        assert ninja("align-words", GOLDEN / "lat.ark.gz", *boundary, *out)[0] == 0
+    assert (tmp_path / "1.ark").read_bytes() == (tmp_path / "2.ark").read_bytes()
+
+
+def test_align_phones_writes_phones(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    options = ("--replace-output-symbols=true", "-o", tmp_path / "phones.ark")
+    assert ninja("align-phones", GOLDEN / "lat.ark.gz", *ARGUMENTS, *options)[0] == 0
+    assert sum(1 for _ in package.read(tmp_path / "phones.ark")) == 60
+
+
+def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    keys = list(archive("lat.ark.gz"))[:5]
+    words = {int(word) for key in keys for word in archive("lat.ark.gz")[key].word}
+    (tmp_path / "align_lexicon.int").write_text(spelled([(word, word, 1) for word in sorted(words)]))
+    options = ("--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS, "--max-expand", "1e-9")
+    out = ("--output-if-empty", "true", "--output-error-lats=false", "-o", tmp_path / "out.ark")
+    code, _, err = ninja("align-words-lexicon", some, *options, *out)
+    assert code == 1
+    assert "5 failed" in err
+    found = dict(package.read(tmp_path / "out.ark"))
+    assert all(lattice.num_arcs == archive("lat.ark.gz")[key].num_arcs for key, lattice in found.items())
+
+
+def test_phone_lattices_and_transition_costs_are_written(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for verb in ("to-phone-lattice", "add-trans-probs"):
+        assert ninja(verb, GOLDEN / "lat.ark.gz", *ARGUMENTS, "-o", tmp_path / f"{verb}.ark")[0] == 0
+        assert sum(1 for _ in package.read(tmp_path / f"{verb}.ark")) == 60
+
+
+def test_a_missing_model_is_bad_input(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = ninja("align-phones", GOLDEN / "lat.ark.gz", "--model", tmp_path / "no.mdl", "-o", tmp_path / "out")
+    assert code == 1
+    assert "no.mdl: cannot be read" in err
+    assert not (tmp_path / "out").exists()

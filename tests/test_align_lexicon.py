@@ -1,0 +1,180 @@
+"""Alignment to words by a lexicon: agreement with a slow twin, and what is said where the lexicon does not fit."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference_graph import costs_of, paths
+from reference_word_align import Unit, model_of, paths_as_units, segmentations, units_of_path
+from strategies_align import PHONES, SPELLINGS, Spoken, spelled, spoken_rows, spoken_trees
+
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.formats.align_lexicon import AlignLexicon
+from ninja.graph import from_arcs
+from ninja.graph.align import LexiconAligner, LexiconAlignment, align_words_lexicon
+from ninja.lattice import Lattice, check
+
+MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
+SILENCES = [(0, 0, 1), (0, 0, 2)]
+COMPLETE = [*SILENCES, *((word, word, *phones) for word, phones in SPELLINGS.items())]
+# Phones that do not tell: words that begin or end as others do, a word put for another, silence with a word.
+AMBIGUOUS = [*COMPLETE, (2, 9, 3, 4), (2, 2, 1, 3, 4), (4, 4, 7), (5, 5, 3, 5), (0, 0, 5, 8), (1, 1, 6, 1)]
+AMBIGUOUS.remove((2, 2, 3, 4))
+
+
+def made(entries: list[tuple[int, ...]]) -> AlignLexicon:
+    flat = [each for entry in entries for each in entry]
+    return AlignLexicon(np.array(flat, np.int32), np.cumsum([0, *map(len, entries)]), "small_lexicon.int")
+
+
+def one_path(*arcs: tuple[int, list[int]]) -> Lattice:
+    size = len(arcs)
+    return from_arcs(
+        "utt",
+        range(size),
+        range(1, size + 1),
+        [word for word, _ in arcs],
+        [1.0] * size,
+        finals={size: 0.25},
+        labels=[labels for _, labels in arcs],
+    )
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
+def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tuple[int, ...]]) -> None:
+    lexicon = {(word, *phones): put for word, put, *phones in entries}
+    expected: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
+    for path in paths(spoken.lattice):
+        units, _ = units_of_path(spoken.lattice, path, spoken.model, None, spoken.reorder)
+        phones = [(int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels]
+        words = [word for word, _ in units if word]
+        for cut in segmentations(words, phones, lexicon):
+            expected.setdefault(cut, set()).add(costs_of(spoken.lattice, path))
+    aligner = LexiconAligner(spoken.model, made(entries), LexiconAlignment(reorder=spoken.reorder))
+    aligned = aligner(spoken.lattice)
+    if not expected:
+        assert aligned.fault is not None
+        return
+    assert aligned.fault is None
+    assert aligned.lattice is not None
+    check(aligned.lattice)
+    found = paths_as_units(aligned.lattice)
+    assert all(costs <= expected[units] for units, costs in found.items())
+
+    def best(of: dict[tuple[Unit, ...], set[tuple[float, float]]]) -> dict[tuple[int, ...], float]:
+        cheapest: dict[tuple[int, ...], float] = {}
+        for units, costs in of.items():
+            words = tuple(word for word, _ in units)
+            cheapest[words] = min([*map(sum, costs), cheapest.get(words, np.inf)])
+        return cheapest
+
+    assert best(found) == best(expected)
+
+
+def test_words_are_put_for_others_and_for_silence() -> None:
+    lexicon = made([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
+    found = align_words_lexicon(one_path((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
+    assert list(paths_as_units(found)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
+
+
+def test_a_word_may_have_no_phones() -> None:
+    lexicon = made([(0, 0, 1), (1, 1, 6), (7, 7)])
+    found = align_words_lexicon(one_path((7, [2]), (1, [12])), MODEL, lexicon)
+    assert ((7, ()), (0, (2,)), (1, (12,))) in paths_as_units(found)
+    found = align_words_lexicon(one_path((1, []), (7, [12])), MODEL, lexicon)
+    assert list(paths_as_units(found)) == [((1, (12,)), (7, ()))]
+
+
+def test_a_word_the_lexicon_lacks_is_named() -> None:
+    with pytest.raises(LatticeError, match=r"key .utt.: word 5 is not in small_lexicon.int"):
+        align_words_lexicon(one_path((1, [12]), (5, [6, 8])), MODEL, made(COMPLETE[:3]))
+
+
+def test_what_no_entry_fits_is_reported_and_handed_out_as_a_whole() -> None:
+    lexicon = made([(0, 0, 1), (1, 1, 6), (2, 2, 3, 4)])
+    aligned = LexiconAligner(MODEL, lexicon, LexiconAlignment(partial_word_label=9))(
+        one_path((1, [12]), (2, [6]), (0, []))
+    )
+    assert aligned.fault is not None
+    assert aligned.fault.startswith("phones or words at the end that are no entry of the lexicon")
+    assert aligned.lattice is not None
+    assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, (6,)))]
+    with pytest.raises(LatticeError, match="key 'utt': cannot be aligned: phones or words at the end"):
+        aligned.whole("utt")
+
+
+def test_only_what_cannot_be_an_entry_is_forced_out() -> None:
+    aligned = LexiconAligner(MODEL, made([(1, 1, 6), (2, 2, 3, 4)]))(one_path((1, []), (2, [12])))
+    assert aligned.fault is not None
+    assert aligned.lattice is not None
+    assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, ()))]
+
+
+def test_max_expand_refuses_lattices_that_grow() -> None:
+    size = 12
+    src = [state for state in range(size) for _ in range(2)]
+    lattice = from_arcs(
+        "grows",
+        src,
+        [state + 1 for state in src],
+        [1, 2] * size,
+        range(2 * size),
+        finals={size: 0.0},
+        labels=[[] for _ in src],
+        final_labels={size: [12] * size},
+    )
+    lexicon = made([(1, 1, 6), (2, 2, 6)])
+    assert LexiconAligner(MODEL, lexicon)(lattice).fault is None
+    bounded = LexiconAligner(MODEL, lexicon, LexiconAlignment(max_expand=0.01))(lattice)
+    assert bounded.lattice is None
+    assert bounded.fault == "more states than max_expand allows"
+
+
+def test_aligners_are_sent_to_other_processes() -> None:
+    aligner = LexiconAligner(MODEL, made(COMPLETE))
+    lattice = one_path((1, [2, 12]), (2, [6, 8]))
+    expected = aligner(lattice).lattice
+    found = pickle.loads(pickle.dumps(aligner))(lattice).lattice
+    assert found.identical(expected)
+
+
+def test_a_lexicon_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "align_lexicon.int"
+    path.write_text(spelled([(0, 0, 1), (1, 8, 6), (1, 8, 6), (2, 2)]))
+    lexicon = AlignLexicon.read(path)
+    assert lexicon.num_entries == 3
+    assert lexicon.entries.tolist() == [0, 0, 1, 1, 8, 6, 2, 2]
+    assert lexicon.words_to_put.tolist() == [0, 8, 2]
+    assert repr(lexicon).endswith("align_lexicon.int', 3 entries)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1 6\nSIL SIL 1\n", "align_lexicon.int:2: expected ids of a word, .*give align_lexicon.int, not .txt"),
+        ("1\n", "int:1: expected"),
+        ("1 1 -6\n", "int:1: expected"),
+        ("1 1 0\n", "int:1: expected"),
+        ("1 2147483647 6\n", "int:1: expected"),
+        ("0 0\n", "int:1: word 0 has no phones"),
+        ("1 1 6\n1 2 6\n", "int:2: word 1 stands before with the same phones, but 1 to put for it"),
+        ("", "no words in it"),
+    ],
+)
+def test_lexicons_are_checked(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "align_lexicon.int").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        AlignLexicon.read(tmp_path / "align_lexicon.int")
+
+
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(OptionError, match="partial_word_label is -1"):
+        LexiconAlignment(partial_word_label=-1)
+    with pytest.raises(OptionError, match="max_expand is nan"):
+        LexiconAlignment(max_expand=float("nan"))

@@ -1,0 +1,335 @@
+"""Alignment to words and phones: agreement with slow twins, laws, and what is said of damaged lattices."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from reference_graph import best_sequences
+from reference_word_align import Kinds, Unit, aligned_paths, model_of, paths_as_units
+from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, spoken_rows, spoken_trees
+
+from ninja import _align
+from ninja.errors import LatticeError, OptionError
+from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.graph import connect, from_arcs, state_times
+from ninja.graph.align import (
+    Aligned,
+    PhoneAligner,
+    PhoneAlignment,
+    WordAligner,
+    WordAlignment,
+    align_phones,
+    align_words,
+    word_times,
+)
+from ninja.lattice import Lattice, check
+
+Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
+MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
+slowly = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def generally(function, *arguments):
+    """Call a function with the fast way closed."""
+    with mock.patch.object(_align, "align", return_value=None):
+        return function(*arguments)
+
+
+def assert_paths_agree(found: Lattice, expected: Paths, *, every: bool) -> None:
+    """Every path is an expected one at one of its costs, and the best of each sequence is there.
+
+    Args:
+        every: All paths must be there; otherwise paths that differ in labels only may have been left out.
+    """
+    check(found)
+    assert connect(found) is found
+    paths = paths_as_units(found)
+    for units, costs in paths.items():
+        assert costs <= expected[units]
+    assert not every or paths.keys() == expected.keys()
+
+    def best(of: Paths) -> dict[tuple[int, ...], float]:
+        cheapest: dict[tuple[int, ...], float] = {}
+        for units, costs in of.items():
+            words = tuple(word for word, _ in units)
+            cheapest[words] = min([*map(sum, costs), cheapest.get(words, np.inf)])
+        return cheapest
+
+    assert best(paths) == best(expected)
+
+
+def assert_agrees(aligned: Aligned, spoken: Spoken, kinds: Kinds | None, *, every: bool = False) -> None:
+    expected, faulty = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
+    assert (aligned.fault is not None) == faulty
+    assert aligned.lattice is not None
+    assert_paths_agree(aligned.lattice, expected, every=every)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows()))
+def test_words_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
+    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    aligned = aligner(spoken.lattice)
+    assert aligned.fault is None
+    assert_agrees(aligned, spoken, PHONES, every=True)
+    assert_agrees(generally(aligner, spoken.lattice), spoken, PHONES)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows()))
+def test_what_decoders_make_goes_the_fast_way(spoken: Spoken) -> None:
+    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
+        aligner(spoken.lattice)
+
+
+@slowly
+@given(damaged())
+def test_damaged_lattices_are_cut_as_far_as_they_go_and_reported(spoken: Spoken) -> None:
+    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert_agrees(aligner(spoken.lattice), spoken, PHONES)
+    assert_agrees(generally(aligner, spoken.lattice), spoken, PHONES)
+
+
+@slowly
+@given(anything())
+def test_lattices_of_any_shape_are_aligned_to_words(spoken: Spoken) -> None:
+    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert_agrees(aligner(spoken.lattice), spoken, PHONES)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows(), damaged(), anything()))
+def test_phones_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
+    aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
+    assert_agrees(aligner(spoken.lattice), spoken, None)
+    assert_agrees(generally(aligner, spoken.lattice), spoken, None)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows()))
+def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: Spoken) -> None:
+    options = PhoneAlignment(replace_output_symbols=True, reorder=spoken.reorder)
+    found = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
+    cut, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
+    expected: Paths = {}
+    for units, costs in cut.items():
+        phones = tuple((int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels)
+        expected.setdefault(phones, set()).update(costs)
+    assert_paths_agree(found, expected, every=False)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows()))
+def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: Spoken) -> None:
+    found = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
+    assert (found.word > 0).all()
+    assert best_sequences(found) == best_sequences(spoken.lattice)
+
+
+@slowly
+@given(st.one_of(spoken_trees(), spoken_rows(), damaged()))
+def test_labels_of_its_own_go_to_what_is_no_word(spoken: Spoken) -> None:
+    plain = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))(spoken.lattice)
+    options = WordAlignment(silence_label=77, partial_word_label=88, reorder=spoken.reorder)
+    found = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
+    assert plain.lattice is not None
+    assert found.lattice is not None
+    kind = BOUNDARY.kinds(spoken.model.phone)
+    first = found.lattice.ali[found.lattice.ali_begin[:-1]] if found.lattice.ali.size else found.lattice.ali
+    zero = plain.lattice.word == 0
+    assert np.array_equal(plain.lattice.word[~zero], found.lattice.word[~zero])
+    assert (found.lattice.word[zero] == np.where(kind[first[zero]] == KINDS["nonword"], 77, 88)).all()
+
+
+@settings(max_examples=30)
+@given(spoken_rows())
+def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Spoken) -> None:
+    length = {
+        sum(len(labels) for _, labels in units)
+        for units in aligned_paths(spoken.lattice, spoken.model, PHONES, spoken.reorder)[0]
+    }
+    assume(len(length) == 1)
+    found = align_words(spoken.lattice, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert found.final_ali.size == 0
+    assert state_times(found).max() == length.pop()
+    again = align_words(found, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert paths_as_units(again) == paths_as_units(found)
+
+
+def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
+    """A lattice of one path: words and labels."""
+    size = len(arcs)
+    return from_arcs(
+        "utt",
+        range(size),
+        range(1, size + 1),
+        [word for word, _ in arcs],
+        [1.0] * size,
+        [0.5] * size,
+        finals={size: (0.25, 0.125)},
+        labels=[labels for _, labels in arcs],
+        final_labels={size: final or []},
+        frame_shift=0.03,
+    )
+
+
+def test_a_word_ends_where_the_next_phone_begins() -> None:
+    # Silence (1), then phones 3 and 4: the word stands on the arc with the silence, its labels partly on the next.
+    lattice = one_path((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
+    found = align_words(lattice, MODEL, BOUNDARY)
+    assert list(paths_as_units(found)) == [((0, (2, 1, 1)), (2, (6, 5, 8, 7)), (1, (12, 11)), (0, (2,)))]
+    assert found.frame_shift == 0.03
+
+
+def test_words_have_times_in_seconds() -> None:
+    lattice = one_path((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
+    found = align_words(lattice, MODEL, BOUNDARY)
+    times = word_times(found)
+    assert [each.word for each in times] == [2, 1]
+    assert [(each.begin, each.duration) for each in times] == [
+        (pytest.approx(0.09), pytest.approx(0.12)),
+        (pytest.approx(0.21), pytest.approx(0.06)),
+    ]
+    assert word_times(found, frame_shift=0.01)[0].begin == pytest.approx(0.03)
+
+
+def test_times_need_a_frame_shift_and_labels() -> None:
+    lattice = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0})
+    with pytest.raises(OptionError, match="give the seconds per label as frame_shift"):
+        word_times(lattice)
+    with pytest.raises(LatticeError, match="neither alignments nor times"):
+        word_times(lattice, frame_shift=0.01)
+    with pytest.raises(OptionError, match="frame_shift is 0, but must be above 0"):
+        word_times(lattice, frame_shift=0)
+
+
+@pytest.mark.parametrize(
+    ("lattice", "message"),
+    [
+        (one_path((1, [12]), (2, [6])), "an invalid word at the end"),
+        (one_path((1, [12]), (0, [6])), "part of a word at the end"),
+        (one_path((1, [11])), "an invalid word at the end"),
+        (one_path((0, [12])), "part of a word at the end"),
+        (one_path((1, [12]), (2, [])), "words without labels at the end"),
+        (one_path((0, [1])), "a silence at the end is not complete"),
+        (one_path((2, [6, 2, 8]), (1, [12])), "a phone inside a word is none of those"),
+        (one_path((2, [6, 14, 8]), (1, [12])), "a phone inside a word is none of those"),
+        (one_path((1, [11, 2, 12])), "a phone changes before the transition that ends it"),
+    ],
+)
+def test_what_is_wrong_with_a_lattice_is_told(lattice: Lattice, message: str) -> None:
+    with pytest.raises(LatticeError, match=f"key 'utt': cannot be aligned: {message}"):
+        align_words(lattice, MODEL, BOUNDARY)
+
+
+def test_what_can_be_aligned_is_handed_out() -> None:
+    aligned = WordAligner(MODEL, BOUNDARY, WordAlignment(partial_word_label=9))(one_path((1, [12]), (0, [6])))
+    assert aligned.lattice is not None
+    assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (9, (6,)))]
+
+
+def test_a_label_that_is_no_transition_id_is_named() -> None:
+    with pytest.raises(LatticeError, match=r"arc 1 has the label 99, but small.mdl knows the transition ids 1 to 16;"):
+        align_words(one_path((1, [12]), (2, [99])), MODEL, BOUNDARY)
+    with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
+        align_phones(one_path((1, [12]), final=[17]), MODEL)
+
+
+def test_a_phone_without_an_entry_is_named() -> None:
+    boundary = WordBoundary("few.int", {6: KINDS["singleton"]})
+    assert align_words(one_path((1, [12])), MODEL, boundary).num_arcs == 1
+    with pytest.raises(LatticeError, match=r"phone 3 \(transition id 6\) has no entry in few.int"):
+        align_words(one_path((1, [12]), (2, [6, 8])), MODEL, boundary)
+
+
+def test_a_lattice_without_labels_is_refused() -> None:
+    with pytest.raises(LatticeError, match="no alignments"):
+        align_words(one_path((1, [])), MODEL, BOUNDARY)
+
+
+def test_the_largest_word_id_does_no_harm() -> None:
+    lattice = one_path((2**31 - 1, [12]), (0, [2]))
+    assert align_words(lattice, MODEL, BOUNDARY).word.tolist() == [2**31 - 1, 0]
+
+
+def growing(size: int) -> Lattice:
+    """Two words that sound alike, many times over: no place can be shared, for their labels come last."""
+    src = [state for state in range(size) for _ in range(2)]
+    labels = [[] for _ in src]
+    return from_arcs(
+        "grows",
+        src,
+        [state + 1 for state in src],
+        [1, 2] * size,
+        range(2 * size),
+        finals={size: 0.0},
+        labels=labels,
+        final_labels={size: [12] * size},
+    )
+
+
+def test_max_expand_gives_lattices_up_that_grow() -> None:
+    lattice = growing(14)
+    free = WordAligner(MODEL, BOUNDARY)(lattice)
+    assert free.lattice is not None
+    assert free.lattice.num_states > 10000
+    bounded = WordAligner(MODEL, BOUNDARY, WordAlignment(max_expand=2.0))(lattice)
+    assert bounded.fault == "more states than max_expand allows"
+    with mock.patch("ninja.graph.align.words.MAX_STATES", 1000), pytest.raises(LatticeError, match="is it the right"):
+        WordAligner(MODEL, BOUNDARY)(lattice)
+
+
+def test_states_that_lead_nowhere_are_left_out() -> None:
+    arcs = ([0, 0, 1, 2], [1, 2, 4, 3], [1, 3, 2, 4], [1.0, 2.0, 3.0, 4.0])
+    lattice = from_arcs("utt", *arcs, finals={4: 0.0}, labels=[[12], [12], [12], [12]])
+    for found in (align_words(lattice, MODEL, BOUNDARY), align_phones(lattice, MODEL)):
+        assert connect(found) is found
+        assert list(paths_as_units(found)) == [((1, (12,)), (2, (12,)))]
+
+
+def test_an_arc_may_be_read_in_two_ways() -> None:
+    # Its first label is a loop: behind the end of a phone it belongs to that, and else it begins one.
+    lattice = from_arcs(
+        "utt",
+        [0, 0, 1],
+        [1, 1, 2],
+        [2, 1, 3],
+        [1.0, 2.0, 3.0],
+        finals={2: 0.0},
+        labels=[[], [12], [11, 12]],
+        final_labels={2: [12]},
+    )
+    aligned = WordAligner(MODEL, BOUNDARY)(lattice)
+    assert aligned.fault is not None
+    assert_agrees(aligned, Spoken(MODEL, lattice, True), PHONES)
+
+
+def test_threads_share_an_aligner() -> None:
+    aligner = WordAligner(MODEL, BOUNDARY)
+    lattices = [growing(size) for size in (3, 9, 5, 8, 10, 4, 7)] * 3
+    with ThreadPoolExecutor(4) as pool:
+        for found, lattice in zip(pool.map(aligner, lattices), lattices, strict=True):
+            expected = aligner(lattice).lattice
+            assert found.lattice is not None
+            assert expected is not None
+            assert found.lattice.identical(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"silence_label": -1}, "silence_label is -1"),
+        ({"partial_word_label": 2**31}, "partial_word_label is 2147483648"),
+        ({"max_expand": -0.5}, "max_expand is -0.5"),
+        ({"max_expand": float("nan")}, "max_expand is nan"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        WordAlignment(**options)  # type: ignore[arg-type]

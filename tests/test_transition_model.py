@@ -1,0 +1,225 @@
+"""Kaldi's transition model: read binary and text, old and new form; damage is told with its place."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference_graph import SHARED
+
+from ninja.errors import FormatError, InputError, LatticeError
+from ninja.formats.transition_model import TransitionModel
+from ninja.formats.word_boundary import WordBoundary
+from ninja.graph import from_arcs
+
+KOREAN = SHARED / "data" / "korean" / "trans.mdl"
+FIELDS = ("phone", "hmm_state", "transition_state", "pdf", "is_final", "is_self_loop", "log_prob")
+
+# Two topologies: of two emitting states, and of one. Each row of a state: (state it enters, probability).
+TOPOLOGIES = [
+    ([1, 3], [[(0, 0.5), (1, 0.5)], [(1, 0.75), (2, 0.25)], []]),
+    ([2], [[(0, 0.5), (1, 0.5)], []]),
+]
+TUPLES = [(1, 0, 4, 5), (1, 1, 0, 1), (2, 0, 2, 3), (3, 0, 4, 5), (3, 1, 6, 7)]
+LOG_PROBS = [0.0, *np.log([0.5, 0.5, 0.75, 0.25, 0.5, 0.5, 0.5, 0.5, 0.75, 0.25]).astype(np.float32).tolist()]
+
+
+def as_text(chain: bool) -> bytes:
+    """Write the model as Kaldi does; chain models have densities of their own for self-loops."""
+    lines = ["<TransitionModel> ", "<Topology> "]
+    for phones, states in TOPOLOGIES:
+        lines += ["<TopologyEntry> ", "<ForPhones> ", " ".join(map(str, phones)) + " ", "</ForPhones> "]
+        for number, transitions in enumerate(states):
+            pdf = f"<ForwardPdfClass> {2 * number} <SelfLoopPdfClass> {2 * number + 1} " if chain else "<PdfClass> 0 "
+            moves = "".join(f"<Transition> {to} {probability} " for to, probability in transitions)
+            lines.append(f"<State> {number} {pdf if transitions else ''}{moves}</State> ")
+        lines.append("</TopologyEntry> ")
+    name = "Tuples" if chain else "Triples"
+    lines += ["</Topology> ", f"<{name}> {len(TUPLES)} "]
+    lines += [" ".join(map(str, each if chain else each[:3])) + " " for each in TUPLES]
+    lines += [f"</{name}> ", "<LogProbs> ", f" [ {' '.join(map(str, LOG_PROBS))} ]", "</LogProbs> "]
+    return "\n".join([*lines, "</TransitionModel> ", ""]).encode()
+
+
+def as_binary(chain: bool) -> bytes:
+    def integer(value: int) -> bytes:
+        return b"\4" + struct.pack("<i", value)
+
+    def vector(values: list[int]) -> bytes:
+        return b"\4" + struct.pack(f"<i{len(values)}i", len(values), *values)
+
+    content = b"\0B<TransitionModel> <Topology> " + vector([1, 2, 3]) + vector([-1, 0, 1, 0])
+    content += (integer(-1) if chain else b"") + integer(len(TOPOLOGIES))
+    for _, states in TOPOLOGIES:
+        content += integer(len(states))
+        for number, transitions in enumerate(states):
+            content += integer(2 * number if transitions else -1)
+            content += integer(2 * number + 1 if transitions else -1) if chain else b""
+            content += integer(len(transitions))
+            for to, probability in transitions:
+                content += integer(to) + b"\4" + struct.pack("<f", probability)
+    name = b"Tuples" if chain else b"Triples"
+    content += b"</Topology> <" + name + b"> " + integer(len(TUPLES))
+    content += b"".join(integer(value) for each in TUPLES for value in each[: 4 if chain else 3])
+    content += b"</" + name + b"> <LogProbs> FV " + integer(len(LOG_PROBS))
+    return content + struct.pack(f"<{len(LOG_PROBS)}f", *LOG_PROBS) + b"</LogProbs> </TransitionModel> "
+
+
+WRITERS = pytest.mark.parametrize("write", [as_text, as_binary])
+
+
+@pytest.mark.parametrize("chain", [False, True])
+@WRITERS
+def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
+    (tmp_path / "final.mdl").write_bytes(write(chain))
+    model = TransitionModel.read(tmp_path / "final.mdl")
+    assert model.phone.tolist() == [0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
+    assert model.hmm_state.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1]
+    assert model.transition_state.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert model.is_self_loop.tolist() == [False] + [True, False] * 5
+    assert np.flatnonzero(model.is_final).tolist() == [4, 6, 10]
+    forward = [each[2] for each in TUPLES for _ in range(2)]
+    loops = [each[3] for each in TUPLES for _ in range(2)]
+    expected = np.where(model.is_self_loop[1:] & chain, loops, forward)
+    assert model.pdf.tolist() == [-1, *expected.tolist()]
+    assert model.num_pdfs == (8 if chain else 7)
+    assert model.log_prob.tolist() == np.float32(LOG_PROBS).tolist()
+    assert model.non_self_loop_log_prob()[1:5] == pytest.approx(np.log([0.5, 0.5, 0.25, 0.25]))
+    assert model.phones.tolist() == [1, 2, 3]
+    assert not model.phone.flags.writeable
+    assert repr(model).endswith(f"final.mdl', 10 transition ids, {model.num_pdfs} pdfs)")
+
+
+@WRITERS
+def test_what_follows_the_model_is_not_looked_at(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
+    (tmp_path / "final.mdl").write_bytes(write(True) + b"<Nnet3> \0\1\2" + bytes(10**6))
+    assert TransitionModel.read(tmp_path / "final.mdl").num_transition_ids == 10
+
+
+def test_a_packed_model_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "final.mdl.gz").write_bytes(gzip.compress(as_binary(True)))
+    assert TransitionModel.read(tmp_path / "final.mdl.gz").num_transition_ids == 10
+
+
+@WRITERS
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_file_cut_anywhere_is_told(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
+    content, path = write(chain), tmp_path / "final.mdl"
+    for length in range(len(content) - 1 - (write is as_text)):
+        path.write_bytes(content[:length])
+        with pytest.raises(FormatError, match=r"final.mdl.*byte \d+: .*truncated") as caught:
+            TransitionModel.read(path)
+        assert caught.value.byte is not None
+        assert caught.value.byte <= length
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([as_text, as_binary]), st.booleans(), st.lists(st.tuples(st.integers(0), st.integers(0, 255))))
+def test_damage_is_an_error_or_harmless(
+    tmp_path: Path, write: Callable[[bool], bytes], chain: bool, changes: list[tuple[int, int]]
+) -> None:
+    content = bytearray(write(chain))
+    for place, value in changes:
+        content[place % len(content)] = value
+    (tmp_path / "final.mdl").write_bytes(content)
+    try:
+        model = TransitionModel.read(tmp_path / "final.mdl")
+    except FormatError:
+        return
+    assert all(getattr(model, name).shape == model.phone.shape for name in FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"<TransitionModel>", b"<Nnet>", "expected <TransitionModel>, found '<Nnet>'"),
+        (b"<TransitionModel>", b"\xff\xfe", "is it a transition model"),
+        (b"<Triples>", b"<Quads>", "expected <Triples> or <Tuples>"),
+        (b"<Triples> 5", b"<Triples> 6", "6 rows of 3 are announced, but 15 numbers follow"),
+        (b"<Triples> 5", b"<Triples> -5", "-5 transition states are announced"),
+        (b"<Triples> 5", b"<Triples> 99999999999", "beyond 32 bits"),
+        (b"3 1 6 \n", b"9 1 6 \n", "transition state 5 belongs to phone 9, which the topology does not know"),
+        (b"3 1 6 \n", b"3 7 6 \n", "transition state 5 is of state 7, but phone 3 has 3"),
+        (b"3 1 6 \n", b"3 x 6 \n", "not a number"),
+        (b"[ 0.0", b"[", "10 probabilities, but 10 transitions and an unused place"),
+        (b"[ 0.0 -0", b"[ 0.0 +9", "above 0"),
+        (b"<Transition> 2 0.25", b"<Transition> 5 0.25", "enters state 5, but there are 3 states"),
+        (b"<Transition> 2 0.25", b"<Transition> 1 0.25", "two transitions of state 1 enter one state"),
+        (b"<State> 1", b"<State> 4", "state 4 stands where state 1 is expected"),
+        (b"\n1 3 ", b"\n1 2 3 ", "phone 2 occurs twice"),
+        (b"\n1 3 ", b"\n0 1 3 ", "the phone 0 is below 1"),
+        (b"\n1 3 ", b"\n999999999 1 3 ", "phone 999999999 is beyond"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
+    content = as_text(False)
+    assert old in content
+    (tmp_path / "final.mdl").write_bytes(content.replace(old, new, 1))
+    with pytest.raises(FormatError, match=rf"final.mdl:\d+, byte \d+: .*{message}"):
+        TransitionModel.read(tmp_path / "final.mdl")
+
+
+def test_an_absurd_count_costs_no_memory(tmp_path: Path) -> None:
+    content = as_binary(True)
+    huge = struct.pack("<i", 2**31 - 1)
+    for place in range(len(content) - 4):
+        if content[place : place + 1] == b"\4":
+            (tmp_path / "final.mdl").write_bytes(content[: place + 1] + huge + content[place + 5 :])
+            try:
+                TransitionModel.read(tmp_path / "final.mdl")
+            except FormatError:
+                continue
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        TransitionModel.read(tmp_path / "final.mdl")
+
+
+def test_labels_beyond_the_model_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "final.mdl").write_bytes(as_text(True))
+    model = TransitionModel.read(tmp_path / "final.mdl")
+    good = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1, 10]], final_labels={1: [3]})
+    model.check(good)
+    bad = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1, 11]])
+    with pytest.raises(LatticeError, match=r"key 'utt': arc 0 has the label 11, but .*final.mdl knows .* 1 to 10"):
+        model.check(bad)
+
+
+@pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's models do not come with the project")
+def test_a_chain_model_of_kaldi_is_read() -> None:
+    model = TransitionModel.read(KOREAN)
+    assert (model.num_transition_ids, model.num_pdfs, model.phones.size) == (11886, 2616, 194)
+    assert (model.is_self_loop ^ model.is_final)[1:].all()  # one state a phone
+    boundary = WordBoundary.read(KOREAN.with_name("word_boundary.int"))
+    assert (boundary.kinds(model.phones) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 nonword\n2 middle\n", r"word_boundary.int:2: expected a phone's id and one of begin, .*found '2 middle'"),
+        ("SIL nonword\n", r"int:1: .*found 'SIL nonword'; give word_boundary.int, not .txt"),
+        ("1 begin 2\n", "int:1: expected"),
+        ("0 begin\n", "int:1: expected"),
+        ("1 begin\n1 end\n", "int:2: phone 1 is given two kinds"),
+        ("\n", "no phones in it"),
+    ],
+)
+def test_word_boundaries_are_checked(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "word_boundary.int").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        WordBoundary.read(tmp_path / "word_boundary.int")
+
+
+def test_word_boundaries_are_read(tmp_path: Path) -> None:
+    (tmp_path / "word_boundary.int").write_text("1 nonword\r\n2\tbegin\n\n3 singleton\n")
+    boundary = WordBoundary.read(tmp_path / "word_boundary.int")
+    assert boundary.kind_of == {1: 5, 2: 1, 3: 3}
+    assert boundary.kinds(np.array([3, 9, 1, 3], np.int32)).tolist() == [3, 0, 5, 3]
