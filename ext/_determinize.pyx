@@ -6,29 +6,16 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from arrays cimport alignments_of, arcs_of, floats, freeze, int32s, int64s, new_array
+from arrays cimport alignments_of, arcs_of, floats, int32s, int64s
 from clattice cimport Alignments, Arcs
 
 np.import_array()
 
 
 cdef extern from "potential.hpp" namespace "ninja" nogil:
-    cdef struct Costs:
-        double total
-        double graph
-        double acoustic
-    cdef struct PushedAlignments:
-        vector[int64_t] ali_begin
-        vector[int64_t] final_ali_begin
-        vector[int32_t] ali
-        vector[int32_t] final_ali
-    vector[Costs] c_best_completion "ninja::best_completion"(const Arcs& arcs, double acoustic_scale) except +
     void c_path_extremes "ninja::path_extremes"(int64_t num_states, const int64_t* arc_begin, const int32_t* dst,
                                                 const double* cost, const double* final_cost, double* least,
                                                 double* most) except +
-    PushedAlignments c_push_alignments "ninja::push_alignments"(const Arcs& arcs, const Alignments& labels) except +
-    void c_equal_arcs "ninja::equal_arcs"(const Arcs& arcs, const PushedAlignments& labels, const vector[Costs]& rest,
-                                          double delta, int32_t* like, int32_t* final_like) except +
 
 cdef extern from "epsilon.hpp" namespace "ninja" nogil:
     cdef cppclass EpsilonFree:
@@ -47,6 +34,36 @@ cdef extern from "epsilon.hpp" namespace "ninja" nogil:
         vector[int32_t] final_ali
     EpsilonFree c_remove_epsilons "ninja::remove_epsilons"(const Arcs& arcs, const Alignments& labels,
                                                            double acoustic_scale, int64_t max_arcs) except +
+
+cdef extern from "determinize_pruned_retry.hpp" namespace "ninja" nogil:
+    cdef enum class Bound "ninja::Bound":
+        kNone
+    cdef struct DeterminizeBounds:
+        float delta
+        int64_t max_mem
+        int64_t max_arcs
+        int64_t max_states
+        int64_t max_loop
+    cdef cppclass DeterminizedLattice:
+        Bound stopped_by
+        double beam
+        double effective_beam
+        int32_t retries
+        int32_t num_states
+        vector[int64_t] arc_begin
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int32_t] ali
+        vector[int32_t] final_ali
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+    DeterminizedLattice c_determinize_pruned "ninja::determinize_pruned"(
+        const Arcs& arcs, const Alignments& labels, double beam, float acoustic_scale, double retry_cutoff,
+        const DeterminizeBounds& bounds) except +
 
 cdef extern from "determinize.hpp" namespace "ninja" nogil:
     cdef cppclass Determinized:
@@ -73,39 +90,6 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
     with nogil:
         c_path_extremes(num_states, &arc_begin[0], to, on_arc, &final_cost[0], &least, &most)
     return least, most
-
-
-def equal_arcs(lattice not None, double acoustic_scale, double delta):
-    """Find arcs that are equal after both costs and alignments were pushed towards the start.
-
-    Returns:
-        (like int32 [num_arcs], final_like int32 [num_states], graph and acoustic cost of the best completion float64
-        [num_states], pushed ali_begin, ali, final_ali_begin, final_ali).
-    """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    like = new_array(arcs.num_arcs, np.NPY_INT32)
-    final_like = new_array(arcs.num_states, np.NPY_INT32)
-    cdef int32_t* to = <int32_t*>np.PyArray_DATA(<np.ndarray>like)
-    cdef int32_t* to_final = <int32_t*>np.PyArray_DATA(<np.ndarray>final_like)
-    cdef vector[Costs] rest
-    cdef PushedAlignments pushed
-    with nogil:
-        rest = c_best_completion(arcs, acoustic_scale)
-        pushed = c_push_alignments(arcs, labels)
-        c_equal_arcs(arcs, pushed, rest, delta, to, to_final)
-    graph = new_array(arcs.num_states, np.NPY_FLOAT64)
-    acoustic = new_array(arcs.num_states, np.NPY_FLOAT64)
-    cdef double* graph_of = <double*>np.PyArray_DATA(<np.ndarray>graph)
-    cdef double* acoustic_of = <double*>np.PyArray_DATA(<np.ndarray>acoustic)
-    cdef int64_t state
-    for state in range(arcs.num_states):
-        graph_of[state] = rest[state].graph
-        acoustic_of[state] = rest[state].acoustic
-    return (
-        freeze(like), freeze(final_like), freeze(graph), freeze(acoustic), int64s(pushed.ali_begin),
-        int32s(pushed.ali), int64s(pushed.final_ali_begin), int32s(pushed.final_ali),
-    )
 
 
 def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
@@ -146,3 +130,33 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
         int64s(found.arc_begin), int32s(found.dst), int32s(found.word), int64s(found.taken_begin), int32s(found.taken),
         int32s(found.final_state), int64s(found.final_taken_begin), int32s(found.final_taken),
     )
+
+
+def determinize_pruned(lattice not None, double beam, float acoustic_scale, double retry_cutoff, float delta,
+                       int64_t max_mem, int64_t max_arcs, int64_t max_states, int64_t max_loop):
+    """Determinize a lattice within a beam.
+
+    Returns:
+        (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single precision; its
+        beam; the beam it reached; how often it was tried again; None where no path was found, else a tuple of the
+        lattice's arrays in the order of its fields).
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments labels = alignments_of(lattice)
+    cdef DeterminizeBounds bounds
+    cdef DeterminizedLattice found
+    bounds.delta = delta
+    bounds.max_mem = max_mem
+    bounds.max_arcs = max_arcs
+    bounds.max_states = max_states
+    bounds.max_loop = max_loop
+    with nogil:
+        found = c_determinize_pruned(arcs, labels, beam, acoustic_scale, retry_cutoff, bounds)
+    arrays = None
+    if found.num_states > 0:
+        arrays = (
+            int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph),
+            floats(found.acoustic), int64s(found.ali_begin), int32s(found.ali), floats(found.final_graph),
+            floats(found.final_acoustic), int64s(found.final_ali_begin), int32s(found.final_ali),
+        )
+    return <int>found.stopped_by, found.beam, found.effective_beam, found.retries, arrays

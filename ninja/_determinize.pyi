@@ -9,9 +9,6 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 def path_extremes(arc_begin: Int64, dst: Int32, cost: Float64, final_cost: Float64) -> tuple[float, float]: ...
-def equal_arcs(
-    lattice: Lattice, acoustic_scale: float, delta: float
-) -> tuple[Int32, Int32, Float64, Float64, Int64, Int32, Int64, Int32]: ...
 def remove_epsilons(
     lattice: Lattice, acoustic_scale: float, max_arcs: int
 ) -> (
@@ -24,3 +21,20 @@ def remove_epsilons(
 def determinize(
     lattice: Lattice, acoustic_scale: float, max_arcs: int
 ) -> tuple[Int64, Int32, Int32, Int64, Int32, Int32, Int64, Int32] | None: ...
+def determinize_pruned(
+    lattice: Lattice,
+    beam: float,
+    acoustic_scale: float,
+    retry_cutoff: float,
+    delta: float,
+    max_mem: int,
+    max_arcs: int,
+    max_states: int,
+    max_loop: int,
+) -> tuple[
+    int,
+    float,
+    float,
+    int,
+    tuple[Int64, Int32, Int32, Float32, Float32, Int64, Int32, Float32, Float32, Int64, Int32] | None,
+]: ...

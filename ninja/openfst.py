@@ -133,8 +133,6 @@ def labelled_image(
     final_cost: Float64,
     *,
     words: bool,
-    arc: Int32 | None = None,
-    final_arc: Int32 | None = None,
 ) -> bytes:
     """Return the image of an arc-labelled machine with given weights, float64 [num_arcs] and [num_states].
 
@@ -144,14 +142,10 @@ def labelled_image(
         cost: Weight of each arc.
         final_cost: Weight of each final state, +inf = not final.
         words: Input labels are words rather than arcs.
-        arc: Arc each arc is to be taken for; itself by default.
-        final_arc: ``num_arcs + state`` each final state is to be taken for; itself by default.
     """
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
-    if arc is None:
-        arc = np.arange(num_arcs, dtype=np.int32)
-    if final_arc is None:
-        final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)
+    arc = np.arange(num_arcs, dtype=np.int32)
+    final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)
     final = np.flatnonzero(np.isfinite(final_cost))
     place = lattice.arc_begin[final + 1]  # behind the arcs of its state
     olabel = np.insert(arc, place, final_arc[final]) + np.int32(1)

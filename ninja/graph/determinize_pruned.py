@@ -1,0 +1,344 @@
+"""Pruned determinization: one path for each word sequence within a beam, within bounds of memory and size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _determinize
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.phone_labels import state_level, with_phones, without_phones
+from ninja.graph.prune import prune
+from ninja.graph.scale import check_scales
+from ninja.lattice import Lattice
+
+if TYPE_CHECKING:
+    from ninja.formats.transition_model import TransitionModel
+
+Limit = Literal["memory", "arcs", "states"]
+_LIMITS: tuple[Limit | None, ...] = (None, "memory", "arcs", "states")
+_LOOP, _PRECISION = 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminizeBounds:
+    """How large a determinization may grow, and what is done where that does not do; 0 or less is no bound."""
+
+    delta: float = 2.0**-10  # sets of states whose costs differ by no more are one state
+    max_mem: int = 50_000_000  # bytes, roughly
+    max_arcs: int = -1  # in the result, final states counted in
+    max_states: int = -1  # in the result
+    max_loop: int = 500_000  # states reached over epsilons from one set of states
+    retry_cutoff: float = 0.5  # prune and try again where less than this share of the beam was reached; 0: never
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 0.0 <= self.delta < np.inf:
+            raise OptionError(f"delta is {self.delta}, but must be 0 or more")
+        if not 0.0 <= self.retry_cutoff < 1.0:
+            raise OptionError(f"retry_cutoff is {self.retry_cutoff}, but must be 0 or more and below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminizeReport:
+    """What a pruned determinization reached."""
+
+    beam: float  # asked for
+    effective_beam: float  # within this cost of the best path nothing is missing
+    retries: int  # on a lattice pruned to a smaller beam
+    stopped_by: Limit | None  # the bound that cut the last try short
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole beam was reached."""
+        return self.effective_beam >= self.beam
+
+    def __str__(self) -> str:
+        if self.complete:
+            return f"beam {self.beam:g} reached"
+        cause = "a smaller beam had to be tried" if self.stopped_by is None else f"the bound of {self.stopped_by} came"
+        tries = f" after {self.retries} retries" if self.retries else ""
+        return f"beam {self.effective_beam:.4g} of {self.beam:g} reached{tries}: {cause}"
+
+
+@overload
+def determinize_pruned(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    minimize: bool = False,
+    return_report: Literal[False] = False,
+) -> Lattice: ...
+@overload
+def determinize_pruned(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    minimize: bool = False,
+    return_report: Literal[True],
+) -> tuple[Lattice, DeterminizeReport]: ...
+def determinize_pruned(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    minimize: bool = False,
+    return_report: bool = False,
+) -> Lattice | tuple[Lattice, DeterminizeReport]:
+    """Keep one path for each word sequence within the beam, the best, with both its costs and its alignment.
+
+    Epsilons and arcs of many labels are followed as they are; state-level lattices of a decoder become compact here.
+    Costs are added in single precision in Kaldi's order, so that of nearly equal paths the same one stays. The search
+    is best first: where a bound stops it, the result is what lies within a smaller beam, which the report tells.
+
+    Args:
+        lattice: Any lattice.
+        beam: Largest difference in total cost to the best path, > 0; infinity keeps all.
+        acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
+        bounds: Bounds of memory and size; by default those of Kaldi's tool.
+        minimize: Push and minimize the result.
+        return_report: Return also what was reached.
+
+    Returns:
+        A connected compact lattice without epsilons, no two arcs of a state with the same word. Its states have no
+        times other than those of its alignments.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state or was found within the bounds, or more than
+            ``max_loop`` states follow over epsilons.
+        OptionError: An option is out of its range.
+
+    Source: Povey et al. 2012, "Generating exact lattices in the WFST framework"; Kaldi,
+    lat/determinize-lattice-pruned.cc.
+    """
+    check_beam(beam, acoustic_scale)
+    result, report = _run(lattice, beam, acoustic_scale, bounds or DeterminizeBounds())
+    if minimize:
+        result = _minimized(result, acoustic_scale)
+    return (result, report) if return_report else result
+
+
+@overload
+def determinize_phone_pruned(
+    lattice: Lattice,
+    model: TransitionModel,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    phone_determinize: bool = True,
+    word_determinize: bool = True,
+    minimize: bool = False,
+    return_report: Literal[False] = False,
+) -> Lattice: ...
+@overload
+def determinize_phone_pruned(
+    lattice: Lattice,
+    model: TransitionModel,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    phone_determinize: bool = True,
+    word_determinize: bool = True,
+    minimize: bool = False,
+    return_report: Literal[True],
+) -> tuple[Lattice, DeterminizeReport]: ...
+def determinize_phone_pruned(
+    lattice: Lattice,
+    model: TransitionModel,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    phone_determinize: bool = True,
+    word_determinize: bool = True,
+    minimize: bool = False,
+    return_report: bool = False,
+) -> Lattice | tuple[Lattice, DeterminizeReport]:
+    """Determinize over phones and words first, then over words, each within the beam.
+
+    The first pass leaves less for the second where many alignments of the same words compete, so that lattices go
+    through that would pass the bounds otherwise. The result is that of ``determinize_pruned``, except that nearly equal
+    paths may be told apart by another rounding.
+
+    Args:
+        lattice: A lattice whose alignments are transition ids.
+        model: The acoustic model's transitions; they tell where phones begin.
+        beam: Largest difference in total cost to the best path, > 0.
+        acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
+        bounds: Bounds of memory and size, for each pass; by default those of Kaldi's tool (no ``max_loop``).
+        phone_determinize: Make the first pass.
+        word_determinize: Make the second pass; without it the result has epsilons where only phones stood.
+        minimize: Push and minimize the result.
+        return_report: Return also what was reached, the less of both passes.
+
+    Returns:
+        As ``determinize_pruned``.
+
+    Raises:
+        LatticeError: As ``determinize_pruned``, or a label is no transition id of the model.
+        OptionError: An option is out of its range, or neither pass is wanted.
+
+    Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticePhonePruned.
+    """
+    check_beam(beam, acoustic_scale)
+    if not (phone_determinize or word_determinize):
+        raise OptionError("neither phone_determinize nor word_determinize is set: nothing would be done")
+    bounds = bounds or DeterminizeBounds(max_loop=-1)
+    if not phone_determinize:
+        result, report = _run(lattice, beam, acoustic_scale, bounds)
+    else:
+        # Scaled once for both passes, as Kaldi does: each scaling rounds.
+        scaled = _acoustic_times(lattice, float(np.float32(acoustic_scale)))
+        labelled, first_phone = with_phones(state_level(scaled), model)
+        phones, report = _run(labelled, beam, 1.0, bounds)
+        result = without_phones(phones, first_phone)
+        if word_determinize:
+            result, again = _run(result, beam, 1.0, bounds)
+            if again.effective_beam < report.effective_beam or report.complete:
+                report = replace(again, retries=again.retries + report.retries)
+        result = _acoustic_times(result, 1.0 / float(np.float32(acoustic_scale)))
+    if minimize:
+        result = _minimized(result, acoustic_scale)
+    return (result, report) if return_report else result
+
+
+def determinize_retrying(
+    lattice: Lattice,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    beam_ratio: float = 0.9,
+    num_loops: int = 20,
+    prune_result: bool = False,
+) -> tuple[Lattice, DeterminizeReport]:
+    """Determinize without a beam; where that passes the bounds, prune first, more and more, until it does not.
+
+    Kaldi's lattice-determinize, which ``determinize_pruned`` has taken the place of.
+
+    Args:
+        lattice: Any lattice.
+        beam: What is pruned by after a first failure is this times ``beam_ratio``, > 0.
+        acoustic_scale: Factor of acoustic costs where paths compete, not 0.
+        bounds: Bounds of each try.
+        beam_ratio: Factor of the beam for each further try, above 0 and below 1.
+        num_loops: Most tries on a pruned lattice, ≥ 0.
+        prune_result: Prune the result by the beam in the end.
+
+    Returns:
+        The lattice as from ``determinize_pruned``, and what was reached: an infinite beam, or that of the last try.
+
+    Raises:
+        LatticeError: As ``determinize_pruned``, or no try was within the bounds.
+        OptionError: An option is out of its range.
+
+    Source: Kaldi, latbin/lattice-determinize.cc.
+    """
+    check_beam(beam, acoustic_scale)
+    if not 0.0 < beam_ratio < 1.0:
+        raise OptionError(f"beam_ratio is {beam_ratio}, but must be above 0 and below 1")
+    if num_loops < 0:
+        raise OptionError(f"num_loops is {num_loops}, but must be 0 or more")
+    bounds = replace(bounds or DeterminizeBounds(), retry_cutoff=0.0)
+    given, tried, limit = lattice, np.inf, None
+    for retries in range(num_loops + 1):
+        try:
+            result, report = _run(given, np.inf, acoustic_scale, bounds)
+        except _NoPathWithinBounds as error:
+            limit = error.limit
+        else:
+            if report.complete:
+                if prune_result:
+                    result = prune(result, beam, acoustic_scale)
+                return result, DeterminizeReport(np.inf, tried, retries, None)
+            limit = report.stopped_by
+        beam *= beam_ratio
+        tried = beam
+        given = prune(lattice, beam, acoustic_scale)
+    raise LatticeError(
+        f"the bound of {limit} was passed even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
+        key=lattice.key,
+    )
+
+
+class _NoPathWithinBounds(LatticeError):
+    """A bound came before one path was complete."""
+
+    limit: Limit | None = None
+
+
+def check_beam(beam: float, acoustic_scale: float) -> None:
+    """Refuse a beam or an acoustic scale that nothing can be determinized with.
+
+    Raises:
+        OptionError: Names the option and its value.
+    """
+    check_scales(acoustic_scale)
+    if not beam > 0.0:
+        raise OptionError(f"beam is {beam}, but must be above 0")
+    if np.float32(acoustic_scale) == 0.0:
+        raise OptionError("acoustic_scale is 0, but acoustic costs could not be scaled back")
+
+
+def _run(
+    lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
+) -> tuple[Lattice, DeterminizeReport]:
+    stopped, tried, reached, retries, arrays = _determinize.determinize_pruned(
+        lattice,
+        beam,
+        acoustic_scale,
+        bounds.retry_cutoff,
+        bounds.delta,
+        bounds.max_mem,
+        bounds.max_arcs,
+        bounds.max_states,
+        bounds.max_loop,
+    )
+    if stopped == _LOOP:
+        raise LatticeError(
+            f"more than {bounds.max_loop} states follow one another over epsilons; prune it, or raise max_loop",
+            key=lattice.key,
+        )
+    if stopped == _PRECISION:
+        raise LatticeError("its costs, or sums of them, are beyond single precision; scale it first", key=lattice.key)
+    limit = _LIMITS[stopped]
+    if arrays is None and limit is None:
+        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
+    if arrays is None:
+        error = _NoPathWithinBounds(
+            f"the bound of {limit} came before one path was complete, even at beam {tried:.4g}; raise it",
+            key=lattice.key,
+        )
+        error.limit = limit
+        raise error
+    result = Lattice(lattice.key, *arrays, kind="compact", frame_shift=lattice.frame_shift, words=lattice.words)
+    return result, DeterminizeReport(beam, reached, retries, limit)
+
+
+def _minimized(lattice: Lattice, acoustic_scale: float) -> Lattice:
+    from ninja.graph.minimize import minimize
+
+    return minimize(lattice, acoustic_scale)
+
+
+def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
+    """Scale acoustic costs, rounded to single precision once; infinite ones stay."""
+
+    def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        scaled = np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf).astype(np.float32)
+        scaled.flags.writeable = False
+        return scaled
+
+    if factor == 1.0:
+        return lattice
+    return replace(lattice, acoustic=times(lattice.acoustic), final_acoustic=times(lattice.final_acoustic))

@@ -1,0 +1,182 @@
+"""State-level lattices, and phones as labels where they begin: what phone-pruned determinization works on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice
+
+if TYPE_CHECKING:
+    from ninja.formats.transition_model import TransitionModel
+
+Ints = npt.NDArray[np.int64]
+MOST_LABELS = 2**31 - 1
+
+
+def state_level(lattice: Lattice) -> Lattice:
+    """Give each label an arc of its own, as in a decoder's own lattices; words and costs stay on the first of them.
+
+    Args:
+        lattice: Any lattice.
+
+    Returns:
+        A lattice of kind "raw", no labels on final states; the same one if it is so already.
+    """
+    length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
+    final_length = np.where(lattice.is_final, final_length, 0)
+    if length.max(initial=0) <= 1 and final_length.max(initial=0) == 0:
+        return lattice if lattice.kind == "raw" else replace(lattice, kind="raw", time=None)
+    # The states of an arc's chain stand before the state it enters, those of a final state's behind all.
+    links = np.maximum(length - 1, 0)
+    new_state, first_link = _made_room(lattice, links)
+    end = int(new_state[-1]) + 1
+    src, dst, arc, offset = _chains(new_state[lattice.src], first_link, links, new_state[lattice.dst])
+    stops = np.flatnonzero(final_length)
+    stop_links = final_length[stops] - 1
+    tail = np.cumsum(final_length[stops]) - final_length[stops] + end  # the first state of each chain
+    stop_src, stop_dst, _, stop_offset = _chains(new_state[stops], tail, stop_links, tail + stop_links)
+    num_states = end + int(final_length.sum())
+
+    src, dst = np.concatenate([src, stop_src]), np.concatenate([dst, stop_dst])
+    leads = np.concatenate([offset == 0, np.zeros(stop_src.size, bool)])
+    leads_stop = np.concatenate([np.zeros(arc.size, bool), stop_offset == 0])
+    word = np.zeros(src.size, np.int32)
+    word[leads] = lattice.word
+    costs = {}
+    for name in ("graph", "acoustic"):
+        cost = np.zeros(src.size, np.float32)
+        cost[leads] = getattr(lattice, name)
+        cost[leads_stop] = getattr(lattice, f"final_{name}")[stops]
+        final_cost = np.full(num_states, np.inf, np.float32)
+        final_cost[new_state] = getattr(lattice, f"final_{name}")
+        final_cost[new_state[stops]] = np.inf
+        final_cost[tail + stop_links] = 0.0
+        costs[name], costs[f"final_{name}"] = cost, final_cost
+    # Each row is one label, except for arcs without any; rows are in the order of the labels.
+    labelled = np.concatenate([length[arc] > 0, np.ones(stop_src.size, bool)])
+    label = np.zeros(src.size, np.int32)
+    label[labelled] = np.concatenate([lattice.ali, lattice.final_ali[np.repeat(lattice.is_final, _sizes(lattice))]])
+    return _from_rows(lattice, num_states, src, dst, word, label, labelled, costs)
+
+
+def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
+    """Put the phone that begins on each arc where there is no word, behind the word on an arc of its own elsewhere.
+
+    Args:
+        lattice: A state-level lattice of transition ids.
+        model: Tells which transition ids begin a phone; those leaving the start are left alone, as in Kaldi.
+
+    Returns:
+        The lattice, and the label that stands for phone 0: larger ones are phones, smaller ones words.
+
+    Raises:
+        LatticeError: A label is no transition id of the model, or words and phones together need too many labels.
+
+    Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticeInsertPhones.
+    """
+    model.check(lattice)
+    first_phone = int(lattice.word.max(initial=0)) + 1
+    if first_phone + int(model.phone.max(initial=0)) > MOST_LABELS:
+        raise LatticeError(f"the word id {first_phone - 1} leaves no room for phones", key=lattice.key)
+    labelled = np.diff(lattice.ali_begin) > 0
+    label = np.zeros(lattice.num_arcs, np.int32)
+    label[labelled] = lattice.ali
+    begins = (label > 0) & (model.hmm_state[label] == 0) & ~model.is_self_loop[label] & (lattice.src != 0)
+    phone = np.where(begins, first_phone + model.phone[label], 0).astype(np.int32)
+    splits = begins & (lattice.word != 0)
+    new_state, first_link = _made_room(lattice, splits.astype(np.int64))
+    split = np.flatnonzero(splits)
+    none = np.zeros(split.size, np.float32)
+    src = np.concatenate([new_state[lattice.src], first_link[split]])
+    dst = np.concatenate([np.where(splits, first_link, new_state[lattice.dst]), new_state[lattice.dst[split]]])
+    word = np.concatenate([np.where(lattice.word == 0, phone, lattice.word), phone[split]])
+    num_states = int(new_state[-1]) + 1
+    costs = {}
+    for name in ("graph", "acoustic"):
+        costs[name] = np.concatenate([getattr(lattice, name), none])
+        final_cost = np.full(num_states, np.inf, np.float32)
+        final_cost[new_state] = getattr(lattice, f"final_{name}")
+        costs[f"final_{name}"] = final_cost
+    label = np.concatenate([label, none.astype(np.int32)])
+    labelled = np.concatenate([labelled, none.astype(np.bool_)])
+    return _from_rows(lattice, num_states, src, dst, word, label, labelled, costs), first_phone
+
+
+def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
+    """Turn the labels of phones into epsilons."""
+    word = np.where(lattice.word >= first_phone, np.int32(0), lattice.word)
+    word.flags.writeable = False
+    return replace(lattice, word=word)
+
+
+def _sizes(lattice: Lattice) -> Ints:
+    return np.diff(lattice.final_ali_begin)
+
+
+def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
+    """Number states anew so that each arc's further states have room before the state it enters.
+
+    Returns:
+        (new state of each state, first further state of each arc), int64 [num_states] and [num_arcs].
+    """
+    wanted = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
+    new_state = np.arange(lattice.num_states) + np.cumsum(wanted)
+    order = np.argsort(lattice.dst, kind="stable")
+    before = np.empty(lattice.num_arcs, np.int64)
+    sorted_links = links[order]
+    before[order] = np.cumsum(sorted_links) - sorted_links
+    first_of_state = np.cumsum(wanted) - wanted
+    return new_state, new_state[lattice.dst] - wanted[lattice.dst] + before - first_of_state[lattice.dst]
+
+
+def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Write chains of arcs through states of their own.
+
+    Returns:
+        (source, destination, chain, place in the chain) of each arc of the chains, int64 [sum(links) + len(links)].
+    """
+    chain = np.repeat(np.arange(links.size), links + 1)
+    begin = np.cumsum(links + 1) - (links + 1)
+    offset = np.arange(chain.size) - begin[chain]
+    state = first_link[chain] + offset
+    return (
+        np.where(offset == 0, src[chain], state - 1),
+        np.where(offset == links[chain], dst[chain], state),
+        chain,
+        offset,
+    )
+
+
+def _from_rows(
+    lattice: Lattice,
+    num_states: int,
+    src: Ints,
+    dst: Ints,
+    word: npt.NDArray[np.int32],
+    label: npt.NDArray[np.int32],
+    labelled: npt.NDArray[np.bool_],
+    costs: dict[str, npt.NDArray[np.float32]],
+) -> Lattice:
+    """Make a state-level lattice of arcs in any order."""
+    order = np.argsort(src, kind="stable")
+    labelled = labelled[order]
+    return Lattice.from_arrays(
+        lattice.key,
+        np.concatenate([[0], np.cumsum(np.bincount(src, minlength=num_states))]),
+        dst[order],
+        word[order],
+        costs["graph"][order],
+        costs["acoustic"][order],
+        costs["final_graph"],
+        costs["final_acoustic"],
+        ali_begin=np.concatenate([[0], np.cumsum(labelled)]),
+        ali=label[order][labelled],
+        kind="raw",
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )

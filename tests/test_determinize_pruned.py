@@ -1,0 +1,537 @@
+"""Pruned determinization against written-out paths, against Kaldi's answers, at its bounds, and as commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_determinize import difference, exploding, within
+from reference_graph import SHARED, read_kaldi
+from reference_openfst import Way, best_of_each, without_ties
+from strategies import lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.formats import read, write
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph import (
+    DeterminizeBounds,
+    DeterminizeReport,
+    best_path,
+    connect,
+    determinize,
+    determinize_phone_pruned,
+    determinize_pruned,
+    determinize_retrying,
+    equivalent,
+    from_arcs,
+    is_deterministic,
+)
+from ninja.graph.phone_labels import state_level, with_phones, without_phones
+from ninja.lattice import Lattice, check
+
+KOREAN, ENGLISH = SHARED / "golden" / "korean", SHARED / "golden" / "english"
+RAW = SHARED / "data" / "korean" / "raw.ark.gz"
+TRANSITIONS = SHARED / "data" / "korean" / "trans.mdl"
+GOLDEN = [
+    (RAW, KOREAN / "raw_determinize_pruned8.ark.gz", 8.0, 1.0),
+    (KOREAN / "raw.ark.gz", KOREAN / "determinize_pruned6.ark.gz", 6.0, 1.0),
+    (KOREAN / "lat.ark.gz", KOREAN / "determinize_pruned6.ark.gz", 6.0, 1.0),
+    (ENGLISH / "lat.ark.gz", ENGLISH / "determinize_pruned6.ark.gz", 6.0, 0.1),
+]
+SCALES = st.sampled_from([1.0, 0.125, 2.5])
+BEAMS = st.sampled_from([0.5, 4.0, 15.0, np.inf])
+SMALL = lattices(max_states=7, max_word=3)
+SEEDS = st.integers(0, 2**32 - 1)
+EXACT = DeterminizeBounds(delta=0.0)
+
+
+@lru_cache(maxsize=8)
+def archive(path: Path) -> dict[str, Lattice]:
+    if not path.exists():
+        # In CI conftest refuses to run without them.
+        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+    return {lattice.key: lattice for lattice in read_kaldi(path)}
+
+
+@lru_cache(maxsize=1)
+def transitions() -> TransitionModel:
+    if not TRANSITIONS.exists():
+        pytest.skip(f"{TRANSITIONS} is not here: no acoustic model comes with the project (in CI it must be there)")
+    return TransitionModel.read(TRANSITIONS)
+
+
+def phones(seed: int, size: int = 12000) -> TransitionModel:
+    """Make a model of random transitions."""
+    random = np.random.default_rng(seed)
+
+    def drawn(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values[:1] * 0, values])
+
+    none = np.zeros(size + 1)
+    return TransitionModel(
+        "random.mdl",
+        drawn(random.integers(1, 4, size)).astype(np.int32),
+        drawn(random.integers(0, 2, size)).astype(np.int32),
+        none.astype(np.int32),
+        none.astype(np.int32),
+        none.astype(bool),
+        drawn(random.random(size) < 0.3).astype(bool),
+        none.astype(np.float32),
+    )
+
+
+def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
+    """All that was wanted is there, at its costs and with its alignment."""
+    assert wanted.keys() <= kept.keys()
+    for words, way in wanted.items():
+        assert kept[words].graph == pytest.approx(way.graph, abs=1e-3)
+        assert kept[words].acoustic == pytest.approx(way.acoustic, abs=1e-3)
+        assert kept[words].alignment == way.alignment
+
+
+def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
+    """The result is a part of the lattice that holds all within the beam."""
+    check(result)
+    assert connect(result) is result
+    assert is_deterministic(result)
+    kept = best_of_each(result)
+    assert_kept(kept, within(lattice, beam - 1e-3))
+    assert_kept(best_of_each(lattice), kept)
+
+
+def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
+    """Over all word sequences, not a sample: each that one of the two lacks lies at the beam's edge or beyond."""
+    check(ours)
+    found = difference(ours, theirs, acoustic_scale)
+    assert found.missing > beam - 1e-3, ours.key
+    assert max(found.graph, found.acoustic) < 1e-3, ours.key
+    assert found.alignments == 0, ours.key
+
+
+@pytest.mark.parametrize(("source", "expected", "beam", "scale"), GOLDEN, ids=["raw", "expanded", "compact", "english"])
+def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam: float, scale: float) -> None:
+    given_lattices = archive(source)
+    for key, theirs in archive(expected).items():
+        ours, report = determinize_pruned(given_lattices[key], beam, scale, return_report=True)
+        assert report == DeterminizeReport(beam, beam, 0, None)
+        assert_as_kaldi(ours, theirs, beam, scale)
+        assert (ours.num_states, ours.num_arcs) == (connect(theirs).num_states, connect(theirs).num_arcs)
+
+
+def test_determinize_phone_pruned_answers_as_kaldi() -> None:
+    raw = archive(RAW)
+    for key, theirs in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
+        ours = determinize_phone_pruned(raw[key], transitions(), 8.0)
+        assert_as_kaldi(ours, theirs, 8.0, 1.0)
+        assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
+
+
+def test_the_phones_change_no_answer() -> None:
+    for lattice in list(archive(RAW).values())[:10]:
+        words = determinize_pruned(lattice, 8.0, 1.0, EXACT)  # with delta, each way has small errors of its own
+        first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)
+        assert (first_pass.word == 0).any(), lattice.key
+        both = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)
+        for ours in (both, determinize_pruned(first_pass, 8.0, 1.0, EXACT)):
+            found = difference(ours, words)
+            assert found.missing > 8.0 - 1e-3, lattice.key
+            assert max(found.graph, found.acoustic) < 1e-3, lattice.key
+            assert found.alignments <= 2, lattice.key  # of paths equal but for rounding
+        second_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, phone_determinize=False)
+        assert second_pass.num_arcs == words.num_arcs
+
+
+@settings(max_examples=100)
+@given(SMALL, SEEDS, SCALES, BEAMS)
+def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
+    lattice: Lattice, seed: int, scale: float, beam: float
+) -> None:
+    lattice = without_ties(lattice, seed)
+    result = determinize_pruned(lattice, beam, scale, EXACT)
+    check(result)
+    assert is_deterministic(result)
+    assert connect(result) is result
+    assert result.kind == "compact"
+    kept = best_of_each(result, scale)
+    assert_kept(kept, within(lattice, beam - 1e-2, scale))
+    assert_kept(best_of_each(lattice, scale), kept)  # nor is anything there that was not
+
+
+@settings(max_examples=50)
+@given(SMALL, SEEDS, SCALES)
+def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
+    pytest.importorskip("pywrapfst")
+    lattice = without_ties(lattice, seed)
+    result, report = determinize_pruned(lattice, np.inf, scale, EXACT, return_report=True)
+    assert report.complete
+    assert equivalent(result, lattice, acoustic_scale=scale, costs="both")
+    assert_kept(best_of_each(result), best_of_each(determinize(lattice, scale)))
+
+
+@settings(max_examples=50)
+@given(SMALL, SEEDS, SCALES, BEAMS)
+def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
+    once = determinize_pruned(without_ties(lattice, seed), beam, scale, EXACT)
+    again = determinize_pruned(once, np.inf, scale, EXACT)
+    for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
+        assert np.array_equal(getattr(once, name), getattr(again, name))
+    for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
+        assert getattr(again, name) == pytest.approx(getattr(once, name), abs=1e-3)
+
+
+@settings(max_examples=50)
+@given(SMALL, BEAMS)
+def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
+    wanted = within(lattice, beam)
+    kept = best_of_each(determinize_pruned(lattice, beam, 1.0, EXACT))
+    assert {words: kept[words].total() for words in wanted} == pytest.approx(
+        {words: way.total() for words, way in wanted.items()}
+    )
+
+
+@settings(max_examples=50)
+@given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
+def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
+    lattice = without_ties(lattice, seed)
+    wanted = best_of_each(lattice)
+    if not wanted:
+        with pytest.raises(LatticeError, match="no path leads from the start"):
+            determinize_pruned(lattice)
+        return
+    assert_kept(best_of_each(determinize_pruned(lattice, np.inf, 1.0, EXACT)), wanted)
+
+
+@settings(max_examples=50)
+@given(SMALL, SEEDS)
+def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
+    lattice = without_ties(lattice, seed)
+    expanded = state_level(lattice)
+    check(expanded)
+    assert expanded.kind == "raw"
+    assert np.diff(expanded.ali_begin).max(initial=0) <= 1
+    assert expanded.final_ali.size == 0
+    ours, wanted = best_of_each(expanded), best_of_each(lattice)
+    assert ours.keys() == wanted.keys()
+    assert_kept(ours, wanted)
+
+
+@settings(max_examples=50)
+@given(SMALL, SEEDS, st.integers(0, 100))
+def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model: int) -> None:
+    lattice = state_level(without_ties(lattice, seed))
+    labelled, first_phone = with_phones(lattice, phones(model))
+    check(labelled)
+    hmm_state, loops = phones(model).hmm_state, phones(model).is_self_loop
+    starts = [
+        lattice.ali[lattice.ali_begin[arc]]
+        for arc in np.flatnonzero((np.diff(lattice.ali_begin) > 0) & (lattice.src != 0))
+    ]
+    expected = [phones(model).phone[label] for label in starts if hmm_state[label] == 0 and not loops[label]]
+    assert sorted(labelled.word[labelled.word >= first_phone] - first_phone) == sorted(expected)
+    ours, wanted = best_of_each(without_phones(labelled, first_phone)), best_of_each(lattice)
+    assert ours.keys() == wanted.keys()
+    assert_kept(ours, wanted)
+
+
+@settings(max_examples=50)
+@given(SMALL, SEEDS, st.integers(0, 100), SCALES, st.booleans())
+def test_phone_passes_keep_what_the_word_pass_keeps(
+    lattice: Lattice, seed: int, model: int, scale: float, word_determinize: bool
+) -> None:
+    lattice = without_ties(lattice, seed)
+    result = determinize_phone_pruned(lattice, phones(model), 15.0, scale, EXACT, word_determinize=word_determinize)
+    check(result)
+    assert is_deterministic(result) or not word_determinize
+    kept = best_of_each(result, scale)
+    assert_kept(kept, within(lattice, 15.0 - 1e-2, scale))
+    assert_kept(best_of_each(lattice, scale), kept)
+
+
+def two_ways(graph: float, first: list[int], second: list[int]) -> Lattice:
+    """Two paths of the same word, the second's graph cost given, the first's 1."""
+    return from_arcs("two", (0, 0), (1, 1), (5, 5), (1.0, graph), (2.0, 2.0), finals={1: 0.0}, labels=[first, second])
+
+
+def test_of_equal_paths_the_one_that_kaldi_keeps_stays() -> None:
+    assert determinize_pruned(two_ways(1.0, [3, 4], [3, 7])).ali.tolist() == [3, 7]  # the larger labels
+    assert determinize_pruned(two_ways(1.0, [3], [3, 7])).ali.tolist() == [3]  # the shorter alignment
+    # Equal in single precision, which is what Kaldi sees.
+    assert determinize_pruned(two_ways(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7])).ali.tolist() == [3, 4]
+    lattice = from_arcs("two", (0, 0), (1, 1), (5, 5), (1, 2), (2, 1), finals={1: 0.0}, labels=[[3], [7]])
+    assert determinize_pruned(lattice).ali.tolist() == [3]  # the smaller graph cost
+    # Arcs of several labels are compared behind the subtraction of the best, which makes small differences visible.
+    for labels, stays in (([[7], [3]], [7]), ([[7, 7], [3, 3]], [3, 3])):
+        lattice = from_arcs("big", (0, 0), (1, 1), (5, 5), (1e6, 1e6), (0.03, 0.0), finals={1: 0.0}, labels=labels)
+        assert determinize_pruned(lattice).ali.tolist() == stays
+
+
+def alike(graph: float, acoustic: float) -> Lattice:
+    """Word 1 or 2, then two ways of word 3, the second dearer by 1; more so after word 2 by the costs given."""
+    src, dst, word = (0, 0, 0, 0, 1, 2), (1, 2, 1, 2, 3, 3), (1, 1, 2, 2, 3, 4)
+    return from_arcs("alike", src, dst, word, (0, 1, 0, 1 + graph, 0, 0), (0, 0, 0, acoustic, 0, 0), finals={3: 0.0})
+
+
+def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
+    assert determinize_pruned(alike(2.0**-11, 0.0)).num_states == 3
+    assert determinize_pruned(alike(2.0**-11, 0.0), bounds=EXACT).num_states == 4
+    assert determinize_pruned(alike(2.0**-9, 0.0)).num_states == 4
+    # Equal totals are not enough, or both costs would be wrong.
+    assert determinize_pruned(alike(1.0, -1.0)).num_states == 4
+
+
+@pytest.mark.parametrize(
+    ("bounds", "limit"),
+    [
+        (DeterminizeBounds(delta=0.0, max_arcs=300, retry_cutoff=0.0), "arcs"),
+        (DeterminizeBounds(delta=0.0, max_states=200, retry_cutoff=0.0), "states"),
+        (DeterminizeBounds(delta=0.0, max_mem=40_000, retry_cutoff=0.0), "memory"),
+    ],
+)
+def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: DeterminizeBounds, limit: str) -> None:
+    lattice = exploding(10)
+    result, report = determinize_pruned(lattice, 100.0, 1.0, bounds, return_report=True)
+    assert report.stopped_by == limit
+    assert not report.complete
+    assert 0.0 < report.effective_beam < 100.0
+    assert f"beam {report.effective_beam:.4g} of 100 reached: the bound of {limit} came" in str(report)
+    assert_part(result, lattice, report.effective_beam)
+    assert result.num_arcs <= 310
+
+
+def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
+    result, report = determinize_pruned(exploding(10), np.inf, return_report=True)
+    assert report.complete
+    assert str(report) == "beam inf reached"
+    assert result.num_states > 2**10
+
+
+def test_an_explosion_of_any_size_ends_soon() -> None:
+    result, report = determinize_pruned(
+        exploding(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000), return_report=True
+    )
+    assert report.stopped_by == "memory"
+    assert report.retries == 0  # an infinite beam cannot be made smaller
+    assert report.effective_beam >= 0.0
+    assert best_path(result).cost() == pytest.approx(best_path(exploding(200)).cost(), abs=0.1)
+
+
+def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
+    lattice, bounds = exploding(12), DeterminizeBounds(delta=0.0, max_arcs=300)
+    result, report = determinize_pruned(lattice, 50.0, 1.0, bounds, return_report=True)
+    assert report.retries > 0
+    assert report.effective_beam < 25.0
+    assert f"after {report.retries} retries" in str(report)
+    assert_kept(best_of_each(result), within(lattice, report.effective_beam - 1e-3))
+    _, once = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0), return_report=True)
+    assert once.retries == 0
+
+
+def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
+    lattice = exploding(12)
+    with pytest.raises(
+        LatticeError, match="the bound of arcs came before one path was complete, even at beam 8; raise"
+    ):
+        determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=8, retry_cutoff=0.0))
+    result = determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=20))
+    assert best_path(result).words.tolist() == best_path(lattice).words.tolist()
+
+
+def long_chain(n: int = 3000) -> Lattice:
+    """Word 1, or word 2 and epsilons that word 1 leaves everywhere: the alignments before those take n² labels."""
+    src, dst = [0, 0], [n + 2, 1]
+    for state in range(1, n + 1):
+        src += [state, state]
+        dst += [state + 1, n + 2]
+    word = [1, 2] + [0, 1] * n
+    labels = [[9], [8], *([1 + (7 * arc) % 5] for arc in range(2 * n))]
+    return from_arcs(
+        "long", src, dst, word, [0.5, 2.0] + [0.25] * (2 * n), finals={n + 1: 0.0, n + 2: 0.0}, labels=labels
+    )
+
+
+def test_alignments_of_many_words_are_bounded_too() -> None:
+    lattice = long_chain()
+    result, report = determinize_pruned(
+        lattice, np.inf, bounds=DeterminizeBounds(max_mem=2_000_000), return_report=True
+    )
+    assert report.stopped_by == "memory"
+    assert report.effective_beam == pytest.approx(1.75)
+    assert best_of_each(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
+    with pytest.raises(LatticeError, match="more than 500 states follow one another over epsilons; prune it, or raise"):
+        determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))
+    whole = determinize_pruned(lattice, np.inf)
+    assert {words: len(way.alignment) for words, way in best_of_each(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
+
+
+def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
+    lattice, bounds = exploding(12), DeterminizeBounds(delta=0.0, max_mem=200_000)
+    result, report = determinize_retrying(lattice, 10.0, 1.0, bounds)
+    assert report.retries > 0
+    assert report.beam == np.inf
+    assert report.effective_beam == pytest.approx(10.0 * 0.9**report.retries)
+    assert f"beam {report.effective_beam:.4g} of inf reached after {report.retries} retries" in str(report)
+    assert_kept(best_of_each(result), within(lattice, report.effective_beam - 1e-3))
+    whole, report = determinize_retrying(exploding(5), 10.0)
+    assert report.complete
+    pruned, _ = determinize_retrying(exploding(5), 3.0, prune_result=True)
+    assert pruned.num_arcs < whole.num_arcs
+    assert_kept(best_of_each(pruned), within(exploding(5), 3.0 - 1e-3))
+    with pytest.raises(LatticeError, match="the bound of memory was passed even at beam 5; raise it, or prune the"):
+        determinize_retrying(lattice, 10.0, 1.0, bounds, num_loops=1, beam_ratio=0.5)
+
+
+def test_minimized_results_keep_their_paths() -> None:
+    pytest.importorskip("pywrapfst")
+    lattice = exploding(5)
+    plain, small = determinize_pruned(lattice, 4.0), determinize_pruned(lattice, 4.0, minimize=True)
+    assert small.num_states <= plain.num_states
+    assert_kept(best_of_each(small), best_of_each(plain))
+    small = determinize_phone_pruned(lattice, phones(1), 4.0, minimize=True)
+    assert_kept(best_of_each(small), within(lattice, 4.0 - 1e-3))
+
+
+def test_a_beam_near_nothing_keeps_the_best_path() -> None:
+    for lattice in list(archive(RAW).values())[:5]:
+        assert best_path(determinize_pruned(lattice, 1e-30)).words.tolist() == best_path(lattice).words.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0.0}, "beam is 0.0, but must be above 0"),
+        ({"beam": float("nan")}, "beam is nan, but must be above 0"),
+        ({"acoustic_scale": float("inf")}, "acoustic_scale is inf, but must be finite"),
+        ({"acoustic_scale": 1e-60}, "acoustic_scale is 0, but acoustic costs could not be scaled back"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+    for function in (
+        determinize_pruned,
+        determinize_retrying,
+        lambda x, **o: determinize_phone_pruned(x, phones(0), **o),
+    ):
+        with pytest.raises(OptionError, match=message):
+            function(two_ways(1.0, [1], [2]), **options)
+
+
+def test_bounds_and_loops_out_of_range_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"delta is -1\.0, but must be 0 or more"):
+        DeterminizeBounds(delta=-1.0)
+    with pytest.raises(OptionError, match=r"retry_cutoff is 1\.0, but must be 0 or more and below 1"):
+        DeterminizeBounds(retry_cutoff=1.0)
+    lattice = two_ways(1.0, [1], [2])
+    with pytest.raises(OptionError, match=r"beam_ratio is 1\.0, but must be above 0 and below 1"):
+        determinize_retrying(lattice, beam_ratio=1.0)
+    with pytest.raises(OptionError, match="num_loops is -1, but must be 0 or more"):
+        determinize_retrying(lattice, num_loops=-1)
+    with pytest.raises(OptionError, match="neither phone_determinize nor word_determinize is set"):
+        determinize_phone_pruned(lattice, phones(0), phone_determinize=False, word_determinize=False)
+
+
+def test_costs_beyond_single_precision_are_refused() -> None:
+    for cost in (3e38, -3e38):
+        lattice = from_arcs("big", (0, 1), (1, 2), (1, 0), (cost, cost), finals={2: 0.0}, labels=[[1], [2]])
+        with pytest.raises(LatticeError, match="'big': its costs, or sums of them, are beyond single precision"):
+            determinize_pruned(lattice)
+
+
+def test_labels_that_are_no_transition_ids_are_refused() -> None:
+    with pytest.raises(
+        LatticeError, match=r"'two': arc 1 has the label 9, but random.mdl knows the transition ids 1 to 8"
+    ):
+        determinize_phone_pruned(two_ways(1.0, [1], [9]), phones(0, size=8))
+    lattice = from_arcs("wide", (0,), (1,), (2**31 - 2,), (1.0,), finals={1: 0.0}, labels=[[1]])
+    with pytest.raises(LatticeError, match="'wide': the word id 2147483646 leaves no room for phones"):
+        determinize_phone_pruned(lattice, phones(0))
+
+
+def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        for steps in (3, 4):
+            output.write(state_level(exploding(steps)))
+    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
+    assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
+    code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
+    assert code == 0
+    assert out.splitlines()[1].count(",") == 2  # graph cost, acoustic cost, alignment
+    for (_, ours), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
+        assert is_deterministic(ours)
+        assert_kept(best_of_each(ours), within(exploding(steps), 3.0 - 1e-3))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        for steps in (3, 10, 11):
+            output.write(exploding(steps))
+    code, _, err = ninja(
+        "determinize-pruned",
+        f"{tmp_path}/raw.ark",
+        "--beam=40",
+        "--max-arcs=300",
+        f"--jobs={jobs}",
+        "-o",
+        tmp_path / "o",
+    )
+    assert code == 0
+    assert "exploding-3:" not in err
+    for key in ("exploding-10", "exploding-11"):
+        assert f"ninja: {key}: beam " in err
+    assert "of 40 reached" in err
+    assert "ninja: 2 lattices hold less than the beam asked for" in err
+    assert "ninja: 3 lattices" in err
+
+
+def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        output.write(exploding(9))
+        output.write(exploding(2))
+    code, _, err = ninja(
+        "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
+    )
+    assert code == 1
+    assert "failed: key 'exploding-9': the bound of arcs came before one path was complete" in err
+    assert "1 lattices" in err
+
+
+def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        output.write(exploding(10))
+    transitions()  # or skip
+    code, _, err = ninja(
+        "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"
+    )
+    assert code == 0, err
+    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "words")
+    phones, words = (dict(read(str(tmp_path / name)))["exploding-10"] for name in ("phones", "words"))
+    assert_as_kaldi(phones, words, 3.0, 1.0)
+    code, _, err = ninja("determinize", f"{tmp_path}/raw.ark", "--max-mem=100000", "-o", tmp_path / "whole")
+    assert code == 0
+    assert "exploding-10: beam " in err
+    assert "of inf reached after" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["determinize-phone-pruned"], "Missing option '--model'"),
+        (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
+        (["determinize", "--acoustic-scale=0"], "acoustic_scale is 0, but acoustic costs could not be scaled back"),
+        (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
+        (["determinize-pruned", "--retry-cutoff=2"], "retry_cutoff is 2.0, but must be 0 or more and below 1"),
+        (
+            ["determinize-phone-pruned", "--model=m", "--phone-determinize=false", "--word-determinize=false"],
+            "leaves nothing to do",
+        ),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_read(ninja, tmp_path: Path, arguments: list[str], message: str) -> None:
+    code, _, err = ninja(*arguments, tmp_path / "none.ark", "-o", tmp_path / "x")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "x").exists()
