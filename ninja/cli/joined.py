@@ -1,0 +1,147 @@
+"""What the commands that join archives by key share: their sources, who lacks what, and the exit code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ninja.cli.options import output_file, resume
+from ninja.cli.reading import NAMED_FAILURES, WORDS_HELP, Reading
+from ninja.errors import LatticeError, OptionError
+from ninja.lattice import Kind, Lattice
+from ninja.pipeline import Each, Keyed, OnError
+
+if TYPE_CHECKING:
+    from ninja.formats.lookup import Lookup
+
+Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
+
+
+@dataclass(slots=True)
+class Joined:
+    """One command's run over the lattices of one source, and those of others with the same keys."""
+
+    reading: Reading
+    others: tuple[str, ...]
+    strict: bool
+    missing: dict[str, list[str]] = field(default_factory=dict)  # keys that each other source lacks
+
+    def write(
+        self,
+        target: str,
+        function: Joining,
+        *,
+        resume: bool = False,
+        needed: bool = False,
+        kind: Kind | None = None,
+    ) -> None:
+        """Write what the function makes of each lattice and those of the same key, say what came of it, and end.
+
+        Args:
+            target: Archive to write.
+            function: Given a lattice of the first source, and of each other its lattice or None.
+            resume: Go on with what stands there already.
+            needed: A lattice that another source lacks fails, rather than that the function goes without.
+            kind: Kind of the lattices written.
+        """
+        from ninja.formats.lookup import Lookup
+
+        reading = self.reading
+        with ExitStack() as stack:
+            lookups = [
+                stack.enter_context(
+                    Lookup(
+                        source,
+                        words=reading.table(),
+                        on_error=reading.failed if reading.on_error == "skip" else None,
+                        allow_pipes=reading.allow_pipes,
+                    )
+                )
+                for source in self.others
+            ]
+
+            def stage(lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
+                partners: list[Lattice | None] = []
+
+                def found(entries: Keyed) -> Iterator[tuple[str, Lattice]]:
+                    for key, lattice in entries:
+                        partners[:] = self._look_up(key, lookups)
+                        yield key, lattice
+
+                def join(lattice: Lattice) -> Lattice:
+                    for source, partner in zip(self.others, partners, strict=True):
+                        if partner is None and needed:
+                            raise LatticeError(f"{source} has no lattice of this key", key=lattice.key)
+                    return function(lattice, partners)
+
+                return Each(join)(found(lattices), on_error)
+
+            reading.write(target, stage, resume=resume, kind=kind)
+        self._close(needed)
+
+    def _look_up(self, key: str, lookups: list[Lookup]) -> Iterator[Lattice | None]:
+        for source, lookup in zip(self.others, lookups, strict=True):
+            partner = lookup.get(key)
+            if partner is None:
+                self.missing.setdefault(source, []).append(key)
+            yield partner
+
+    def _close(self, needed: bool) -> None:
+        reading = self.reading
+        for source, keys in () if needed else self.missing.items():
+            more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
+            reading.say(f"{len(keys)} keys are not in {source}: {', '.join(keys[:NAMED_FAILURES])}{more}")
+            if self.strict:
+                reading.counts.failures.extend(LatticeError(f"not in {source}", key=key) for key in keys)
+        reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+
+
+def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[..., Any]:
+    """Give a command its sources and the options of reading, handed to it as one ``Joined``.
+
+    Args:
+        what: The help of ``-o``.
+        others: Name of the arguments behind the first source; one ends in ``...`` if there may be many.
+        strict: Offer ``--strict``.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.argument("first")
+        @click.argument("others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others)
+        @output_file(what)
+        @resume
+        @click.option("--words", metavar="FILE", help=WORDS_HELP)
+        @click.option(
+            "--on-error",
+            type=click.Choice(["skip", "raise"]),
+            default="skip",
+            show_default=True,
+            help="Go on after a lattice failed (exit code 1 at the end), or stop there.",
+        )
+        @click.option("--allow-pipes", is_flag=True, help="Run a command typed as a source ('ark:command |').")
+        @functools.wraps(command)
+        def collected(
+            first: str,
+            others: str | tuple[str, ...],
+            words: str | None,
+            on_error: str,
+            allow_pipes: bool,
+            strict: bool = False,
+            **options: Any,
+        ) -> None:
+            rest = (others,) if isinstance(others, str) else others
+            if [first, *rest].count("-") > 1:
+                raise OptionError("the standard input, -, can be one of the archives only")
+            command(Joined(Reading((first,), words, 1, on_error, allow_pipes), rest, strict), **options)
+
+        if not strict:
+            return collected
+        text = "End with exit code 1 if an archive lacks a key of the first."
+        return click.option("--strict", is_flag=True, help=text)(collected)
+
+    return decorate

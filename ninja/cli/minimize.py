@@ -1,0 +1,108 @@
+"""``ninja minimize``, ``ninja push`` and ``ninja expand-ngram``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from ninja.cli.options import output_file, resume
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.switches import rewrite, switch
+from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class Pushing:
+    """Pushes alignments, costs, or both."""
+
+    strings: bool
+    weights: bool
+
+    def __call__(self, lattice: Lattice) -> Lattice:
+        """Push a lattice."""
+        from ninja.graph import push
+
+        return push(lattice, strings=self.strings, weights=self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimizing:
+    """Merges states."""
+
+    strings: bool
+    weights: bool
+
+    def __call__(self, lattice: Lattice) -> Lattice:
+        """Minimize a lattice."""
+        from ninja.graph import minimize
+
+        return minimize(lattice, strings=self.strings, weights=self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """Splits states by the words before them."""
+
+    n: int
+
+    def __call__(self, lattice: Lattice) -> Lattice:
+        """Expand a lattice."""
+        from ninja.graph import expand_ngram
+
+        return expand_ngram(lattice, self.n)
+
+
+@click.command()
+@output_file("Archive for the pushed lattices, or a wspecifier")
+@switch("--push-strings", True, "Push the alignments.")
+@switch("--push-weights", True, "Push the costs.")
+@resume
+@reads_lattices
+def push(reading: Reading, output_file: str, push_strings: bool, push_weights: bool, resume: bool) -> None:
+    """Push alignments and costs of lattices towards their start.
+
+    Labels that all ways from a state to the end begin with move before it, and so does the cost of the best of them.
+    Every path keeps its words, alignment and costs.
+
+    \b
+    Example:
+      ninja push lat.ark --push-weights=false -o pushed.ark
+    """
+    rewrite(reading, output_file, Pushing(push_strings, push_weights), resume=resume)
+
+
+@click.command()
+@output_file("Archive for the smaller lattices, or a wspecifier")
+@switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
+@switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
+@resume
+@reads_lattices
+def minimize(reading: Reading, output_file: str, push_strings: bool, push_weights: bool, resume: bool) -> None:
+    """Merge states of lattices that have the same completions.
+
+    Every path keeps its words, alignment and costs. Lattices should be deterministic, as those of decoders are;
+    others become smaller, too, but not as small as can be.
+
+    \b
+    Example:
+      ninja minimize lat.ark -o small.ark
+    """
+    rewrite(reading, output_file, Minimizing(push_strings, push_weights), resume=resume)
+
+
+@click.command()
+@output_file("Archive for the expanded lattices, or a wspecifier")
+@click.option("--n", type=click.IntRange(1), default=3, show_default=True, help="Words of an n-gram.")
+@resume
+@reads_lattices
+def expand_ngram(reading: Reading, output_file: str, n: int, resume: bool) -> None:
+    """Split the states of lattices until each has one history of n - 1 words.
+
+    Each arc then stands for one n-gram. No path is lost or made.
+
+    \b
+    Example:
+      ninja expand-ngram lat.ark --n 3 -o expanded.ark
+    """
+    rewrite(reading, output_file, Expanding(n), resume=resume)

@@ -1,0 +1,96 @@
+"""Combination of several systems' lattices of one utterance, each with its share of the probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.posteriors import forward_backward
+from ninja.graph.scale import check_scales, scale
+from ninja.graph.union import union
+from ninja.lattice import Lattice
+
+
+def combine(
+    lattices: Sequence[Lattice | None],
+    weights: Sequence[float] | None = None,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    *,
+    exponents: bool = False,
+) -> Lattice:
+    """Unite the lattices of several systems so that all paths of the k-th together have the probability ``weights[k]``.
+
+    Costs are scaled, and the cost of all paths of a lattice together is taken out of its final graph costs: only the
+    sum of both costs means something in the result, and it wants no more scales. Consensus decoding of it is system
+    combination.
+
+    Args:
+        lattices: One of each system; None where a system has none, whose share is then missing from the total.
+        weights: Weight of each system, > 0; None: all the same. Weights that do not sum to 1 are divided by their sum.
+        acoustic_scale: Factor of acoustic costs; stays in the result.
+        lm_scale: Factor of graph costs; stays in the result.
+        exponents: Raise the k-th lattice's path probabilities to the power ``weights[k]`` before they are made to sum
+            to 1, rather than multiply them by it.
+
+    Returns:
+        All paths, those with equal words too; it is not determinized.
+
+    Raises:
+        LatticeError: A lattice has no path from the start to a final state.
+        OptionError: There is no lattice, a scale is not finite, or weights are not as many, or not above 0.
+
+    Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
+    combination based on a recursion for edit distance".
+    """
+    check_scales(acoustic_scale, lm_scale)
+    share = check_weights(weights, len(lattices))
+    return union(
+        [
+            normalised(lattice, weight, acoustic_scale, lm_scale, exponents=exponents)
+            for lattice, weight in zip(lattices, share, strict=True)
+            if lattice is not None
+        ],
+        determinize=False,
+    )
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    """Return as many weights as there are systems, summing to 1.
+
+    Raises:
+        OptionError: They are not as many, or one is not above 0.
+    """
+    if count < 1:
+        raise OptionError("there is no lattice to combine")
+    if weights is None:
+        return (1.0 / count,) * count
+    if len(weights) != count:
+        raise OptionError(f"there are {len(weights)} weights, but {count} systems; give each system one")
+    for weight in weights:
+        if not 0.0 < weight < np.inf:
+            raise OptionError(f"a weight is {weight}, but must be above 0")
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def normalised(
+    lattice: Lattice, weight: float, acoustic_scale: float = 1.0, lm_scale: float = 1.0, *, exponents: bool = False
+) -> Lattice:
+    """Return a lattice with scaled costs whose paths together have the probability ``weight``, or 1 with `exponents`.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state.
+    """
+    power = weight if exponents else 1.0
+    scaled = scale(lattice, lm_scale * power, acoustic_scale * power)
+    total = forward_backward(scaled).total
+    if not np.isfinite(total):
+        raise LatticeError(f"the cost of all paths together is {total}", key=lattice.key)
+    surplus = -total - (0.0 if exponents else float(np.log(weight)))
+    final_graph = (scaled.final_graph.astype(np.float64) + surplus).astype(np.float32)
+    final_graph.flags.writeable = False
+    return replace(scaled, final_graph=final_graph)

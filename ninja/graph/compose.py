@@ -1,0 +1,187 @@
+"""Composition: the paths that two machines have in common, at both costs together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _algebra
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.connect import connect
+from ninja.graph.machine import Machine
+from ninja.lattice import Array, Lattice
+
+MAX_ARCS = 10_000_000
+
+
+def compose(
+    lattice: Lattice, other: Lattice | Machine, phi_label: int | None = None, *, max_arcs: int = MAX_ARCS
+) -> Lattice:
+    """Keep the paths whose words the other machine accepts, and add its costs to them.
+
+    With another lattice, words match words, both costs are added up, and alignments are the first lattice's. With an
+    FST, words match its input labels, its output labels are the words of the result, and its costs are added to the
+    graph costs. Each pair of matching paths gives one path.
+
+    Args:
+        lattice: The lattice.
+        other: Another lattice, or an FST, with cycles or without.
+        phi_label: Input label, > 0, of the FST's failure arcs, which are taken where a state has no arc for a word and
+            use none up: back-off arcs of a grammar. Without, they would be words like others.
+        max_arcs: Refuse if more arcs arise.
+
+    Returns:
+        The connected composition, of the lattice's kind; a state stands for a state of each.
+
+    Raises:
+        LatticeError: No path is left, the bound is passed, the lattice passes a cycle of the FST's epsilons, or costs
+            grow beyond what a float holds.
+        OptionError: ``phi_label`` is below 1, or given with a lattice.
+
+    Source: Kaldi, latbin/lattice-compose.cc; Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in
+    speech recognition".
+    """
+    if isinstance(other, Lattice):
+        if phi_label is not None:
+            raise OptionError("a lattice has no failure arcs; phi_label is for FSTs")
+        return composed_pair(lattice, other, 1.0, 1.0, max_arcs)
+    if phi_label is not None and phi_label < 1:
+        raise OptionError(f"phi_label is {phi_label}, but must be above 0")
+    found = _algebra.compose_fst(
+        lattice,
+        other.start,
+        other.arc_begin,
+        other.dst,
+        other.ilabel,
+        other.olabel,
+        other.cost,
+        other.final_cost,
+        -1 if phi_label is None else phi_label,
+        max_arcs,
+    )
+    if found is None:
+        raise _too_large(lattice, max_arcs)
+    if isinstance(found, int):
+        raise LatticeError(
+            f"state {found} of the FST {other.path or ''} lies on a cycle of arcs that take no word; remove epsilons",
+            key=lattice.key,
+        )
+    arc_begin, dst, word, arc, cost, state, final_cost = found
+    ends = np.isfinite(final_cost)
+    moves = arc >= 0
+    graph = np.where(moves, _of(lattice.graph, arc), 0.0) + cost
+    final_graph = np.where(ends, lattice.final_graph[state] + final_cost, np.inf)
+    return composition(
+        lattice, arc_begin, dst, word, arc, state, graph, np.where(moves, _of(lattice.acoustic, arc), 0.0), final_graph,
+        np.where(ends, lattice.final_acoustic[state], np.inf),
+    )  # fmt: skip
+
+
+def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
+    """Compose two lattices over their words, both costs of each times a factor; see ``compose``."""
+    found = _algebra.compose_pair(first, second, max_arcs)
+    if found is None:
+        raise _too_large(first, max_arcs)
+    arc_begin, dst, a, b, state_a, state_b = found
+    ends = first.is_final[state_a] & second.is_final[state_b]
+
+    def on_arcs(name: str) -> Array:
+        x, y = _of(getattr(first, name), a), _of(getattr(second, name), b)
+        return np.where(a >= 0, of_first * x, 0.0) + np.where(b >= 0, of_second * y, 0.0)
+
+    def on_states(name: str) -> Array:
+        x, y = getattr(first, name)[state_a], getattr(second, name)[state_b]
+        total = of_first * np.where(ends, x, 0.0) + of_second * np.where(ends, y, 0.0)
+        return np.where(ends, total, np.inf)
+
+    word = np.zeros(a.size, np.int32)
+    word[a >= 0] = first.word[a[a >= 0]]
+    return composition(
+        first, arc_begin, dst, word, a, state_a, on_arcs("graph"), on_arcs("acoustic"), on_states("final_graph"),
+        on_states("final_acoustic"),
+    )  # fmt: skip
+
+
+def composition(
+    lattice: Lattice,
+    arc_begin: npt.NDArray[np.int64],
+    dst: npt.NDArray[np.int32],
+    word: npt.NDArray[np.int32],
+    arc: npt.NDArray[np.int64],
+    state: npt.NDArray[np.int32],
+    graph: Array,
+    acoustic: Array,
+    final_graph: Array,
+    final_acoustic: Array,
+) -> Lattice:
+    """Make the connected lattice of a composition, whose alignments are those of the old arcs and states.
+
+    Args:
+        lattice: The first machine.
+        arc_begin: As in a lattice, int64 [num_states + 1].
+        dst: As in a lattice, int32 [num_arcs].
+        word: Word of each arc, int32 [num_arcs].
+        arc: Arc of the first machine under each arc, -1: it stays in its state, int64 [num_arcs].
+        state: State of the first machine under each state, int32 [num_states].
+        graph: Graph cost of each arc, float64 [num_arcs].
+        acoustic: Acoustic cost of each arc, float64 [num_arcs].
+        final_graph: Graph cost of each final state, float64 [num_states], +inf = not final.
+        final_acoustic: Acoustic cost of each final state, float64 [num_states], +inf = not final.
+
+    Raises:
+        LatticeError: No path is left, or costs grow beyond what a float holds.
+    """
+    ends = np.isfinite(final_graph)
+    ali_begin, ali = _labels(lattice.ali_begin, lattice.ali, arc, arc >= 0)
+    final_ali_begin, final_ali = _labels(lattice.final_ali_begin, lattice.final_ali, state, ends)
+    with np.errstate(over="ignore"):
+        costs = [np.asarray(cost, np.float32) for cost in (graph, acoustic, final_graph, final_acoustic)]
+    if not all(np.isfinite(cost).all() for cost in (*costs[:2], costs[2][ends], costs[3][ends])):
+        raise LatticeError("composed costs grow beyond what a float holds", key=lattice.key)
+    for cost in costs:
+        cost.flags.writeable = False
+    whole = Lattice(
+        lattice.key,
+        arc_begin,
+        dst,
+        _frozen(word),
+        costs[0],
+        costs[1],
+        ali_begin,
+        ali,
+        costs[2],
+        costs[3],
+        final_ali_begin,
+        final_ali,
+        kind=lattice.kind,
+        time=None if lattice.time is None else _frozen(lattice.time[state]),
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )
+    try:
+        return connect(whole)
+    except LatticeError:
+        raise LatticeError("no path is left: the two have no word sequence in common", key=lattice.key) from None
+
+
+def _of(values: Array, arc: npt.NDArray[np.int64]) -> Array:
+    """Return the costs of some arcs in float64, any cost where there is no arc (-1)."""
+    return values[arc].astype(np.float64) if values.size else np.zeros(arc.size)
+
+
+def _labels(begin: Array, pool: Array, of: Array, wanted: Array) -> tuple[Any, Any]:
+    length = np.where(wanted, begin[of + 1] - begin[of], 0)
+    new_begin = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+    place = np.repeat(begin[of] - new_begin[:-1], length) + np.arange(new_begin[-1])
+    return _frozen(new_begin), _frozen(pool[place])
+
+
+def _too_large(lattice: Lattice, max_arcs: int) -> LatticeError:
+    return LatticeError(f"more than {max_arcs} arcs in the composition; prune the lattice first", key=lattice.key)
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

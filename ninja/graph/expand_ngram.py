@@ -1,0 +1,37 @@
+"""Expansion to n-grams: each arc stands for one n-gram only."""
+
+from __future__ import annotations
+
+from ninja import _algebra
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.compose import MAX_ARCS
+from ninja.graph.copies import copied_lattice
+from ninja.lattice import Lattice
+
+
+def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> Lattice:
+    """Split states until all paths to each have the last n - 1 words in common; no path is lost or made.
+
+    Args:
+        lattice: Any lattice; epsilons do not count as words.
+        n: Words of an n-gram, 1 or more; 1 splits nothing.
+        max_arcs: Refuse if more arcs arise.
+
+    Returns:
+        The expanded lattice: the same paths with the same costs and alignments; states that cannot be reached are gone.
+
+    Raises:
+        LatticeError: The bound is passed.
+        OptionError: ``n`` is below 1.
+
+    Source: Kaldi, latbin/lattice-expand-ngram.cc.
+    """
+    if n < 1:
+        raise OptionError(f"n is {n}, but must be 1 or more")
+    found = _algebra.expand_ngram(lattice, n - 1, max_arcs)
+    if found is None:
+        raise LatticeError(
+            f"more than {max_arcs} arcs when expanded to {n}-grams; prune the lattice first", key=lattice.key
+        )
+    state, arc_begin, dst, arc, _ = found
+    return copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], lattice.final_graph[state])

@@ -1,0 +1,46 @@
+"""Pushing: alignments and costs go as near to the start as they can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ninja import _algebra
+from ninja.graph.connect import connect
+from ninja.graph.scale import check_scales
+from ninja.lattice import Lattice
+
+
+def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattice:
+    """Push alignments and costs towards the start; each path keeps its words, its alignment and both its costs.
+
+    Labels that all completions of a state begin with move to the arcs that enter it. Costs move so that the best
+    completion of each state, but the start, costs nothing.
+
+    Args:
+        lattice: The lattice.
+        strings: Push the alignments.
+        weights: Push the costs.
+        acoustic_scale: Factor of acoustic costs where completions compete; costs are written unscaled.
+
+    Returns:
+        The connected lattice with the same states and arcs, of kind "compact" where alignments may have moved; times
+        that a format carried are gone then. Costs are differences of sums made in float64.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or pushing would make a multitude of labels.
+        OptionError: ``acoustic_scale`` is not finite.
+
+    Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
+    """
+    check_scales(acoustic_scale)
+    lattice = connect(lattice)
+    changed: dict[str, Any] = {}
+    if strings and lattice.ali.size + lattice.final_ali.size:
+        names = ("ali_begin", "ali", "final_ali_begin", "final_ali")
+        changed |= zip(names, _algebra.push_strings(lattice), strict=True)
+        changed |= {"kind": "compact", "time": None}
+    if weights:
+        names = ("graph", "acoustic", "final_graph", "final_acoustic")
+        changed |= zip(names, _algebra.push_weights(lattice, acoustic_scale), strict=True)
+    return replace(lattice, **changed) if changed else lattice

@@ -1,0 +1,156 @@
+"""Union: all paths of several lattices in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ninja import _algebra
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.connect import connect
+from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.scale import check_scales
+from ninja.lattice import Array, Lattice
+
+DELTA = 2.0**-12
+MAX_LABELS = 1 << 26  # alignment labels of a result, and of what is owed on the way to it: 256 MB each
+
+
+def union(
+    lattices: Sequence[Lattice],
+    acoustic_scale: float = 1.0,
+    *,
+    determinize: bool = True,
+    delta: float = DELTA,
+    max_arcs: int = 1_000_000,
+) -> Lattice:
+    """Unite lattices and keep, for each word sequence, the best path of them all: both its costs and its alignment.
+
+    Equal stretches of the lattices become one, so that the union of a lattice with itself is as large as that lattice
+    determinized. Where one word sequence is aligned in different ways, or by far other costs, its paths stay apart up
+    to the place that decides between them; if they do so nearly everywhere, as in lattices of different recognisers,
+    there is no small result: ``determinize=False`` keeps all paths, which is what consensus decoding wants anyway.
+
+    Args:
+        lattices: One or more; key, frame shift and symbol table are those of the first.
+        acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled. Ties go to the smaller
+            graph minus acoustic cost, as in Kaldi, then to the first.
+        determinize: False: keep all paths, equal ones too; epsilons stay.
+        delta: Costs still to be paid that round to the same multiple of this count as equal, > 0; a path may move by as
+            much where lattices differ. (Kaldi: 2^-10.)
+        max_arcs: Refuse if more arcs arise in determinization, or as much work.
+
+    Returns:
+        A connected lattice; sums are made in float64.
+
+    Raises:
+        LatticeError: A bound is passed, or one lattice has no path from the start to a final state.
+        OptionError: There is no lattice, ``acoustic_scale`` is not finite, ``delta`` not above 0, ``max_arcs`` below 1.
+
+    Source: Kaldi, latbin/lattice-union.cc and lat/determinize-lattice-pruned.h; Povey et al. 2012, "Generating exact
+    lattices in the WFST framework", section 5.
+    """
+    check_scales(acoustic_scale)
+    if not lattices:
+        raise OptionError("there is no lattice to unite")
+    if not 0.0 < delta < np.inf:
+        raise OptionError(f"delta is {delta}, but must be above 0")
+    if max_arcs < 1:
+        raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
+    if not determinize:
+        return _side_by_side([connect(lattice) for lattice in lattices])
+    plain = [
+        connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
+        for lattice in lattices
+    ]
+    arrays = _algebra.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
+    if arrays is None:
+        raise LatticeError(
+            f"more than {max_arcs} arcs, or as much work, to determinize the union; prune the lattices first, or keep "
+            "all paths without determinization",
+            key=lattices[0].key,
+        )
+    return Lattice(
+        lattices[0].key, *arrays, kind="compact", frame_shift=lattices[0].frame_shift, words=lattices[0].words
+    )
+
+
+def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
+    """Let connected lattices share their start state."""
+    if len(lattices) == 1:
+        return lattices[0]
+    taken = False  # a state has one final cost only
+    operands = []
+    for lattice in lattices:
+        is_final = bool(lattice.is_final[0])
+        operands.append(_with_entry(lattice) if is_final and taken else lattice)
+        taken |= is_final
+    start = next((lattice for lattice in operands if lattice.is_final[0]), operands[0])
+    leaving = [int(lattice.arc_begin[1]) for lattice in operands]  # arcs of each one's start
+    shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
+
+    def on_arcs(arrays: Sequence[Array]) -> Array:
+        """Put values of the starts' arcs before those of all others."""
+        heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
+        return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
+
+    def on_states(of_start: Array, arrays: Sequence[Array]) -> Array:
+        return np.concatenate([of_start[:1], *(array[1:] for array in arrays)])
+
+    labels_of_starts = [int(lattice.ali_begin[count]) for lattice, count in zip(operands, leaving, strict=True)]
+    labels = [lattice.ali[:count] for lattice, count in zip(operands, labels_of_starts, strict=True)]
+    labels += [lattice.ali[count:] for lattice, count in zip(operands, labels_of_starts, strict=True)]
+    final_labels = [start.final_ali[: start.final_ali_begin[1]]]
+    final_labels += [lattice.final_ali[lattice.final_ali_begin[1] :] for lattice in operands]
+    degree = on_states(np.array([sum(leaving)]), [np.diff(lattice.arc_begin) for lattice in operands])
+    final_length = on_states(np.diff(start.final_ali_begin), [np.diff(lattice.final_ali_begin) for lattice in operands])
+    return Lattice(
+        lattices[0].key,
+        _begins(degree),
+        _frozen(on_arcs([lattice.dst + np.int32(by) for lattice, by in zip(operands, shift, strict=True)])),
+        _frozen(on_arcs([lattice.word for lattice in operands])),
+        _frozen(on_arcs([lattice.graph for lattice in operands])),
+        _frozen(on_arcs([lattice.acoustic for lattice in operands])),
+        _begins(on_arcs([np.diff(lattice.ali_begin) for lattice in operands])),
+        _frozen(np.concatenate(labels)),
+        _frozen(on_states(start.final_graph, [lattice.final_graph for lattice in operands])),
+        _frozen(on_states(start.final_acoustic, [lattice.final_acoustic for lattice in operands])),
+        _begins(final_length),
+        _frozen(np.concatenate(final_labels)),
+        kind="raw" if all(lattice.kind == "raw" for lattice in lattices) else "compact",
+        frame_shift=lattices[0].frame_shift,
+        words=lattices[0].words,
+    )
+
+
+def _with_entry(lattice: Lattice) -> Lattice:
+    """Return the lattice behind one arc without a word, from a new start that is not final."""
+
+    def before(value: float, array: Array) -> Array:
+        return _frozen(np.concatenate([np.array([value], array.dtype), array]))
+
+    return replace(
+        lattice,
+        arc_begin=before(0, lattice.arc_begin + 1),
+        dst=before(1, lattice.dst + np.int32(1)),
+        word=before(0, lattice.word),
+        graph=before(0.0, lattice.graph),
+        acoustic=before(0.0, lattice.acoustic),
+        ali_begin=before(0, lattice.ali_begin),
+        final_graph=before(np.inf, lattice.final_graph),
+        final_acoustic=before(np.inf, lattice.final_acoustic),
+        final_ali_begin=before(0, lattice.final_ali_begin),
+        time=None,
+    )
+
+
+def _begins(length: Array) -> Array:
+    return _frozen(np.concatenate([[0], np.cumsum(length)]).astype(np.int64))
+
+
+def _frozen(array: Array) -> Array:
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,162 @@
+"""Slow, obvious twins of the algebra of lattices: every path written out, and random transducers to compose with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+from reference_openfst import Way, best_of_each, ways
+from strategies import costs
+
+from ninja import _openfst
+from ninja.graph import Machine
+from ninja.lattice import Lattice
+
+PHI = 9
+
+
+def rounded(way: Way) -> Way:
+    return Way(way.words, round(way.graph, 3), round(way.acoustic, 3), way.alignment)
+
+
+def all_ways(lattice: Lattice) -> Counter[Way]:
+    """Every path of a lattice, as often as there is one like it."""
+    return Counter(rounded(way) for way in ways(lattice))
+
+
+def united(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
+    """The best path of each word sequence of any of some lattices."""
+    best: dict[tuple[int, ...], Way] = {}
+    for lattice in lattices:
+        for words, way in best_of_each(lattice, acoustic_scale).items():
+            if words not in best or way.total(acoustic_scale) < best[words].total(acoustic_scale):
+                best[words] = way
+    return best
+
+
+def composed(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[Way]:
+    """Every pair of paths with the same words, at the costs of both."""
+    return Counter(
+        rounded(Way(x.words, of_a * x.graph + of_b * y.graph, of_a * x.acoustic + of_b * y.acoustic, x.alignment))
+        for x in ways(a)
+        for y in ways(b)
+        if x.words == y.words
+    )
+
+
+def completions(lattice: Lattice, state: int) -> list[Way]:
+    """Every path from a state to the end."""
+    first = int(lattice.arc_begin[state])
+    rest = Lattice.from_arrays(
+        "rest",
+        lattice.arc_begin[state:] - first,
+        lattice.dst[first:] - state,
+        lattice.word[first:],
+        lattice.graph[first:],
+        lattice.acoustic[first:],
+        lattice.final_graph[state:],
+        lattice.final_acoustic[state:],
+        ali_begin=lattice.ali_begin[first:] - lattice.ali_begin[first],
+        ali=lattice.ali[lattice.ali_begin[first] :],
+        final_ali_begin=lattice.final_ali_begin[state:] - lattice.final_ali_begin[state],
+        final_ali=lattice.final_ali[lattice.final_ali_begin[state] :],
+    )
+    return list(ways(rest))
+
+
+def common_labels(found: Sequence[Way]) -> int:
+    """How many labels all paths begin with in common."""
+    count = 0
+    for labels in zip(*(way.alignment for way in found), strict=False):
+        if len(set(labels)) > 1:
+            break
+        count += 1
+    return count
+
+
+def best_completion(found: Sequence[Way]) -> Way:
+    return min(found, key=lambda way: (way.total(), way.graph - way.acoustic))
+
+
+def classes(lattice: Lattice) -> int:
+    """How many states a deterministic lattice needs: as many as there are different sets of completions."""
+    kinds = set()
+    for state in range(1, lattice.num_states):
+        found = completions(lattice, state)
+        best, common = best_completion(found), common_labels(found)
+        rest = [
+            rounded(Way(w.words, w.graph - best.graph, w.acoustic - best.acoustic, w.alignment[common:])) for w in found
+        ]
+        kinds.add(frozenset(rest))
+    return 1 + len(kinds)
+
+
+def through_machine(machine: Machine, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every path of a transducer that takes just these words: what it gives out, and its cost."""
+
+    def arcs(state: int, label: int) -> list[int]:
+        begin, end = int(machine.arc_begin[state]), int(machine.arc_begin[state + 1])
+        return [arc for arc in range(begin, end) if machine.ilabel[arc] == label]
+
+    def final(state: int) -> float:
+        if np.isfinite(machine.final_cost[state]):
+            return float(machine.final_cost[state])
+        for arc in arcs(state, phi)[:1]:
+            return float(machine.cost[arc]) + final(int(machine.dst[arc]))
+        return np.inf
+
+    def take(state: int, word: int, cost: float) -> Iterator[tuple[int, float]]:
+        found = arcs(state, word)
+        for arc in found:
+            yield arc, cost
+        if not found:
+            for arc in arcs(state, phi)[:1]:
+                yield from take(int(machine.dst[arc]), word, cost + float(machine.cost[arc]))
+
+    def walk(
+        state: int, left: Sequence[int], said: tuple[int, ...], cost: float
+    ) -> Iterator[tuple[tuple[int, ...], float]]:
+        if not left and np.isfinite(final(state)):
+            yield said, cost + final(state)
+        steps = [(arc, cost, left) for arc in arcs(state, 0)]
+        if left:
+            steps += [(arc, paid, left[1:]) for arc, paid in take(state, left[0], cost)]
+        for arc, paid, rest in steps:
+            output = int(machine.olabel[arc])
+            yield from walk(
+                int(machine.dst[arc]), rest, said + ((output,) if output else ()), paid + float(machine.cost[arc])
+            )
+
+    yield from walk(machine.start, words, (), 0.0)
+
+
+@st.composite
+def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Machine:
+    """Draw a transducer with cycles, epsilons that lead forwards only, and one failure arc at most from each state."""
+    num_states = draw(st.integers(1, max_states))
+    rows = []
+    for state in range(num_states):
+        for _ in range(draw(st.integers(0, 4))):
+            rows.append((state, draw(st.integers(1, max_word)), draw(st.integers(0, num_states - 1))))
+        if state + 1 < num_states:
+            for label in draw(st.lists(st.sampled_from([0, PHI]), unique=True, max_size=2)):
+                rows.append((state, label, draw(st.integers(state + 1, num_states - 1))))
+    count = len(rows)
+    cost = draw(st.lists(costs(), min_size=count, max_size=count))
+    olabel = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
+    final = [draw(st.one_of(st.just(np.inf), costs())) for _ in range(num_states)]
+    src = [row[0] for row in rows]
+    image = _openfst.write_image(
+        "standard",
+        np.searchsorted(src, np.arange(num_states + 1)).astype(np.int64)
+        if rows
+        else np.zeros(num_states + 1, np.int64),
+        np.array([row[2] for row in rows], np.int32),
+        np.array([row[1] for row in rows], np.int32),
+        np.array(olabel, np.int32),
+        np.array(cost, np.float64),
+        np.array(final, np.float64),
+    )
+    return Machine.parse(image)

@@ -1,0 +1,122 @@
+"""The algebra of lattices against Kaldi's own answers, where they are there to ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from reference_graph import SHARED
+
+from ninja.formats import read
+from ninja.graph import (
+    best_path,
+    combine,
+    difference,
+    equivalent,
+    expand_ngram,
+    forward_backward,
+    interp,
+    minimize,
+    nbest,
+    posteriors,
+    push,
+    remove_epsilons,
+    union,
+)
+from ninja.lattice import Lattice
+
+GOLDEN = SHARED / "golden" / "korean"
+# In CI conftest refuses to run without them.
+pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"Kaldi's answers are not in {SHARED}")
+
+
+@lru_cache(maxsize=8)
+def archive(name: str) -> dict[str, Lattice]:
+    return dict(read(GOLDEN / f"{name}.ark.gz"))
+
+
+def assert_like(ours: Lattice, theirs: Lattice, best: int = 50) -> None:
+    """The same word sequences and costs, and of the best ones the same alignments."""
+    assert equivalent(ours, theirs, 1e-3, costs="both"), ours.key
+    wanted = {tuple(path.words): path for path in nbest(theirs, best)}
+    shared = 0
+    for path in nbest(ours, best):
+        other = wanted.get(tuple(path.words))  # the last of them may be ties
+        if other is not None:
+            shared += 1
+            assert np.array_equal(path.alignment, other.alignment), ours.key
+    assert shared >= min(best, len(wanted)) - 3
+
+
+def test_union_is_kaldis() -> None:
+    ours, theirs = 0, 0
+    for key, wanted in archive("union").items():
+        found = union([archive("prune4")[key], archive("penalty")[key]])
+        assert_like(found, wanted)
+        ours, theirs = ours + found.num_states, theirs + wanted.num_states
+    assert ours <= 1.001 * theirs
+
+
+def test_combination_is_kaldis() -> None:
+    for key, wanted in archive("combine").items():
+        found = combine([archive("lat")[key], archive("scale")[key]], [0.6, 0.4])
+        assert forward_backward(found).total == pytest.approx(forward_backward(wanted).total, abs=1e-3)
+        ours, theirs = nbest(remove_epsilons(found), 50), nbest(remove_epsilons(wanted), 50)
+        assert [path.cost() for path in ours] == pytest.approx([path.cost() for path in theirs], abs=1e-3)
+        likely = [np.sort(posteriors(lattice)[lattice.word > 0])[::-1][:50] for lattice in (found, wanted)]
+        assert likely[0] == pytest.approx(likely[1], abs=1e-3)
+
+
+def test_interpolation_is_kaldis() -> None:
+    for key, wanted in archive("interp").items():
+        assert_like(interp(archive("lat")[key], archive("scale")[key], 0.3), wanted)
+
+
+def test_push_is_kaldis() -> None:
+    for key, wanted in archive("push").items():
+        found = push(archive("lat")[key])
+        assert_like(found, wanted)
+        # Labels are not only the same along paths, they stand on the same arcs.
+        assert found.ali.size == wanted.ali.size
+        assert np.array_equal(
+            np.diff(found.ali_begin)[: found.arc_begin[1]], np.diff(wanted.ali_begin)[: found.arc_begin[1]]
+        )
+
+
+def test_minimize_is_kaldis() -> None:
+    for key, wanted in archive("minimize").items():
+        assert_like(minimize(archive("lat")[key]), wanted)
+
+
+def test_real_lattices_keep_their_paths_when_expanded_and_lose_one_when_the_best_is_taken_out() -> None:
+    for lattice in list(archive("lat").values())[:30]:
+        expanded = expand_ngram(lattice, 3)
+        assert expanded.num_states >= lattice.num_states
+        assert equivalent(expanded, lattice, costs="both")
+        first, second = nbest(lattice, 2)
+        assert np.array_equal(best_path(difference(lattice, first.words)).words, second.words)
+
+
+def test_wide_and_state_level_lattices_go_through() -> None:
+    for name in ("wide", "raw"):
+        for _, lattice in list(read(SHARED / "data" / "korean" / f"{name}.ark.gz"))[:4]:
+            pushed = push(lattice)
+            assert best_path(pushed).alignment.tolist() == best_path(lattice).alignment.tolist()
+            assert minimize(lattice).num_states <= lattice.num_states
+            assert best_path(union([lattice, lattice], determinize=False)).cost() == best_path(lattice).cost()
+
+
+def test_union_of_a_whole_archive_takes_a_tenth_of_kaldis_memory() -> None:
+    source = str(SHARED / "data" / "korean" / "lat.ark.gz")
+    program = (
+        "import sys; from ninja.cli import main; code = main(sys.argv[1:]); "
+        "print(code, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    command = [sys.executable, "-c", program, "union", source, source, "-o", os.devnull]
+    code, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert code == "0"
+    assert int(peak) / 1024 < 73.8

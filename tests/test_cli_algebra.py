@@ -1,0 +1,222 @@
+"""The commands of the algebra of lattices, from union to expand-ngram."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja import _openfst
+from ninja.graph import combine, equivalent, from_arcs, interp, minimize, push, union
+from ninja.lattice import Lattice
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def lattice_of(key: str, *costs: float) -> Lattice:
+    """Words 1, 2, ... at these costs, then word 9."""
+    count = len(costs)
+    src, dst = [*[0] * count, 1], [*[1] * count, 2]
+    word, cost = [*range(1, count + 1), 9], [*costs, 0.5]
+    labels = [*[[11, 12]] * count, [13]]
+    return from_arcs(key, src, dst, word, cost, finals={2: 0.25}, labels=labels)
+
+
+A = {"u1": lattice_of("u1", 1.0, 2.0), "u2": lattice_of("u2", 3.0, 1.0), "u3": lattice_of("u3", 1.0)}
+B = {"u1": lattice_of("u1", 2.0, 1.0, 7.0), "u2": lattice_of("u2", 1.0, 9.0, 8.0)}
+
+
+def archive(path: Path, lattices: dict[str, Lattice]) -> str:
+    with package.write(path) as output:
+        for lattice in lattices.values():
+            output.write(lattice)
+    return str(path)
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> str:
+    return archive(tmp_path / "a.ark", A)
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> str:
+    return archive(tmp_path / "b.ark", B)
+
+
+def read(path: Path | str) -> dict[str, Lattice]:
+    return dict(package.read(path))
+
+
+def test_union_joins_by_key_and_lists_what_is_missing(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    out = tmp_path / "union.ark"
+    code, _, errors = ninja("union", first, second, "-o", out)
+    assert code == 0
+    assert f"ninja: 1 keys are not in {second}: u3\n" in errors
+    found = read(out)
+    assert list(found) == ["u1", "u2", "u3"]
+    for key in B:
+        assert found[key].identical(union([A[key], B[key]]))
+    assert found["u3"].identical(union([A["u3"]]))
+    code, _, errors = ninja("union", first, second, "-o", out, "--strict")
+    assert code == 1
+    assert "1 failed: u3" in errors
+    assert len(read(out)) == 3
+
+
+def test_union_takes_many_archives_in_any_order(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    turned = archive(tmp_path / "turned.ark.gz", dict(reversed(A.items())))
+    out = tmp_path / "union.ark"
+    assert ninja("union", first, second, turned, "-o", out, "--determinize=false")[0] == 0
+    found = read(out)
+    assert found["u1"].num_arcs == 2 * A["u1"].num_arcs + B["u1"].num_arcs
+    assert found["u3"].num_arcs == 2 * A["u3"].num_arcs
+
+
+def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    out = tmp_path / "union.ark"
+    code, _, errors = ninja("union", first, second, "-o", out, "--max-arcs", "3")
+    assert code == 1
+    assert "key 'u1': more than 3 arcs, or as much work, to determinize the union" in errors
+    assert list(read(out)) == ["u3"]
+    code, _, errors = ninja(
+        "union", first, second, "-o", tmp_path / "none.ark", "--max-arcs", "3", "--on-error", "raise"
+    )
+    assert code == 1
+    assert not (tmp_path / "none.ark").exists()
+
+
+def test_the_standard_input_can_be_one_archive_only(ninja: Run, second: str) -> None:
+    code, _, errors = ninja("union", "-", second, "-")
+    assert (code, "the standard input, -, can be one of the archives only" in errors) == (2, True)
+
+
+def test_union_goes_on_where_it_was_cut_short(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    out = tmp_path / "union.ark"
+    assert ninja("union", first, second, "-o", out)[0] == 0
+    whole = out.read_bytes()
+    archive(out, {key: union([A[key], B[key]]) for key in ["u1"]})
+    code, _, errors = ninja("union", first, second, "-o", out, "--resume")
+    assert code == 0
+    assert "1 lattices stood in the output already" in errors
+    assert out.read_bytes() == whole
+
+
+def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    out = tmp_path / "both.ark"
+    options = ["--lat-weights=0.6:0.4", "--inv-acoustic-scale=10", "--lm-scale=0.5", "--exp-weights=true"]
+    code, _, errors = ninja("combine", first, second, *options, "-o", out)
+    assert code == 0
+    assert f"1 keys are not in {second}: u3" in errors
+    for key, lattice in read(out).items():
+        assert lattice.identical(combine([A[key], B.get(key)], [0.6, 0.4], 0.1, 0.5, exponents=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lat-weights=0.6"], "there are 1 weights, but 2 systems"),
+        (["--lat-weights=a:b"], "--lat-weights is 'a:b', but must be numbers between colons, as in 0.6:0.4"),
+        (["--lat-weights=1:0"], "a weight is 0.0, but must be above 0"),
+        (["--inv-acoustic-scale=10", "--acoustic-scale=0.5"], "--inv-acoustic-scale is 10.0: give one of both scales"),
+    ],
+)
+def test_combine_refuses_options_that_make_no_sense(
+    ninja: Run, first: str, second: str, options: list[str], message: str
+) -> None:
+    code, _, errors = ninja("combine", first, second, *options)
+    assert code == 2
+    assert message in errors
+
+
+def test_interp_fails_where_the_second_archive_lacks_a_key(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    out = tmp_path / "i.ark"
+    code, _, errors = ninja("interp", first, second, "--alpha=0.25", "-o", out)
+    assert code == 1
+    assert f"failed: key 'u3': {second} has no lattice of this key" in errors
+    found = read(out)
+    assert list(found) == ["u1", "u2"]
+    assert found["u1"].identical(interp(A["u1"], B["u1"], 0.25))
+    assert ninja("interp", first, second, "--alpha", "2")[0] == 2
+
+
+def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    # Word 1 becomes word 5 at a cost of 1; word 9 costs 2 behind the failure arc.
+    fst = tmp_path / "g.fst"
+    fst.write_bytes(
+        _openfst.write_image(
+            "standard",
+            np.array([0, 2, 3], np.int64),
+            np.array([0, 1, 0], np.int32),
+            np.array([1, 77, 9], np.int32),
+            np.array([5, 0, 9], np.int32),
+            np.array([1.0, 0.5, 1.5]),
+            np.array([0.25, math.inf]),
+        )
+    )
+    out = tmp_path / "c.ark"
+    assert ninja("compose", first, fst, "--phi-label", "77", "-o", out)[0] == 0
+    found = read(out)
+    assert list(found) == ["u1", "u2", "u3"]
+    assert found["u1"].word.tolist() == [5, 9]
+    assert found["u1"].graph.sum() + found["u1"].final_graph[-1] == pytest.approx(1 + 1 + 0.5 + 2 + 0.25 + 0.25)
+    assert ninja("compose", first, fst, "-o", out)[0] == 1  # word 9 has no arc there then
+    assert ninja("compose", first, f"ark:{second}", "-o", out)[0] == 1  # u3
+    assert read(out)["u1"].graph[0] == 3.0
+    code, _, errors = ninja("compose", first, f"ark:{second}", "--phi-label", "3", "-o", out)
+    assert (code, "--phi-label is for FSTs, but OTHER names lattices" in errors) == (2, True)
+    code, _, errors = ninja("compose", first, second, "-o", out)
+    assert code == 1
+    assert f"not an OpenFst file: the magic number is wrong; if these are lattices, write ark:{second}" in errors
+
+
+def test_compose_writes_either_kind(ninja: Run, first: str, tmp_path: Path) -> None:
+    out = tmp_path / "c.ark"
+    assert ninja("compose", first, f"ark:{first}", "--write-compact=false", "-o", out)[0] == 0
+    raw = read(out)["u1"]
+    assert raw.kind == "raw"
+    assert equivalent(raw, interp(A["u1"], A["u1"]), 100.0)
+
+
+def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path) -> None:
+    ref, out = tmp_path / "ref", tmp_path / "d.ark"
+    ref.write_text("u1 1 9\nu3 1 9\nu7 4\n")
+    code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
+    assert code == 1
+    assert "failed: key 'u3': nothing is left: the lattice holds the transcript only" in errors
+    assert "1 lattices without a transcript: u2" in errors
+    assert "1 transcripts without a lattice: u7" in errors
+    assert read(out)["u1"].word.tolist() == [2, 9]
+    ref.write_text("u1 1 9\nu2 4 4\n")
+    assert ninja("difference", first, "--ref", ref, "-o", out)[0] == 0
+    assert ninja("difference", first, "--ref", ref, "-o", out, "--strict")[0] == 1
+    assert ninja("difference", first, "--ref", ref, "-o", out, "--jobs", "2")[0] == 2
+
+
+def test_difference_reads_words_where_there_is_a_table(ninja: Run, first: str, tmp_path: Path) -> None:
+    ref, out, words = tmp_path / "ref", tmp_path / "d.ark", tmp_path / "words.txt"
+    words.write_text("<eps> 0\none 1\ntwo 2\nnine 9\n")
+    ref.write_text("u1 one nine\nu2 unheard of\n")
+    assert ninja("difference", first, "--ref", ref, "--words", words, "-o", out)[0] == 0
+    assert [lattice.num_arcs for lattice in read(out).values()] == [2, 3]
+    ref.write_text("u1 one nine\n")
+    code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
+    assert code == 1
+    assert "'one' is no word id" in errors
+
+
+def test_push_and_minimize_do_what_their_functions_do(ninja: Run, first: str, tmp_path: Path) -> None:
+    out = tmp_path / "p.ark"
+    assert ninja("push", first, "-o", out)[0] == 0
+    assert all(lattice.identical(push(A[key])) for key, lattice in read(out).items())
+    assert ninja("push", first, "--push-weights=false", "-o", out, "--jobs", "2")[0] == 0
+    assert all(lattice.identical(push(A[key], weights=False)) for key, lattice in read(out).items())
+    assert ninja("minimize", first, "-o", out)[0] == 0
+    assert all(lattice.identical(minimize(A[key])) for key, lattice in read(out).items())
+    assert ninja("minimize", first, "--push-strings=false", "--push-weights=false", "-o", out)[0] == 0
+    assert ninja("expand-ngram", first, "--n=2", "-o", out)[0] == 0
+    assert read(out)["u1"].num_arcs == 4
+    assert ninja("expand-ngram", first, "--n=0", "-o", out)[0] == 2

@@ -1,0 +1,256 @@
+"""Composition, interpolation, difference and n-gram expansion against written-out paths."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_algebra import PHI, all_ways, composed, machines, rounded, through_machine
+from reference_openfst import Way, ways
+from strategies import lattices
+
+from ninja import _openfst
+from ninja.errors import FormatError, InputError, LatticeError, OptionError
+from ninja.graph import Machine, compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale
+from ninja.lattice import Lattice, check
+
+SMALL = lattices(max_states=5, max_arcs=2, max_word=2)
+RAW = from_arcs("a", [0], [1], [1], [0.5], finals={1: 0.0}, labels=[[4]], kind="raw")
+
+
+def in_common(a: Lattice, b: Lattice) -> bool:
+    return bool({way.words for way in ways(a)} & {way.words for way in ways(b)})
+
+
+@settings(max_examples=150)
+@given(SMALL, SMALL, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
+    if not in_common(a, b):
+        with pytest.raises(LatticeError, match="no path is left: the two have no word sequence in common"):
+            interp(a, b, alpha)
+        return
+    found = interp(a, b, alpha)
+    check(found)
+    assert connect(found) is found
+    assert found.kind == a.kind
+    assert all_ways(found) == composed(a, b, alpha, 1.0 - alpha)
+
+
+@settings(max_examples=60)
+@given(SMALL, SMALL)
+def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> None:
+    if in_common(a, b):
+        assert all_ways(compose(a, b)) == composed(a, b, 1.0, 1.0)
+
+
+@settings(max_examples=60)
+@given(SMALL, st.sampled_from([0.25, 0.5, 0.75]))
+def test_interpolation_of_a_lattice_with_itself_is_itself(lattice: Lattice, alpha: float) -> None:
+    assert equivalent(interp(lattice, lattice, alpha), lattice)
+
+
+@settings(max_examples=60)
+@given(SMALL, st.sampled_from([0.25, 0.5]), st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 4.0]))
+def test_scaling_and_interpolating_with_the_inverse_weights_invert(
+    lattice: Lattice, alpha: float, graph_scale: float, acoustic_scale: float
+) -> None:
+    scaled = scale(lattice, graph_scale, acoustic_scale)
+    assert equivalent(scale(scaled, 1 / graph_scale, 1 / acoustic_scale), lattice, costs="both")
+    # The share alpha of a lattice whose costs were divided by alpha is the lattice; the rest is a share of nothing.
+    free = scale(lattice, 0.0, 0.0)
+    assert equivalent(interp(scale(lattice, 1 / alpha, 1 / alpha), free, alpha), lattice)
+
+
+@settings(max_examples=300)
+@given(SMALL, machines(), st.sampled_from([None, PHI]))
+def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Machine, phi: int | None) -> None:
+    wanted = Counter(
+        rounded(Way(said, way.graph + cost, way.acoustic, way.alignment))
+        for way in ways(lattice)
+        for said, cost in through_machine(machine, way.words, -1 if phi is None else phi)
+    )
+    if not wanted:
+        with pytest.raises(LatticeError, match="no path is left"):
+            compose(lattice, machine, phi)
+        return
+    found = compose(lattice, machine, phi)
+    check(found)
+    assert connect(found) is found
+    assert all_ways(found) == wanted
+
+
+def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> bytes:
+    """An OpenFst file of arcs (source, destination, input, output, cost), given in the order of their sources."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 5
+    return _openfst.write_image(
+        "standard",
+        np.searchsorted(np.array(columns[0], np.int64), np.arange(len(finals) + 1)).astype(np.int64),
+        *(np.array(column, np.int32) for column in columns[1:4]),
+        np.array(columns[4], np.float64),
+        np.array(finals, np.float64),
+    )
+
+
+def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
+    # State 0 knows word 1 at cost 5; behind its failure arc (cost 1) every word costs 1: cheaper, but not to be had.
+    machine = Machine.parse(
+        image([(0, 1, 1, 1, 5.0), (0, 1, PHI, 0, 1.0), (1, 1, 1, 1, 1.0), (1, 1, 2, 2, 1.0)], [math.inf, 0.0])
+    )
+    lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
+    found = compose(lattice, machine, PHI)
+    assert {way.words: way.graph for way in ways(found)} == {(1,): 5.0, (2,): 2.0}
+
+
+def test_a_circle_of_failure_arcs_ends() -> None:
+    machine = Machine.parse(image([(0, 1, PHI, 0, 1.0), (1, 0, PHI, 0, 1.0)], [math.inf, math.inf]))
+    with pytest.raises(LatticeError, match="no path is left"):
+        compose(RAW, machine, PHI)
+
+
+def test_a_circle_of_epsilons_is_refused_with_its_state() -> None:
+    machine = Machine.parse(image([(0, 1, 0, 7, 1.0), (1, 0, 0, 7, 1.0)], [0.0, 0.0]), "loop.fst")
+    with pytest.raises(LatticeError, match=r"key 'a': state [01] of the FST loop.fst lies on a cycle of arcs"):
+        compose(RAW, machine)
+
+
+def test_composition_stays_within_its_bound() -> None:
+    count = 50
+    lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
+    with pytest.raises(LatticeError, match="key 'wide': more than 100 arcs in the composition; prune"):
+        compose(lattice, lattice, max_arcs=100)
+    machine = Machine.parse(image([(0, 1, 1, 1, 0.0)] * count, [math.inf, 0.0]))
+    with pytest.raises(LatticeError, match="more than 100 arcs in the composition"):
+        compose(lattice, machine, max_arcs=100)
+
+
+def test_costs_beyond_single_precision_are_refused() -> None:
+    machine = Machine.parse(image([(0, 1, 1, 1, 3e38)], [math.inf, 0.0]))
+    lattice = from_arcs("k", [0], [1], [1], [3e38], finals={1: 0.0})
+    with pytest.raises(LatticeError, match="composed costs grow beyond what a float holds"):
+        compose(lattice, machine)
+
+
+def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
+    good = image([(0, 1, 1, 1, 0.5)], [math.inf, 0.0])
+    path = tmp_path / "g.fst"
+    for content, error, message in [
+        (b"no fst at all", FormatError, "not an OpenFst file: the magic number is wrong"),
+        (good[:-3], FormatError, "the image ends inside a state"),
+        (good + b"xy", FormatError, "2 bytes follow the end of the FST"),
+        (image([(0, 0, 1, 1, math.nan)], [0.0]), LatticeError, "arc 0 of state 0 has the weight nan"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(error, match=message) as caught:
+            Machine.read(path)
+        assert caught.value.path == str(path)
+    path.write_bytes(good)
+    assert Machine.read(path).ilabel.tolist() == [1]
+    with pytest.raises(InputError, match="cannot be read"):
+        Machine.read(tmp_path / "none.fst")
+
+
+@settings(max_examples=100)
+@given(machines(), st.data())
+def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Machine, data: st.DataObject) -> None:
+    content = bytearray(
+        _openfst.write_image(
+            "standard", machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost, machine.final_cost
+        )
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    del content[data.draw(st.integers(1, len(content))) :]
+    try:
+        read = Machine.parse(bytes(content))
+        compose(RAW, read, max_arcs=1000)
+    except (FormatError, LatticeError):
+        pass
+
+
+@settings(max_examples=100)
+@given(SMALL, st.data())
+def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, data: st.DataObject) -> None:
+    said = sorted({way.words for way in ways(lattice)})
+    transcript = data.draw(st.sampled_from([*said, (), (1, 2, 1, 2, 1, 2, 1, 2), (-1,)]))
+    wanted = Counter({way: count for way, count in all_ways(lattice).items() if way.words != transcript})
+    if not wanted:
+        with pytest.raises(LatticeError, match="nothing is left: the lattice holds the transcript only"):
+            difference(lattice, transcript)
+        return
+    rest = difference(lattice, transcript)
+    check(rest)
+    assert all_ways(rest) == wanted
+
+
+@settings(max_examples=100)
+@given(lattices(max_states=6, max_word=3), st.integers(1, 4))
+def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice: Lattice, n: int) -> None:
+    found = expand_ngram(lattice, n)
+    check(found)
+    assert all_ways(found) == all_ways(lattice)
+    before: dict[int, set[tuple[int, ...]]] = {0: {()}}
+    for arc, src in enumerate(found.src.tolist()):
+        word = int(found.word[arc])
+        for history in before[src]:
+            last = (*history, word)[max(0, len(history) + 2 - n) :] if word else history
+            before.setdefault(int(found.dst[arc]), set()).add(last if n > 1 else ())
+    assert all(len(histories) == 1 for histories in before.values())
+
+
+@settings(max_examples=40)
+@given(lattices(max_states=6, max_word=3))
+def test_expansion_splits_no_more_than_histories_ask_for(lattice: Lattice) -> None:
+    assert expand_ngram(lattice, 1).num_states == lattice.num_states
+    pairs = {(0, ())}
+    for state in range(lattice.num_states):
+        for history in [history for at, history in pairs if at == state]:
+            for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+                word = int(lattice.word[arc])
+                pairs.add((int(lattice.dst[arc]), (*history, word)[-2:] if word else history))
+    assert expand_ngram(lattice, 3).num_states == len(pairs)
+
+
+def test_bounds_of_expansion_and_difference_hold() -> None:
+    length = 30
+    src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
+    lattice = from_arcs("k", src, dst, np.tile([1, 2], length), np.zeros(2 * length), finals={length: 0.0})
+    with pytest.raises(LatticeError, match="key 'k': more than 1000 arcs when expanded to 9-grams; prune"):
+        expand_ngram(lattice, 9, max_arcs=1000)
+    with pytest.raises(LatticeError, match="key 'k': more than 60 arcs in the difference; prune"):
+        difference(lattice, [1, 2], max_arcs=60)
+
+
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"alpha is 1.5, but must be from 0 to 1"):
+        interp(RAW, RAW, 1.5)
+    with pytest.raises(OptionError, match="a lattice has no failure arcs; phi_label is for FSTs"):
+        compose(RAW, RAW, 3)
+    with pytest.raises(OptionError, match="phi_label is 0, but must be above 0"):
+        compose(RAW, Machine.parse(image([(0, 0, 1, 1, 0.0)], [0.0])), 0)
+    with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
+        expand_ngram(RAW, 0)
+
+
+def test_composition_with_a_grammar_is_what_its_language_model_gives(tmp_path: Path) -> None:
+    from ninja.lm.compose import compose_ngram
+    from ninja.lm.ngram import read_grammar
+    from ninja.symbols import SymbolTable
+
+    words = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("#0", PHI), ("<s>", 10), ("</s>", 11)])
+    # Bigrams of a, b: state 0 knows nothing, 1 follows a, 2 follows b; 0 is the start, too.
+    rows = [
+        (0, 1, 1, 1, 1.5), (0, 2, 2, 2, 2.5), (1, 0, PHI, 0, 0.25), (1, 2, 2, 2, 0.5), (2, 0, PHI, 0, 0.75),
+        (2, 2, 2, 2, 3.0),
+    ]  # fmt: skip
+    path = tmp_path / "G.fst"
+    path.write_bytes(image(rows, [1.25, math.inf, 0.125]))
+    lattice = from_arcs(
+        "k", [0, 0, 1, 1, 2], [1, 1, 2, 2, 3], [1, 2, 1, 2, 2], [1.0, 2.0, 3.0, 4.0, 5.0], finals={2: 0.5, 3: 0.25}
+    ).with_words(words)
+    found = compose(lattice, Machine.read(path), PHI)
+    assert all_ways(found) == all_ways(compose_ngram(lattice, read_grammar(str(path), words)))

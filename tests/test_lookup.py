@@ -1,0 +1,122 @@
+"""Lattices by key from a second archive, in whatever order they are asked for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import NinjaError, OutputError
+from ninja.formats import lookup
+from ninja.formats.lookup import Lookup
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+KEYS = [f"k{number}" for number in range(8)]
+
+
+def lattice_of(key: str, cost: float = 0.0) -> Lattice:
+    return from_arcs(key, [0, 1], [1, 2], [1, 0], [cost, 0.5], finals={2: 0.25}, labels=[[5], [6]], kind="raw")
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lookup") / "lat.ark"
+    with ninja.write(path) as output:
+        for number, key in enumerate(KEYS):
+            output.write(lattice_of(key, float(number)))
+    return path
+
+
+@settings(max_examples=50)
+@given(st.permutations([*KEYS, "absent", "not there"]))
+def test_each_key_is_found_in_any_order(archive: Path, order: list[str]) -> None:
+    with Lookup(archive) as lattices:
+        for key in order:
+            found = lattices.get(key)
+            if key in KEYS:
+                assert found is not None
+                assert found.identical(lattice_of(key, float(KEYS.index(key))))
+            else:
+                assert found is None
+
+
+def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    original = lookup.read
+
+    def counted(*arguments: object, **options: object) -> Iterator[tuple[str, Lattice]]:
+        nonlocal read
+        for pair in original(*arguments, **options):  # type: ignore[arg-type]
+            read += 1
+            yield pair
+
+    monkeypatch.setattr(lookup, "read", counted)
+    monkeypatch.setattr(lookup._Shelf, "put", lambda *_: pytest.fail("nothing is passed over"))
+    with Lookup(archive) as lattices:
+        for number, key in enumerate(KEYS, start=1):
+            assert lattices.get(key) is not None
+            assert read == number
+
+
+def test_what_is_passed_over_lies_on_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "IN_MEMORY", 100)
+    with Lookup(archive) as lattices:
+        for key in reversed(KEYS):
+            found = lattices.get(key)
+            assert found is not None
+            assert found.key == key
+        assert lattices._passed._file._rolled  # type: ignore[attr-defined]
+
+
+def test_a_key_is_found_as_often_as_it_occurs(tmp_path: Path) -> None:
+    path = tmp_path / "twice.ark"
+    with ninja.write(path) as output:
+        for cost, key in enumerate(["a", "b", "a"]):
+            output.write(lattice_of(key, float(cost)))
+    with Lookup(path) as lattices:
+        assert [lattices.get("a").graph[0], lattices.get("b").graph[0], lattices.get("a").graph[0]] == [0, 1, 2]  # type: ignore[union-attr]
+        assert lattices.get("a") is None
+    with Lookup(path) as lattices:
+        assert lattices.get("none") is None  # all are passed over
+        assert [lattices.get("a").graph[0], lattices.get("a").graph[0]] == [0, 2]  # type: ignore[union-attr]
+
+
+def test_keys_that_nobody_asked_for_are_left(archive: Path) -> None:
+    with Lookup(archive) as lattices:
+        lattices.get("k2")
+        lattices.get("k0")
+        assert sorted(lattices.rest()) == ["k1", *KEYS[3:]]
+
+
+def test_symbol_tables_stay_with_lattices_passed_over(archive: Path) -> None:
+    words = SymbolTable([("<eps>", 0), ("one", 1)])
+    with Lookup(archive, words=words) as lattices:
+        assert [lattices.get(key).words for key in ("k3", "k1")] == [words, words]  # type: ignore[union-attr]
+
+
+def test_faults_of_the_archive_are_reported_or_raised(archive: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.ark"
+    path.write_bytes(archive.read_bytes()[:-10])
+    found: list[NinjaError] = []
+    with Lookup(path, on_error=found.append) as lattices:
+        assert lattices.get("k7") is None
+        assert lattices.get("k6") is not None
+    assert [error.key for error in found] == ["k7"]
+    with Lookup(path) as lattices, pytest.raises(NinjaError, match="the file ends inside"):
+        lattices.get("k7")
+
+
+def test_a_full_disk_is_said_to_be_full(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", full)
+    with Lookup(archive) as lattices, pytest.raises(OutputError, match="No space left on device"):
+        lattices.get("k3")

@@ -1,0 +1,190 @@
+"""Pushing and minimization against written-out completions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_algebra import all_ways, best_completion, classes, common_labels, completions
+from reference_openfst import without_ties
+from strategies import lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import determinize, from_arcs, minimize, push
+from ninja.lattice import Lattice, check
+
+SEEDS = st.integers(0, 2**32 - 1)
+SMALL = lattices(max_states=7, max_word=3)
+
+
+@settings(max_examples=100)
+@given(SMALL, st.booleans(), st.booleans())
+def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -> None:
+    pushed = push(lattice, strings=strings, weights=weights)
+    check(pushed)
+    assert all_ways(pushed) == all_ways(lattice)
+
+
+@settings(max_examples=100)
+@given(lattices(max_states=7, max_word=3, kind="compact"), SEEDS)
+def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice, alike: int) -> None:
+    # Few different labels, so that completions do agree.
+    rest = [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
+    pushed = push(lattice, weights=False)
+    length = np.diff(lattice.ali_begin) + np.array(rest)[lattice.dst] - np.array(rest)[lattice.src]
+    assert np.diff(pushed.ali_begin).tolist() == length.tolist()
+    for state in range(1, pushed.num_states):
+        assert common_labels(completions(pushed, state)) == 0
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> Lattice:
+    """A lattice with the labels 1 and 2 only, of paths of one length: completions agree often."""
+    num_states = draw(st.integers(2, 6))
+    arcs = [(state, state + 1) for state in range(num_states - 1) for _ in range(draw(st.integers(1, 2)))]
+    labels = [draw(st.lists(st.integers(1, 2), min_size=2, max_size=2)) for _ in arcs]
+    src, dst = zip(*arcs, strict=True)
+    final = draw(st.lists(st.integers(1, 2), max_size=3))
+    return from_arcs(
+        "alike", src, dst, range(1, len(arcs) + 1), [1.0] * len(arcs), finals={num_states - 1: 0.5}, labels=labels,
+        final_labels={num_states - 1: final},
+    )  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(alike())
+def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> None:
+    pushed = push(lattice)
+    assert all_ways(pushed) == all_ways(lattice)
+    for state in range(1, pushed.num_states):
+        assert common_labels(completions(pushed, state)) == 0
+
+
+def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:
+    lattice = from_arcs(
+        "k", [0, 1, 1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 4, 5], [0.0] * 5, finals={4: 0.0},
+        labels=[[1], [5], [5], [6], [7]],
+    )  # fmt: skip
+    pushed = push(lattice)
+    assert pushed.ali.tolist() == [1, 5, 6, 7]
+    assert pushed.ali_begin.tolist() == [0, 2, 3, 4, 4, 4]
+
+
+@settings(max_examples=60)
+@given(SMALL, st.sampled_from([1.0, 0.5]))
+def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, acoustic_scale: float) -> None:
+    pushed = push(lattice, strings=False, acoustic_scale=acoustic_scale)
+    for state in range(1, pushed.num_states):
+        least = min(way.total(acoustic_scale) for way in completions(pushed, state))
+        assert least == pytest.approx(0.0, abs=1e-3)
+    if acoustic_scale == 1.0:
+        for state in range(1, pushed.num_states):
+            best = best_completion(completions(pushed, state))
+            assert (best.graph, best.acoustic) == pytest.approx((0.0, 0.0), abs=1e-3)
+
+
+@settings(max_examples=60)
+@given(SMALL)
+def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
+    once = push(lattice)
+    assert push(once).identical(once)
+    small = minimize(lattice)
+    again = minimize(small)
+    assert (again.num_states, again.num_arcs) == (small.num_states, small.num_arcs)
+    assert np.array_equal(again.ali, small.ali)
+
+
+@settings(max_examples=100)
+@given(SMALL, st.booleans(), st.booleans())
+def test_minimize_keeps_every_path_and_takes_no_more_states(lattice: Lattice, strings: bool, weights: bool) -> None:
+    small = minimize(lattice, strings=strings, weights=weights)
+    check(small)
+    assert small.num_states <= lattice.num_states
+    assert all_ways(small) == all_ways(lattice)
+
+
+@st.composite
+def branching(draw: st.DrawFn) -> Lattice:
+    """A deterministic lattice whose states have much in common: words, labels and costs of two values each."""
+    num_states = draw(st.integers(2, 9))
+    rows = []
+    for state in range(num_states - 1):
+        for word in draw(st.lists(st.integers(1, 2), unique=True, min_size=1)):
+            rows.append((state, draw(st.integers(state + 1, num_states - 1)), word))
+    src, dst, word = zip(*rows, strict=True)
+    cost = draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=len(rows), max_size=len(rows)))
+    labels = [draw(st.lists(st.integers(1, 2), max_size=2)) for _ in rows]
+    finals = dict.fromkeys([*draw(st.lists(st.integers(0, num_states - 1))), num_states - 1], 0.0)
+    return from_arcs("b", src, dst, word, cost, [-3.0 * each for each in cost], finals=finals, labels=labels)
+
+
+@settings(max_examples=150)
+@given(branching())
+def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completions(lattice: Lattice) -> None:
+    plain = determinize(lattice)
+    small = minimize(plain)
+    assert small.num_states == classes(plain)
+    assert all_ways(small) == all_ways(plain)
+
+
+@settings(max_examples=60)
+@given(SMALL, SEEDS, st.sampled_from([0.25, 4.0]))
+def test_costs_count_as_equal_up_to_delta(lattice: Lattice, seed: int, delta: float) -> None:
+    lattice = without_ties(lattice, seed)
+    small = minimize(lattice, delta=delta)
+    wanted = sorted((way.words, way.alignment, way.total()) for way in all_ways(lattice).elements())
+    found = sorted((way.words, way.alignment, way.total()) for way in all_ways(small).elements())
+    assert [way[:2] for way in found] == [way[:2] for way in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert abs(one[2] - other[2]) <= 4 * delta * lattice.num_states
+
+
+def test_states_of_one_shape_but_other_labels_stay_apart() -> None:
+    # First and last label and their number agree, the one between does not.
+    lattice = from_arcs(
+        "k", [0, 0, 1, 1, 2, 2], [1, 2, 3, 3, 3, 3], [1, 2, 3, 4, 3, 4], [0.0] * 6, finals={3: 0.0},
+        labels=[[], [], [1, 2, 3], [5, 5, 5], [1, 4, 3], [5, 5, 5]],
+    )  # fmt: skip
+    assert minimize(lattice).num_states == 4
+    assert all_ways(minimize(lattice)) == all_ways(lattice)
+
+
+def test_only_so_many_states_of_one_shape_are_compared() -> None:
+    # 300 states that differ in the cost between their two arcs: none are merged, and it does not take forever.
+    count = 300
+    src = [*[0] * count, *np.repeat(np.arange(1, count + 1), 2)]
+    dst = [*range(1, count + 1), *[count + 1] * (2 * count)]
+    word = [*range(1, count + 1), *[1, 2] * count]
+    cost = [*[0.0] * count, *(value for state in range(count) for value in (0.0, float(state)))]
+    assert minimize(from_arcs("k", src, dst, word, cost, finals={count + 1: 0.0})).num_states == count + 2
+
+
+def test_pushing_that_makes_a_multitude_of_labels_is_refused() -> None:
+    # 2,000 states lead to one, behind which 2,000 frames follow without a choice.
+    count, frames = 2000, 2000
+    src = [*[0] * count, *range(1, count + 1), count + 1]
+    dst = [*range(1, count + 1), *[count + 1] * count, count + 2]
+    word = [*range(1, 2 * count + 2)]
+    labels = [*[[]] * (2 * count), [5] * frames]
+    lattice = from_arcs("k", src, dst, word, [0.0] * len(src), finals={count + 2: 0.0}, labels=labels)
+    with pytest.raises(LatticeError, match="key 'k': pushing would make 4000000 labels of 2000; push costs only"):
+        push(lattice)
+    assert push(lattice, strings=False).ali.size == frames
+
+
+def test_push_takes_the_kind_and_time_that_are_right() -> None:
+    raw = from_arcs("k", [0, 1], [1, 2], [1, 0], [0.0, 0.0], finals={2: 0.0}, labels=[[4], [5]], kind="raw")
+    assert push(raw, strings=False).kind == "raw"
+    assert push(raw).kind == "compact"
+    assert push(raw).ali_begin.tolist() == [0, 2, 2]
+
+
+def test_options_out_of_range_are_refused() -> None:
+    lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
+    with pytest.raises(OptionError, match="acoustic_scale is nan"):
+        push(lattice, acoustic_scale=math.nan)
+    with pytest.raises(OptionError, match=r"delta is inf, but must be above 0"):
+        minimize(lattice, delta=math.inf)

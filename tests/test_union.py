@@ -1,0 +1,238 @@
+"""Union and combination against written-out paths."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_algebra import all_ways, united
+from reference_openfst import best_of_each, without_ties
+from strategies import lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import (
+    best_path,
+    combine,
+    forward_backward,
+    from_arcs,
+    is_deterministic,
+    nbest,
+    posteriors,
+    scale,
+    union,
+)
+from ninja.graph.determinize import determinize
+from ninja.lattice import Lattice, check
+
+SEEDS = st.integers(0, 2**32 - 1)
+SCALES = st.sampled_from([1.0, 0.1, 0.0, 2.5])
+SMALL = lattices(max_states=6, max_word=3)
+
+
+def assert_ways(found: Lattice, wanted: dict, acoustic_scale: float = 1.0) -> None:
+    ours = best_of_each(found, acoustic_scale)
+    assert ours.keys() == wanted.keys()
+    for words, way in ours.items():
+        assert way.graph == pytest.approx(wanted[words].graph, abs=1e-3)
+        assert way.acoustic == pytest.approx(wanted[words].acoustic, abs=1e-3)
+        assert way.alignment == wanted[words].alignment
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(SMALL, SEEDS), min_size=1, max_size=3), SCALES)
+def test_union_keeps_the_best_path_of_each_word_sequence_of_all(drawn: list, acoustic_scale: float) -> None:
+    operands = [without_ties(lattice, seed) for lattice, seed in drawn]
+    found = union(operands, acoustic_scale)
+    check(found)
+    assert is_deterministic(found)
+    assert_ways(found, united(operands, acoustic_scale), acoustic_scale)
+
+
+@settings(max_examples=60)
+@given(SMALL, SEEDS, SEEDS)
+def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(lattice: Lattice, one: int, other: int) -> None:
+    operands = [without_ties(lattice, one), without_ties(lattice, other)]  # alignments agree, costs do not
+    assert_ways(union(operands), united(operands))
+
+
+@settings(max_examples=60)
+@given(SMALL, SEEDS)
+def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: Lattice, seed: int) -> None:
+    lattice = without_ties(lattice, seed)
+    assert_ways(union([lattice, lattice]), best_of_each(lattice))
+    assert union([lattice, lattice]).num_states == union([lattice]).num_states
+    assert union([lattice]).num_states <= determinize(lattice).num_states
+
+
+@settings(max_examples=60)
+@given(SMALL, SMALL)
+def test_best_path_of_a_union_is_the_better_of_the_two(a: Lattice, b: Lattice) -> None:
+    better = min(best_path(a).cost(), best_path(b).cost())
+    for determinized in (True, False):
+        assert best_path(union([a, b], determinize=determinized)).cost() == pytest.approx(better, abs=1e-3)
+
+
+@settings(max_examples=60)
+@given(st.lists(lattices(max_states=5, connected=False), min_size=1, max_size=3))
+def test_union_without_determinization_keeps_every_path(operands: list[Lattice]) -> None:
+    if not all(all_ways(lattice) for lattice in operands):
+        with pytest.raises(LatticeError, match="no path leads from the start"):
+            union(operands, determinize=False)
+        return
+    found = union(operands, determinize=False)
+    check(found)
+    assert all_ways(found) == sum((all_ways(lattice) for lattice in operands), Counter())
+
+
+def test_union_tells_apart_alignments_of_equal_words_until_the_better_is_known() -> None:
+    # Word 1 is aligned in two ways; which is better depends on whether word 2 or 3 follows.
+    first = from_arcs(
+        "k", [0, 1, 1], [1, 2, 2], [1, 2, 3], [0.0, 1.0, 5.0], finals={2: 0.0}, labels=[[11, 12], [21], [31]]
+    )
+    second = from_arcs(
+        "k", [0, 1, 1], [1, 2, 2], [1, 2, 3], [0.0, 5.0, 1.0], finals={2: 0.0}, labels=[[11, 13], [21], [31]]
+    )
+    found = union([first, second])
+    assert {tuple(path.words): path.alignment.tolist() for path in nbest(found, 5)} == {
+        (1, 2): [11, 12, 21],
+        (1, 3): [11, 13, 31],
+    }
+    assert [path.cost() for path in nbest(found, 5)] == [1.0, 1.0]
+    assert found.num_arcs == 3  # the arc of word 1 is shared, with the label both begin with
+    assert found.ali[: found.ali_begin[1]].tolist() == [11]
+
+
+def test_states_that_owe_different_labels_stay_apart() -> None:
+    # Behind words 1 and 2 both lattices are in the same states at the same costs, but have said different labels.
+    def lattice(third: float, fourth: float, *said: int) -> Lattice:
+        labels = [[11, said[0]], [11, said[1]], [31], [41]]
+        return from_arcs(
+            "k", [0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 3, 4], [0.0, 0.0, third, fourth], finals={2: 0.0}, labels=labels
+        )
+
+    first, second = lattice(0.0, 1.0, 12, 13), lattice(1.0, 0.0, 14, 15)
+    assert_ways(union([first, second]), united([first, second]))
+
+
+def test_an_arc_of_a_union_costs_what_the_best_of_its_paths_has_paid() -> None:
+    first = from_arcs("k", [0, 1], [1, 2], [1, 2], [5.0, 0.5], [3.0, 0.0], finals={2: 0.0})
+    second = from_arcs("k", [0, 1], [1, 2], [1, 3], [1.0, 0.5], [4.0, 0.0], finals={2: 0.0})
+    found = union([first, second])
+    assert found.word.tolist() == [1, 2, 3]
+    assert found.graph.tolist() == [1.0, 4.5, 0.5]
+    assert found.acoustic.tolist() == [4.0, -1.0, 0.0]
+
+
+def test_union_stays_within_its_bounds() -> None:
+    random = np.random.default_rng(0)
+    length = 40
+    src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
+    word = np.tile([1, 2], length)
+
+    def drawn() -> Lattice:  # every word sequence over {1, 2}, at costs of its own
+        return from_arcs("wide", src, dst, word, random.normal(0, 10, 2 * length), finals={length: 0.0})
+
+    with pytest.raises(LatticeError, match="key 'wide': more than 500 arcs, or as much work, to determinize the union"):
+        union([drawn(), drawn()], max_arcs=500)
+    assert union([drawn(), drawn()], determinize=False).num_arcs == 4 * length
+
+
+def test_union_bounds_the_labels_it_owes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ninja.graph import union as function
+
+    lattice = from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}, labels=[[7] * 50])
+    monkeypatch.setitem(function.__globals__, "MAX_LABELS", 49)
+    with pytest.raises(LatticeError, match="or as much work"):
+        union([lattice])
+
+
+def test_union_merges_costs_that_differ_by_rounding_only() -> None:
+    # Behind each of two words the second lattice costs 0.1 more, but for what single precision adds to it.
+    lattice = from_arcs(
+        "k", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [1, 2, 3, 3, 4], [30.1, 500.2, 0.3, 0.4, 0.5], finals={4: 0}
+    )
+    graph = lattice.graph.copy()
+    graph[:2] += np.float32(0.1)
+    dearer = replace(lattice, graph=graph)
+    assert union([lattice, dearer]).num_states == lattice.num_states
+    assert union([lattice, dearer], delta=1e-7).num_states > lattice.num_states
+
+
+def test_union_takes_what_is_common_from_the_first() -> None:
+    a = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0}, frame_shift=0.03)
+    assert (union([a, a.with_key("b")]).key, union([a]).frame_shift) == ("a", 0.03)
+
+
+def test_options_of_union_out_of_range_are_refused() -> None:
+    lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
+    with pytest.raises(OptionError, match="there is no lattice to unite"):
+        union([])
+    with pytest.raises(OptionError, match="acoustic_scale is nan"):
+        union([lattice], math.nan)
+    with pytest.raises(OptionError, match=r"delta is 0.0, but must be above 0"):
+        union([lattice], delta=0.0)
+    with pytest.raises(OptionError, match="max_arcs is 0, but must be 1 or more"):
+        union([lattice], max_arcs=0)
+
+
+@settings(max_examples=60)
+@given(st.lists(SMALL, min_size=1, max_size=3), st.lists(st.floats(0.1, 2.0), min_size=3, max_size=3), st.booleans())
+def test_paths_of_each_system_together_get_its_weight(
+    operands: list[Lattice], weights: list[float], with_weights: bool
+) -> None:
+    weights = weights[: len(operands)] if with_weights else [1.0] * len(operands)
+    found = combine(operands, weights if with_weights else None, 0.5, 2.0)
+    check(found)
+    share = [weight / sum(weights) for weight in weights]
+    assert forward_backward(found).total == pytest.approx(0.0, abs=1e-3)
+    wanted: Counter[tuple[int, ...]] = Counter()
+    for lattice, weight in zip(operands, share, strict=True):
+        scaled = scale(lattice, 2.0, 0.5)
+        total = forward_backward(scaled).total
+        for way, count in all_ways(scaled).items():
+            wanted[way.words] += weight * math.exp(total - way.total()) * count
+    assert sum(wanted.values()) == pytest.approx(1.0, rel=1e-2)
+    ours: Counter[tuple[int, ...]] = Counter()
+    for way, count in all_ways(found).items():
+        ours[way.words] += math.exp(-way.total()) * count
+    assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-6)
+
+
+@settings(max_examples=40)
+@given(SMALL)
+def test_combination_of_a_lattice_with_itself_leaves_its_posteriors(lattice: Lattice) -> None:
+    found = combine([lattice, lattice])
+    ours, wanted = np.zeros(10), np.zeros(10)
+    np.add.at(ours, found.word, posteriors(found))
+    np.add.at(wanted, lattice.word, posteriors(lattice))
+    assert ours[1:] == pytest.approx(wanted[1:], abs=1e-4)
+
+
+def test_exponents_flatten_a_system_instead_of_weighing_it() -> None:
+    lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 4.0], finals={1: 3.0})
+    found = combine([lattice], [1.0], exponents=True)
+    assert forward_backward(found).total == pytest.approx(0.0, abs=1e-6)
+    two = combine([lattice, lattice], [0.5, 0.5], exponents=True)
+    assert posteriors(two)[:2] == pytest.approx(np.exp([0.0, -2.0]) / np.exp([0.0, -2.0]).sum() / 2, abs=1e-6)
+
+
+def test_a_system_without_a_lattice_leaves_its_share_out() -> None:
+    lattice = from_arcs("k", [0], [1], [1], [2.0], finals={1: 3.0})
+    assert forward_backward(combine([lattice, None], [0.25, 0.75])).total == pytest.approx(-math.log(0.25), abs=1e-6)
+
+
+def test_weights_out_of_range_are_refused() -> None:
+    lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
+    with pytest.raises(OptionError, match="there is no lattice to combine"):
+        combine([])
+    with pytest.raises(OptionError, match="there are 3 weights, but 2 systems; give each system one"):
+        combine([lattice, lattice], [1, 2, 3])
+    with pytest.raises(OptionError, match="a weight is 0, but must be above 0"):
+        combine([lattice, lattice], [1, 0])
+    with pytest.raises(OptionError, match="lm_scale is inf"):
+        combine([lattice], lm_scale=math.inf)
