@@ -1,0 +1,249 @@
+"""``ninja mbr-decode`` and ``ninja confidence``: what lattices say on average, and how sure they are."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.options import Command, output_file, scales, text_output
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.switches import switch
+from ninja.cli.systems import Scales, combines_systems
+from ninja.errors import LatticeError, OutputError
+from ninja.lattice import Lattice
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ninja.consensus import Consensus
+
+DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
+MOST_COST = 1e10  # what Kaldi writes instead of infinity
+
+
+def frame_shift_option(text: str) -> Callable[[Command], Command]:
+    """Add ``--frame-shift``, with its help."""
+
+    def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{value} is no number of seconds")
+        return value
+
+    return click.option(
+        "--frame-shift",
+        type=click.FloatRange(0, min_open=True),
+        callback=finite,
+        help=f"{text}  [default: as the lattice says, else 0.01]",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What is written of one lattice; None: not asked for."""
+
+    words: npt.NDArray[np.int32]
+    spelled: list[str] | None
+    bayes_risk: float
+    sausage: list[str] | None
+    times: list[str] | None
+    mesh: str | None
+    json: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """The function from a lattice to what is written of it, picklable."""
+
+    scales: Scales
+    decode_mbr: bool
+    print_silence: bool
+    one_best_times: bool
+    frame_shift: float | None
+    wanted: frozenset[str]
+
+    def __call__(self, lattice: Lattice) -> Decoded:
+        """Decode the lattice."""
+        from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text
+
+        found = mbr_decode(
+            lattice,
+            self.scales.acoustic_scale,
+            self.scales.lm_scale,
+            self.scales.word_penalty,
+            decode_mbr=self.decode_mbr,
+            print_silence=self.print_silence,
+        )
+        spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
+        network = None
+        if self.wanted & {"mesh", "json"}:
+            shift = self.frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
+            network = confusion_network(found, shift, lattice.words)
+        return Decoded(
+            found.words,
+            spelled,
+            found.bayes_risk,
+            _sausage(found) if "sausage" in self.wanted else None,
+            _times(found.times if self.one_best_times else found.bin_times) if "times" in self.wanted else None,
+            mesh_text(network) if network is not None and "mesh" in self.wanted else None,
+            json_text(network) if network is not None and "json" in self.wanted else None,
+        )
+
+
+@click.command()
+@output_file("Text file for the word sequences, or ark:FILE")
+@click.option("--bayes-risk", metavar="FILE", help="Write here for each lattice its key and its expected word errors.")
+@click.option("--sausage", metavar="FILE", help="Write here for each lattice its bins: word ids and posteriors.")
+@click.option("--times", metavar="FILE", help="Write here for each lattice begin and end of each bin, in frames.")
+@switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins.")
+@click.option("--mesh-dir", metavar="DIR", help="Write here confusion networks as SRILM's word meshes, KEY.mesh each.")
+@click.option("--json", "json_file", metavar="FILE", help="Write here confusion networks, one a line, as JSON.")
+@frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
+@switch("--decode-mbr", True, "Decode, else keep the best path's words and build the bins around them.")
+@switch("--print-silence", False, "Keep bins that most probably hold no word as words with id 0.")
+@reads_lattices
+@combines_systems
+def mbr_decode(
+    reading: Reading,
+    scales: Scales,
+    output_file: str,
+    bayes_risk: str | None,
+    sausage: str | None,
+    times: str | None,
+    one_best_times: bool,
+    mesh_dir: str | None,
+    json_file: str | None,
+    frame_shift: float | None,
+    decode_mbr: bool,
+    print_silence: bool,
+) -> None:
+    """Print the word sequence of least expected word error of each lattice.
+
+    One line for each: its key and its words, or word ids where --words is not given. With --with, the lattices of
+    several systems are combined first, as ninja combine does it. Times mean something only in lattices whose arcs have
+    the labels of their words (ninja align-words).
+
+    \b
+    Examples:
+      ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
+    """
+    from ninja.formats.numbers import NumberWriter
+
+    files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
+    wanted = frozenset(name for name, file in files.items() if file is not None)
+    if [output_file, *files.values()].count("-") > 1:
+        raise click.UsageError("two results cannot both go to stdout; give one a file, or -o /dev/null")
+    decoding = Decoding(scales, decode_mbr, print_silence, one_best_times, frame_shift, wanted)
+    if mesh_dir is not None:
+        _make(mesh_dir)
+    risk, words = 0.0, 0
+    with ExitStack() as stack:
+        transcripts = stack.enter_context(NumberWriter(output_file))
+        risks, sausages, spans = (
+            None if name is None else stack.enter_context(NumberWriter(name)) for name in (bayes_risk, sausage, times)
+        )
+        objects = None if json_file is None else stack.enter_context(text_output(json_file))
+        for key, decoded in reading.results(Each(decoding), to_stdout=output_file == "-"):
+            if decoded.spelled is None:
+                transcripts.integers(key, decoded.words)
+            else:
+                transcripts.fields(key, decoded.spelled)
+            if risks is not None:
+                risks.number(key, decoded.bayes_risk)
+            if sausages is not None and decoded.sausage is not None:
+                sausages.fields(key, decoded.sausage)
+            if spans is not None and decoded.times is not None:
+                spans.fields(key, decoded.times)
+            if objects is not None and decoded.json is not None:
+                objects.write(decoded.json)
+            if mesh_dir is not None and decoded.mesh is not None:
+                _write_mesh(mesh_dir, key, decoded.mesh)
+            risk += decoded.bayes_risk
+            words += len(decoded.words)
+    count = reading.counts.lattices
+    reading.close(
+        f"{count} lattices, average Bayes risk per sentence {risk / max(count, 1):.6g}, per word "
+        f"{risk / max(words, 1):.6g}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """The function from a lattice to its confidence, picklable."""
+
+    acoustic_scale: float
+    lm_scale: float
+    word_penalty: float
+
+    def __call__(self, lattice: Lattice) -> float:
+        """Compare the two best word sequences."""
+        from ninja.consensus import sentence_confidence
+
+        return sentence_confidence(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
+
+
+@click.command()
+@output_file("Text file for the confidences, or ark:FILE")
+@scales
+@reads_lattices
+def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
+    """Print by how much the second-best word sequence of each lattice costs more than the best.
+
+    One line for each: its key and the difference; 1e+10 where there is but one word sequence.
+
+    \b
+    Example:
+      ninja confidence lat.ark.gz --acoustic-scale 0.1
+    """
+    from ninja.formats.numbers import NumberWriter
+    from ninja.graph.scale import check_scales
+
+    check_scales(acoustic_scale, lm_scale, word_penalty)
+    alone, probability = 0, 0.0
+    with NumberWriter(output_file) as table:
+        for key, difference in reading.results(
+            Each(Confidence(acoustic_scale, lm_scale, word_penalty)), to_stdout=output_file == "-"
+        ):
+            alone += math.isinf(difference)
+            probability += math.exp(-difference)
+            table.number(key, min(difference, MOST_COST))
+    count = reading.counts.lattices
+    average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
+    reading.close(f"{count} lattices, {alone} of them with one word sequence only{average}")
+
+
+def _sausage(found: Consensus) -> list[str]:
+    """Print bins as Kaldi prints a ``Posterior``."""
+    entry = [f"{word} {posterior:.7g} " for word, posterior in zip(found.word, found.posterior.tolist(), strict=True)]
+    return [
+        *(f"[ {''.join(entry[first:end])}]" for first, end in pairwise(found.bin_begin.tolist())),
+        "",  # a blank at the end, as there
+    ]
+
+
+def _times(times: npt.NDArray[np.float32]) -> list[str]:
+    """Print pairs as Kaldi prints them."""
+    return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
+
+
+def _write_mesh(folder: str, key: str, text: str) -> None:
+    if os.path.basename(key) != key or key in (os.curdir, os.pardir) or "\0" in key:
+        raise LatticeError("the key cannot be the name of a file; write --json instead", key=key)
+    with text_output(os.path.join(folder, f"{key}.mesh")) as stream:
+        stream.write(text)

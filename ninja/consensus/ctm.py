@@ -1,0 +1,100 @@
+"""CTM: a line for each word with its time, as scoring tools take it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.consensus.decode import Consensus, check_frame_shift
+from ninja.errors import LatticeError, OptionError
+from ninja.lattice import Lattice
+from ninja.symbols import EPSILON, SymbolTable
+
+Integers = npt.NDArray[np.int32]
+
+CHANNEL = "1"
+MOST_DIGITS = 100
+NO_TIMES = (
+    "its arcs have neither labels nor times, so that nobody knows when its words were said; give one with alignments"
+)
+
+
+def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None) -> str:
+    """Return the lines of a decoded word sequence: key, channel 1, begin, duration, word, confidence.
+
+    Args:
+        consensus: What ``mbr_decode`` found.
+        frame_shift: Seconds per frame (per label), > 0.
+        words: Symbol table; None: word ids are printed.
+
+    Returns:
+        A line for each word; seconds and confidences have two digits, computed in single precision as Kaldi's are.
+
+    Raises:
+        LatticeError: The lattice had no times.
+        OptionError: ``frame_shift`` is not above 0.
+        SymbolError: `words` lacks a word id.
+
+    Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
+    """
+    shift = check_frame_shift(frame_shift)
+    if not len(consensus.words):
+        return ""
+    if not consensus.bin_times.max() > 0:
+        raise LatticeError(NO_TIMES, key=consensus.key)
+    begin, end = consensus.times.T
+    columns = (
+        (begin * shift).tolist(),
+        ((end - begin) * shift).tolist(),
+        _names(consensus.words, words),
+        consensus.confidences.tolist(),
+    )
+    line = f"{_escaped(consensus.key)} {CHANNEL} %.2f %.2f %s %.2f\n"
+    return "".join([line % fields for fields in zip(*columns, strict=True)])
+
+
+def path_ctm(lattice: Lattice, frame_shift: float = 0.01, precision: int = 2, words: SymbolTable | None = None) -> str:
+    """Return the lines of a lattice that is one path: key, channel 1, begin, duration, word.
+
+    Args:
+        lattice: One path (``best_path``, then ``path_lattice``) whose arcs have the labels of their words.
+        frame_shift: Seconds per frame (per label), > 0.
+        precision: Digits after the point, 0 to 100.
+        words: Symbol table; None: word ids are printed.
+
+    Returns:
+        A line for each word; arcs without one only take time.
+
+    Raises:
+        LatticeError: The lattice is no single path, or it has no times.
+        OptionError: ``frame_shift`` is not above 0, or ``precision`` out of its range.
+        SymbolError: `words` lacks a word id.
+
+    Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.
+    """
+    shift = check_frame_shift(frame_shift)
+    if not 0 <= precision <= MOST_DIGITS:
+        raise OptionError(f"precision is {precision}, but must be 0 to {MOST_DIGITS}")
+    in_a_row = np.arange(1, lattice.num_states)
+    if not (
+        np.array_equal(lattice.dst, in_a_row)
+        and (np.diff(lattice.arc_begin)[:-1] == 1).all()
+        and np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
+    ):
+        raise LatticeError("it is not a single path; take the best one first (ninja 1best)", key=lattice.key)
+    time = lattice.ali_begin if lattice.time is None else lattice.time
+    spoken = np.flatnonzero(lattice.word != EPSILON)
+    if len(spoken) and not time[-1] > time[0]:
+        raise LatticeError(NO_TIMES, key=lattice.key)
+    begin, duration = time[spoken].astype(np.float32), np.diff(time)[spoken].astype(np.float32)
+    columns = ((begin * shift).tolist(), (duration * shift).tolist(), _names(lattice.word[spoken], words))
+    line = f"{_escaped(lattice.key)} {CHANNEL} %.{precision}f %.{precision}f %s\n"
+    return "".join([line % fields for fields in zip(*columns, strict=True)])
+
+
+def _names(ids: Integers, words: SymbolTable | None) -> list[str] | list[int]:
+    return ids.tolist() if words is None else [words.word(number) for number in ids.tolist()]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("%", "%%")

@@ -1,0 +1,125 @@
+"""Minimum-Bayes-risk decoding: the words of least expected error, and how sure each of them is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _consensus
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.kinds import to_compact
+from ninja.graph.scale import check_scales
+from ninja.graph.times import state_times
+from ninja.lattice import Lattice
+from ninja.symbols import LARGEST_ID
+
+Integers = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consensus:
+    """A decoded word sequence and the confusion network around it; all times are frames.
+
+    The network has a bin for each word of the sequence that was decoded last, and one before, between and after these;
+    the posteriors of a bin sum to 1. Arrays are read-only.
+    """
+
+    key: str
+    words: Integers  # [num_words], the sequence of least expected error
+    confidences: Floats  # [num_words], posterior of each word in its bin
+    times: Floats  # [num_words, 2], begin and end
+    bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
+    word: Integers  # [num_entries], 0 = no word; in each bin from the most probable on
+    posterior: Floats  # [num_entries]
+    word_times: Floats  # [num_entries, 2], average begin and end of this word in this bin
+    bin_times: Floats  # [num_bins, 2], average begin and end of all of the bin
+    bayes_risk: float  # expected number of word errors of the sequence the network was built around
+    rounds: int  # how often the network was built
+
+
+def mbr_decode(
+    lattice: Lattice,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    *,
+    decode_mbr: bool = True,
+    print_silence: bool = False,
+    hypothesis: Sequence[int] | Integers | None = None,
+) -> Consensus:
+    """Find the word sequence of least expected word error, with confidences, times and a confusion network.
+
+    Where the best path has the fewest sentence errors on average, this has the fewest word errors, if the lattice's
+    probabilities are to be believed: the acoustic scale matters. Times mean something only if the labels of an arc are
+    those of its word (``align_words``).
+
+    Args:
+        lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.
+        acoustic_scale: Factor of acoustic costs; smaller flattens.
+        lm_scale: Factor of graph costs.
+        word_penalty: Cost added for each word.
+        decode_mbr: False: keep the best path's words, or those of `hypothesis`, and only build the network around them.
+        print_silence: Keep bins that most probably hold no word as words with id 0.
+        hypothesis: Word ids to begin with instead of the best path; zeros are left out.
+
+    Returns:
+        The words and their network. If the lattice has but one path, all confidences are 1.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
+        OptionError: A scale or the penalty is not finite, or a word id of `hypothesis` is out of range.
+        MemoryError: For each bin it takes 9 bytes a state and up to 1 an arc, and that is more than 8 GB, or than there
+            is; prune the lattice first.
+
+    Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
+    edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
+    """
+    check_scales(acoustic_scale, lm_scale, word_penalty)
+    start = None if hypothesis is None else _checked(hypothesis)
+    lattice = to_compact(lattice) if lattice.num_arcs else lattice  # arcs with all labels of their words
+    found = _consensus.decode_mbr(
+        lattice, state_times(lattice), acoustic_scale, lm_scale, word_penalty, start, decode_mbr, print_silence
+    )
+    if found is None:
+        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
+    words, confidence, time, bin_begin, word, posterior, word_time, bin_time, risk, rounds = found
+    return Consensus(
+        lattice.key,
+        words,
+        confidence,
+        time.reshape(-1, 2),
+        bin_begin,
+        word,
+        posterior,
+        word_time.reshape(-1, 2),
+        bin_time.reshape(-1, 2),
+        risk,
+        rounds,
+    )
+
+
+def check_frame_shift(frame_shift: float) -> np.float32:
+    """Return seconds per frame in single precision, in which Kaldi computes times.
+
+    Raises:
+        OptionError: It is not above 0.
+    """
+    if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
+        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0: seconds from one frame to the next")
+    return np.float32(frame_shift)
+
+
+def _checked(hypothesis: Sequence[int] | Integers) -> Integers:
+    wide = np.asarray(hypothesis)
+    if wide.size == 0:
+        return np.zeros(0, np.int32)
+    if wide.ndim != 1 or wide.dtype.kind not in "iu":
+        raise OptionError(f"a hypothesis is a row of word ids, not {wide.dtype} {list(wide.shape)}")
+    if (bad := (wide < 0) | (wide > LARGEST_ID)).any():
+        raise OptionError(f"the hypothesis holds {wide[bad][0]}, but word ids are 0 to {LARGEST_ID}")
+    return np.ascontiguousarray(wide, np.int32)

@@ -1,0 +1,310 @@
+"""Consensus decoding: the kernel and its slow twin, laws, and Kaldi's own answers."""
+
+from __future__ import annotations
+
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_consensus import expected_errors, slow_decode
+from reference_graph import SHARED, read_kaldi
+from strategies import costs, lattices
+from strategies_graph import SCALES, timed_lattices
+
+from ninja.consensus import Consensus, mbr_decode, sentence_confidence
+from ninja.errors import LatticeError, OptionError
+from ninja.formats import read
+from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
+from ninja.lattice import Lattice
+
+GOLDEN = {"korean": 1.0, "english": 0.1}
+
+
+@st.composite
+def spoken_lattices(draw: st.DrawFn) -> Lattice:
+    """Draw a lattice with times and few words, so that some stand in several places."""
+    lattice = draw(timed_lattices())
+    word = draw(st.lists(st.integers(0, 3), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
+    return replace(lattice, word=np.array(word, np.int32))
+
+
+@st.composite
+def parallel_paths(draw: st.DrawFn) -> Lattice:
+    """Draw a lattice of paths that meet at their ends only: there the recursion makes no approximation."""
+    src, dst, word, cost = [], [], [], []
+    state = 1
+    sentences = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5))
+    for sentence in sentences:
+        here = 0
+        for place, each in enumerate(sentence):
+            there = -1 if place == len(sentence) - 1 else state
+            state += there > 0
+            src, dst, word = [*src, here], [*dst, there], [*word, each]
+            cost.append(draw(costs(0.0, 3.0)))
+            here = there
+    return from_arcs("parallel", src, [state if each < 0 else each for each in dst], word, cost, finals={state: 0.0})
+
+
+def bins_of(found: Consensus) -> list[list[tuple[int, float]]]:
+    pairs = list(zip(found.word.tolist(), found.posterior.tolist(), strict=True))
+    begin = found.bin_begin.tolist()
+    return [pairs[first:end] for first, end in pairwise(begin)]
+
+
+def assert_as_slow(found: Consensus, slow: object) -> None:
+    assert found.words.tolist() == slow.words
+    assert found.bayes_risk == pytest.approx(slow.risk, abs=1e-6)
+    assert found.confidences == pytest.approx(slow.confidences, abs=1e-6)
+    for mine, theirs in zip(bins_of(found), slow.bins, strict=True):
+        assert dict(mine) == pytest.approx(dict(theirs), abs=1e-6)
+    assert found.bin_times == pytest.approx(np.array(slow.bin_times), abs=1e-4)
+    if all(confidence > 1e-6 for confidence in slow.confidences):  # else times are divided by next to nothing
+        assert found.times == pytest.approx(np.array(slow.times).reshape(-1, 2), abs=1e-3)
+    spans = {}
+    for place, entries in enumerate(bins_of(found)):
+        begin = int(found.bin_begin[place])
+        spans |= {(place, word): found.word_times[begin + at].tolist() for at, (word, _) in enumerate(entries)}
+    for place, (entries, times) in enumerate(zip(slow.bins, slow.word_times, strict=True)):
+        for (word, share), span in zip(entries, times, strict=True):
+            if share > 1e-6:  # the rest is divided by next to nothing
+                assert spans[place, word] == pytest.approx(list(span), abs=1e-3)
+
+
+@given(lattices(max_labels=0), SCALES, st.booleans())
+def test_decoding_agrees_with_the_recursion_written_out(
+    lattice: Lattice, scales: dict[str, float], decode_mbr: bool
+) -> None:
+    lattice = to_compact(lattice) if lattice.num_arcs else lattice
+    slow = slow_decode(lattice, **scales, decode_mbr=decode_mbr)
+    assert_as_slow(mbr_decode(lattice, **scales, decode_mbr=decode_mbr), slow)
+
+
+@given(spoken_lattices(), st.booleans())
+def test_times_agree_with_the_recursion_written_out(lattice: Lattice, decode_mbr: bool) -> None:
+    assert_as_slow(mbr_decode(lattice, decode_mbr=decode_mbr), slow_decode(lattice, decode_mbr=decode_mbr))
+
+
+@given(spoken_lattices(), st.lists(st.integers(0, 4), max_size=5), st.booleans())
+def test_decoding_may_begin_with_any_words(lattice: Lattice, given_words: list[int], decode_mbr: bool) -> None:
+    words = [word for word in given_words if word]
+    slow = slow_decode(lattice, decode_mbr=decode_mbr, hypothesis=words)
+    assert_as_slow(mbr_decode(lattice, hypothesis=given_words, decode_mbr=decode_mbr), slow)
+    if not decode_mbr:
+        assert slow.words == words
+
+
+@given(lattices(max_labels=0, connected=False, kind="compact"))
+def test_states_on_no_path_change_nothing(lattice: Lattice) -> None:
+    from ninja.graph import connect
+
+    try:
+        connected = connect(lattice)
+    except LatticeError:
+        with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
+            mbr_decode(lattice)
+        return
+    one, other = mbr_decode(lattice), mbr_decode(connected)
+    assert one.words.tolist() == other.words.tolist()
+    assert bins_of(one) == bins_of(other)
+    assert one.bayes_risk == other.bayes_risk
+
+
+@given(spoken_lattices(), SCALES)
+def test_posteriors_of_each_bin_sum_to_one(lattice: Lattice, scales: dict[str, float]) -> None:
+    found = mbr_decode(lattice, **scales)
+    sums = np.add.reduceat(found.posterior.astype(float), found.bin_begin[:-1])
+    assert sums == pytest.approx(np.ones(len(sums)), abs=1e-6)
+    assert len(found.bin_times) == len(sums)
+    assert (found.posterior >= 0).all()
+    assert (np.diff(found.bin_times, axis=1) >= -1e-4).all()
+
+
+@given(spoken_lattices())
+def test_the_expected_error_is_at_most_that_of_the_best_path(lattice: Lattice) -> None:
+    best = mbr_decode(lattice, decode_mbr=False)
+    found = mbr_decode(lattice)
+    again = mbr_decode(lattice, hypothesis=found.words, decode_mbr=False)
+    assert again.bayes_risk <= best.bayes_risk + 1e-3
+    # Where paths meet, the recursion takes the mean before the minimum: it can but overestimate.
+    assert expected_errors(lattice, found.words.tolist()) <= again.bayes_risk + 1e-6
+
+
+@given(parallel_paths())
+def test_the_error_over_all_paths_is_the_bayes_risk_and_at_most_that_of_the_best_path(lattice: Lattice) -> None:
+    found = mbr_decode(lattice)
+    errors = expected_errors(lattice, found.words.tolist())
+    assert errors <= expected_errors(lattice, best_path(lattice).words.tolist()) + 1e-3
+    again = mbr_decode(lattice, hypothesis=found.words, decode_mbr=False)
+    assert again.bayes_risk == pytest.approx(errors, abs=1e-3)
+
+
+@given(spoken_lattices())
+def test_one_path_is_certain(lattice: Lattice) -> None:
+    best = best_path(lattice)
+    found = mbr_decode(path_lattice(lattice, best))
+    assert found.words.tolist() == best.words.tolist()
+    assert found.confidences.tolist() == [1.0] * len(found.words)
+    assert found.bayes_risk == 0.0
+    begin = np.concatenate([[0], np.cumsum(np.diff(lattice.ali_begin)[best.arcs])])
+    spoken = np.flatnonzero(lattice.word[best.arcs])
+    assert found.times.tolist() == [[begin[at], begin[at + 1]] for at in spoken]
+    assert sentence_confidence(path_lattice(lattice, best)) == np.inf
+
+
+def test_a_word_that_is_not_in_the_lattice_has_no_confidence_and_its_bins_time() -> None:
+    labels = [[1] * length for length in (3, 4, 6, 5)]
+    lattice = from_arcs(
+        "a", [0, 0, 1, 2], [1, 2, 3, 3], [5, 5, 6, 7], [0.0, 1.0, 0.0, 0.0], finals={3: 0.0}, labels=labels
+    )
+    found = mbr_decode(lattice, hypothesis=[5, 9], decode_mbr=False)
+    assert found.words.tolist() == [5, 9]
+    assert found.confidences.tolist() == [1.0, 0.0]
+    assert found.word[found.bin_begin[3] :].tolist() == [6, 7, 0]
+    assert found.times[1, 1] == pytest.approx(9.0)
+    assert found.word_times[found.bin_begin[3]] == pytest.approx([3.0, 9.0])
+    # On average 5 ends at 3.269, after the begin of 6: the nine frames are divided as both are long.
+    assert found.times[1, 0] == found.times[0, 1] == pytest.approx(9 * 3.26894 / (3.26894 + 6), abs=1e-4)
+    assert found.bayes_risk == pytest.approx(1.0)
+
+
+def test_the_first_of_equal_paths_is_where_decoding_begins() -> None:
+    lattice = from_arcs("e", [0, 0], [1, 1], [5, 6], [1.0, 1.0], finals={1: 0.0})
+    assert mbr_decode(lattice, decode_mbr=False).words.tolist() == [5]
+    assert mbr_decode(lattice).words.tolist() == [6]  # of equal posteriors the largest id is taken, as in Kaldi
+
+
+def test_labels_of_a_final_state_take_time() -> None:
+    lattice = from_arcs("f", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1] * 3], final_labels={1: [2, 2]})
+    found = mbr_decode(lattice)
+    assert found.times.tolist() == [[0.0, 3.0]]
+    assert found.bin_times.tolist() == [[0.0, 0.0], [0.0, 3.0], [3.0, 5.0]]
+
+
+def test_silence_is_kept_on_request() -> None:
+    lattice = from_arcs("s", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1] * 3] * 3)
+    assert mbr_decode(lattice).words.tolist() == [5, 6]
+    found = mbr_decode(lattice, print_silence=True)
+    assert found.words.tolist() == [0, 5, 0, 6, 0]
+    assert len(found.confidences) == len(found.times) == 5
+
+
+def test_a_raw_lattice_is_decoded_as_the_compact_one() -> None:
+    raw = from_arcs("r", [0, 1, 2, 2], [1, 2, 3, 3], [7, 0, 8, 9], [0.0] * 4, finals={3: 0.0},
+                    labels=[[1], [2], [3], [4]], kind="raw")  # fmt: skip
+    found = mbr_decode(raw)
+    assert found.words.tolist() == [7, 9]
+    assert found.times.tolist() == [[0.0, 2.0], [2.0, 3.0]]
+
+
+def test_times_of_the_format_are_taken_where_there_are_no_labels() -> None:
+    lattice = from_arcs("t", [0, 1], [1, 2], [5, 6], [0.0] * 2, finals={2: 0.0}, time=[2, 10, 25])
+    assert mbr_decode(lattice).times.tolist() == [[2.0, 10.0], [10.0, 25.0]]
+
+
+def test_lattices_are_decoded_in_threads() -> None:
+    many = [
+        from_arcs("p", [0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 3, n], [0.1, n / 50, 0.2, 0.3], finals={2: 0.0})
+        for n in range(1, 200)
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(mbr_decode, many))
+    for lattice, one in zip(many, found, strict=True):
+        assert bins_of(one) == bins_of(mbr_decode(lattice))
+
+
+@given(spoken_lattices())
+def test_sentence_confidence_is_the_gap_between_the_two_best(lattice: Lattice) -> None:
+    paths = nbest(lattice, 2)
+    expected = np.inf if len(paths) == 1 else paths[1].cost() - paths[0].cost()
+    assert sentence_confidence(lattice) == expected
+    assert expected >= 0
+
+
+def test_arrays_cannot_be_written() -> None:
+    found = mbr_decode(from_arcs("w", [0], [1], [5], [0.0], finals={1: 0.0}))
+    for name in ("words", "confidences", "times", "bin_begin", "word", "posterior", "word_times", "bin_times"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(found, name)[...] = 0
+
+
+@pytest.mark.parametrize("name", ["acoustic_scale", "lm_scale", "word_penalty"])
+def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
+    lattice = from_arcs("n", [0], [1], [5], [0.0], finals={1: 0.0})
+    with pytest.raises(OptionError, match=f"{name} is nan, but must be finite"):
+        mbr_decode(lattice, **{name: float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([-1], "the hypothesis holds -1, but word ids are 0 to"),
+        ([2**31], "the hypothesis holds 2147483648, but word ids are 0 to"),
+        ([1.5], "a hypothesis is a row of word ids, not float64"),
+        ([[1]], "a hypothesis is a row of word ids, not int64"),
+    ],
+)
+def test_a_hypothesis_of_other_than_word_ids_is_refused(words: list[float], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        mbr_decode(from_arcs("h", [0], [1], [5], [0.0], finals={1: 0.0}), hypothesis=words)
+
+
+def test_times_that_contradict_each_other_are_refused() -> None:
+    lattice = from_arcs("c", [0, 0], [1, 1], [5, 6], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
+    with pytest.raises(LatticeError, match="state 1 is at frame 1 by one path, but at frame 2 by arc 1"):
+        mbr_decode(lattice)
+
+
+def test_a_lattice_too_large_for_the_recursion_is_refused_before_memory_is_taken() -> None:
+    length = 40_000
+    states = np.arange(length)
+    lattice = from_arcs("l", states, states + 1, states + 1, np.zeros(length), finals={length: 0.0})
+    with pytest.raises(MemoryError):
+        mbr_decode(lattice)
+
+
+@lru_cache(maxsize=4)
+def archive(path: Path) -> dict[str, Lattice]:
+    if not path.exists():
+        # In CI conftest refuses to run without them.
+        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+    return {lattice.key: lattice for lattice in read_kaldi(path)}
+
+
+def lines(path: Path) -> dict[str, str]:
+    found = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in found}
+
+
+@pytest.mark.parametrize("language", GOLDEN)
+def test_words_risks_bins_and_times_are_those_of_lattice_mbr_decode(language: str) -> None:
+    folder = SHARED / "golden" / language
+    all_lattices = archive(folder / "lat.ark.gz")
+    words, risks = lines(folder / "mbr.words.gz"), lines(folder / "mbr.bayes_risk.gz")
+    sausages, times = lines(folder / "mbr.sausage.gz"), lines(folder / "mbr.times.gz")
+    for key, lattice in all_lattices.items():
+        found = mbr_decode(lattice, GOLDEN[language])
+        assert [str(word) for word in found.words] == words[key].split()
+        assert found.bayes_risk == pytest.approx(float(risks[key]), abs=1e-5)
+        bins = [each.split() for each in sausages[key].replace("]", "").split("[")[1:]]
+        assert [[word for word, _ in each] for each in bins_of(found)] == [list(map(int, each[::2])) for each in bins]
+        shares = [float(share) for each in bins for share in each[1::2]]
+        assert found.posterior == pytest.approx(shares, abs=1e-6)
+        spans = [[float(time) for time in span.split()] for span in times[key].split(";")]
+        assert found.bin_times == pytest.approx(np.array(spans), abs=1e-3)
+
+
+def test_words_of_wide_lattices_are_those_of_lattice_mbr_decode() -> None:
+    path = SHARED / "data" / "korean" / "wide.ark.gz"
+    if not path.exists():
+        # In CI conftest refuses to run without them.
+        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+    words = lines(SHARED / "golden" / "korean" / "wide_mbr.words.gz")
+    for key, lattice in read(path):
+        assert [str(word) for word in mbr_decode(lattice).words] == words[key].split()
