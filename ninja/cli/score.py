@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ninja.evaluate import BiasingList, ErrorRate, Mode
 
 _EXCLUDED = {
-    "--oracle": ("--alignments", "--biasing", "--entities"),
-    "--biasing": ("--alignments", "--entities"),  # aligned otherwise, printed otherwise
+    "--oracle": ("--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
+    # Aligned otherwise, printed otherwise.
+    "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
@@ -34,6 +35,10 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
     help="References without a hypothesis: refuse, score as empty, or leave out.",
 )
 @click.option("--alignments", metavar="FILE", help="Write each hypothesis here, laid beside its reference.")
+@click.option("--utt2spk", metavar="FILE", help="Speaker of each utterance; print the errors of each speaker.")
+@click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors of each kind.")
+@click.option("--per-utt", metavar="FILE", help="Write here each utterance aligned, as Kaldi's per_utt.")
+@click.option("--ops", metavar="FILE", help="Write here how often each word was right or wrong, as Kaldi's ops.")
 @click.option("--oracle", is_flag=True, help="Score the nearest path of each lattice, not the best one.")
 @click.option("--biasing", metavar="FILE", help="Biasing lists; print word error rates on rare words and on others.")
 @click.option("--entities", metavar="FILE", help="Entities of each utterance; print how many were recognised.")
@@ -53,6 +58,10 @@ def score(
     reference: str,
     mode: Mode,
     alignments: str | None,
+    utt2spk: str | None,
+    most_often: int | None,
+    per_utt: str | None,
+    ops: str | None,
     oracle: bool,
     biasing: str | None,
     entities: str | None,
@@ -74,16 +83,22 @@ def score(
     may be given both as REFERENCE and as FILE: of the lists, the rare words said are what counts. With --entities,
     recall and precision of entities and the word errors in them follow, for all and by class.
 
+    The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of
+    its align-text, which may split the same number of errors otherwise than the first line does.
+
     \b
     Examples:
       ninja score text transcripts.txt --alignments alignments.txt
       ninja score text lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
     from ninja import evaluate
 
     given = {"utt2group": utt2group, "truth": truth, "before": before, "vocabulary": vocabulary, "report": report}
-    _check(reading, {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities, **given})
+    details = {"utt2spk": utt2spk, "most_often": most_often, "per_utt": per_utt, "ops": ops}
+    chosen = {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities}
+    _check(reading, {**chosen, **given, **details})
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     references = _said(lists) if lists is not None and biasing == reference else evaluate.read_text(reference)
     if oracle:
@@ -112,6 +127,8 @@ def score(
             with text_output(alignments) as stream:
                 for key, alignment in evaluate.score_each(references, hypotheses, mode).items():
                     stream.write(f"{key}\n{alignment}\n\n")
+        if any(value is not None for value in details.values()):
+            _detail(references, hypotheses, mode, utt2spk=utt2spk, most_often=most_often, per_utt=per_utt, ops=ops)
     if rate.unreferenced:
         reading.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
     reading.close()
@@ -119,7 +136,7 @@ def score(
 
 def _check(reading: Reading, chosen: dict[str, object]) -> None:
     """Refuse options that do not go together."""
-    named = {f"--{name}" for name, value in chosen.items() if value}
+    named = {f"--{name.replace('_', '-')}" for name, value in chosen.items() if value}
     if "--oracle" in named and reading.words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     for name, others in _EXCLUDED.items():
@@ -129,6 +146,36 @@ def _check(reading: Reading, chosen: dict[str, object]) -> None:
     for name in ("--utt2group", "--truth", "--before", "--vocabulary", "--report"):
         if name in named and "--entities" not in named:
             raise click.UsageError(f"{name} needs --entities")
+
+
+def _detail(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    mode: Mode,
+    *,
+    utt2spk: str | None,
+    most_often: int | None,
+    per_utt: str | None,
+    ops: str | None,
+) -> None:
+    """Print and write what Kaldi's scoring scripts tell of the errors."""
+    from ninja import evaluate
+
+    aligned = {
+        key: evaluate.align_text(references[key], hypotheses.get(key, ()))
+        for key in evaluate.scored_keys(references, hypotheses, mode)
+    }
+    if utt2spk is not None:
+        click.echo(evaluate.speaker_table(evaluate.by_speaker(aligned, evaluate.read_speakers(utt2spk))))
+    operations = evaluate.count_operations(aligned)
+    if most_often is not None:
+        click.echo(operations.most_often(most_often))
+    if per_utt is not None:
+        with text_output(per_utt) as stream:
+            stream.writelines(evaluate.utterance_lines(key, alignment) for key, alignment in aligned.items())
+    if ops is not None:
+        with text_output(ops) as stream:
+            stream.write(operations.table())
 
 
 def _said(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:

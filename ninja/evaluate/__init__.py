@@ -2,22 +2,48 @@
 
 from ninja.evaluate.biased import BiasedRate, score_biased
 from ninja.evaluate.biasing_lists import BiasingList, read_biasing
+from ninja.evaluate.bootstrap import Bootstrap, Interval, bootstrap
+from ninja.evaluate.details import (
+    Operations,
+    align_text,
+    aligned_line,
+    by_speaker,
+    count_operations,
+    speaker_table,
+    utterance_lines,
+)
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align, edits
-from ninja.evaluate.scoring import Mode, oracle_score, score, score_each
-from ninja.evaluate.transcripts import read_text
+from ninja.evaluate.references import Numbered, number
+from ninja.evaluate.scoring import Mode, oracle_rate, oracle_score, score, score_each, scored_keys
+from ninja.evaluate.transcripts import read_speakers, read_text
 
 __all__ = [
     "Alignment",
     "BiasedRate",
     "BiasingList",
+    "Bootstrap",
     "ErrorRate",
+    "Interval",
     "Mode",
+    "Numbered",
+    "Operations",
     "align",
+    "align_text",
+    "aligned_line",
+    "bootstrap",
+    "by_speaker",
+    "count_operations",
     "edits",
+    "number",
+    "oracle_rate",
     "oracle_score",
     "read_biasing",
+    "read_speakers",
     "read_text",
     "score",
     "score_biased",
     "score_each",
+    "scored_keys",
+    "speaker_table",
+    "utterance_lines",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
 _GAP = "\0"  # no word of a text file can be this
 
@@ -49,11 +51,11 @@ class ErrorRate:
         return ErrorRate(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(ErrorRate)))
 
     def __str__(self) -> str:
-        """Return the three lines Kaldi's compute-wer prints."""
+        """Return the three lines Kaldi's compute-wer prints; its percentages are float32."""
         return (
-            f"%WER {self.wer:.2f} [ {self.errors} / {self.words}, {self.insertions} ins, {self.deletions} del, "
-            f"{self.substitutions} sub ]{' [PARTIAL]' if self.missing else ''}\n"
-            f"%SER {self.ser:.2f} [ {self.sentence_errors} / {self.sentences} ]\n"
+            f"%WER {np.float32(self.wer):.2f} [ {self.errors} / {self.words}, {self.insertions} ins, "
+            f"{self.deletions} del, {self.substitutions} sub ]{' [PARTIAL]' if self.missing else ''}\n"
+            f"%SER {np.float32(self.ser):.2f} [ {self.sentence_errors} / {self.sentences} ]\n"
             f"Scored {self.sentences} sentences, {self.missing} not present in hyp."
         )
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
-from ninja.graph.oracle import oracle
+from ninja.evaluate.references import NEVER, number
+from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -61,7 +62,11 @@ def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: 
 
 
 def oracle_score(
-    lattices: Iterable[Lattice], references: Mapping[str, Sequence[str]], words: SymbolTable, unknown: int = -1
+    lattices: Iterable[Lattice],
+    references: Mapping[str, Sequence[str]],
+    words: SymbolTable,
+    unknown: int = NEVER,
+    wildcards: Collection[int] = (),
 ) -> ErrorRate:
     """Count the errors of the nearest path of each lattice: what no rescoring of them can go below.
 
@@ -70,6 +75,7 @@ def oracle_score(
         references: Words said, by utterance id; those without a lattice are counted as missing, not scored.
         words: Symbol table of the lattices.
         unknown: Id of reference words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        wildcards: Word ids that are no errors wherever they stand; see ``ninja.graph.oracle``.
 
     Raises:
         LatticeError: A lattice has no path to a final state.
@@ -77,16 +83,19 @@ def oracle_score(
     """
     total = ErrorRate()
     found = set()
+    said = number(references, words, unknown).ids
     for lattice in lattices:
-        reference = references.get(lattice.key)
-        if reference is None:
+        if lattice.key not in said:
             total += ErrorRate(unreferenced=1)
             continue
         found.add(lattice.key)
-        numbers = [unknown if (number := words.id(word)) is None else number for word in reference]
-        best = oracle(lattice, numbers)
-        counts = (best.substitutions, best.insertions, best.deletions)
-        total += ErrorRate(len(numbers), *counts, 1, int(best.edits > 0))
+        total += oracle_rate(oracle(lattice, said[lattice.key], wildcards))
     if not found:
         raise FormatError("no lattice has a reference; do the utterance ids belong together?")
     return total + ErrorRate(missing=len(references) - len(found))
+
+
+def oracle_rate(found: Oracle) -> ErrorRate:
+    """Count the errors of one nearest path."""
+    counts = (found.substitutions, found.insertions, found.deletions)
+    return ErrorRate(found.num_words, *counts, 1, int(found.edits > 0))

@@ -30,3 +30,22 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
             raise FormatError(f"utterance {key!r} occurs twice", name, line=number)
         transcripts[key] = words
     return transcripts
+
+
+def read_speakers(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read the speaker of each utterance in Kaldi's ``utt2spk`` form: on each line an utterance id and a speaker's.
+
+    Raises:
+        FormatError: A line does not hold two fields, or as ``read_text``.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, "Data preparation", the file utt2spk.
+    """
+    speakers = {}
+    for number, (key, fields) in enumerate(read_text(path).items(), start=1):
+        if len(fields) != 1:
+            raise FormatError(
+                f"expected an utterance id and its speaker, found {1 + len(fields)} fields", path, line=number
+            )
+        speakers[key] = fields[0]
+    return speakers

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _evaluate
 from ninja.errors import LatticeError, OptionError
+from ninja.graph.build import from_arcs
 from ninja.lattice import Lattice
+
+MOST_CELLS = 1 << 30  # of the table of states and positions, four bytes each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Oracle:
     """The nearest path and what still separates it from the reference."""
 
-    words: npt.NDArray[np.int32]  # word ids of the path, epsilons left out
+    words: npt.NDArray[np.int32]  # word ids of the path, epsilons and wildcards left out
     arcs: npt.NDArray[np.int64]  # arc ids of the path
     substitutions: int
     insertions: int
     deletions: int
+    num_words: int  # of the reference, wildcards left out
 
     @property
     def edits(self) -> int:
@@ -29,18 +33,23 @@ class Oracle:
         return self.substitutions + self.insertions + self.deletions
 
 
-def oracle(lattice: Lattice, reference: Sequence[int] | npt.NDArray[np.int32]) -> Oracle:
+def oracle(
+    lattice: Lattice, reference: Sequence[int] | npt.NDArray[np.int32], wildcards: Collection[int] = ()
+) -> Oracle:
     """Find the path with the fewest word errors, whatever it costs; exactly.
 
     Args:
         lattice: The lattice.
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.
+        wildcards: Word ids that are no errors wherever they stand, in the lattice or in the reference, such as
+            those of noises: they count as epsilons.
 
     Returns:
         The path; of several equally near, the edits are split and the path is chosen by the order of arcs.
 
     Raises:
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: No path leads from the start to a final state, or lattice and reference are so long that their
+            comparison would take more than 4 GiB.
         OptionError: The reference holds an epsilon.
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
@@ -48,9 +57,124 @@ def oracle(lattice: Lattice, reference: Sequence[int] | npt.NDArray[np.int32]) -
     wanted = np.ascontiguousarray(reference, np.int32)
     if (wanted == 0).any():
         raise OptionError("the reference holds word id 0, epsilon, which is no word")
-    found = _evaluate.oracle(lattice, wanted)
+    wanted = without(wanted, wildcards)
+    cells = lattice.num_states * (len(wanted) + 1)
+    if cells > MOST_CELLS:
+        raise LatticeError(
+            f"{lattice.num_states} states against {len(wanted)} words would take {cells * 4 / 2**30:.1f} GiB; "
+            "prune the lattice or split the utterance",
+            key=lattice.key,
+        )
+    counted = _mute(lattice, wildcards)
+    found = _evaluate.oracle(counted, wanted)
     if found is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     substitutions, insertions, deletions, arcs = found
-    words = lattice.word[arcs]
-    return Oracle(words[words != 0], arcs, substitutions, insertions, deletions)
+    words = counted.word[arcs]
+    return Oracle(words[words != 0], arcs, substitutions, insertions, deletions, len(wanted))
+
+
+def paths_of(
+    lattice: Lattice, words: Sequence[int] | npt.NDArray[np.int32], wildcards: Collection[int] = ()
+) -> Lattice:
+    """Keep the paths that say given words, with their costs and alignments: one path of a determinized lattice.
+
+    Args:
+        lattice: The lattice.
+        words: Word ids, such as those of an ``Oracle``.
+        wildcards: Word ids that paths may hold besides.
+
+    Returns:
+        A lattice in which a state stands once for each number of words that may have been said before it.
+
+    Raises:
+        LatticeError: No path says these words.
+
+    Source: Kaldi, latbin/lattice-oracle.cc, ``--write-lattices``, where wildcards are refused.
+    """
+    wanted = np.asarray(words, np.int32).tolist()
+    spoken = _mute(lattice, wildcards).word.tolist()
+    begin, dst, is_final = lattice.arc_begin.tolist(), lattice.dst.tolist(), lattice.is_final.tolist()
+    # A place is a state and how many words were said; states are sorted, and so are places taken state by state.
+    number: dict[tuple[int, int], int] = {(0, 0): 0}
+    waiting: dict[int, list[int]] = {0: [0]}
+    src, enters, taken = [], [], []
+    finals = []
+    for state in range(lattice.num_states):
+        for said in waiting.pop(state, ()):
+            here = number[state, said]
+            if said == len(wanted) and is_final[state]:
+                finals.append(here)
+            for arc in range(begin[state], begin[state + 1]):
+                word = spoken[arc]
+                if word == 0:
+                    place = dst[arc], said
+                elif said < len(wanted) and word == wanted[said]:
+                    place = dst[arc], said + 1
+                else:
+                    continue
+                if place not in number:
+                    number[place] = len(number)
+                    waiting.setdefault(place[0], []).append(place[1])
+                src.append(here)
+                enters.append(number[place])
+                taken.append(arc)
+    if not finals:
+        raise LatticeError("no path says the words asked for", key=lattice.key)
+    # Arcs were found state by state, those that leave a place after those that enter it: backwards, dead ends show.
+    alive = set(finals)
+    kept = []
+    for arc in range(len(taken) - 1, -1, -1):
+        if enters[arc] in alive:
+            alive.add(src[arc])
+            kept.append(arc)
+    kept.reverse()
+    new = {place: position for position, place in enumerate(sorted(alive))}
+    old = {position: state for (state, _), place in number.items() if (position := new.get(place)) is not None}
+    arcs = np.array([taken[arc] for arc in kept], np.int64)
+    leaves, enters = [new[src[arc]] for arc in kept], [new[enters[arc]] for arc in kept]
+    return _copied(lattice, leaves, enters, arcs, old, {new[place] for place in finals})
+
+
+def without(words: npt.NDArray[np.int32], wildcards: Collection[int]) -> npt.NDArray[np.int32]:
+    """Leave wildcards out of word ids."""
+    return words[~np.isin(words, list(wildcards))] if wildcards else words
+
+
+def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:
+    """Turn wildcards into epsilons."""
+    if not wildcards:
+        return lattice
+    word = np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)
+    word.flags.writeable = False
+    return replace(lattice, word=word)
+
+
+def _copied(
+    lattice: Lattice,
+    src: list[int],
+    dst: list[int],
+    arcs: npt.NDArray[np.int64],
+    states: dict[int, int],
+    finals: Collection[int],
+) -> Lattice:
+    """Make a lattice of copies of arcs between copies of states; ``states`` tells of which."""
+    cost, ends = (lattice.final_graph.tolist(), lattice.final_acoustic.tolist()), lattice.final_ali_begin
+    time = None if lattice.time is None else lattice.time[[states[state] for state in range(len(states))]]
+    return from_arcs(
+        lattice.key,
+        src,
+        dst,
+        lattice.word[arcs],
+        lattice.graph[arcs],
+        lattice.acoustic[arcs],
+        finals={state: (cost[0][states[state]], cost[1][states[state]]) for state in finals},
+        labels=[lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in arcs.tolist()],
+        final_labels={
+            state: lattice.final_ali[ends[states[state]] : ends[states[state] + 1]].tolist() for state in finals
+        },
+        time=time,
+        kind=lattice.kind,
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )

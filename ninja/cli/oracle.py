@@ -1,0 +1,212 @@
+"""``ninja oracle``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from ninja import utf8
+from ninja.cli.options import output_file, text_output
+from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
+from ninja.cli.wer import plain
+from ninja.errors import FormatError, OptionError, SymbolError
+from ninja.lattice import Lattice
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ninja.evaluate import ErrorRate, Numbered
+    from ninja.formats import Writer
+    from ninja.symbols import SymbolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The nearest path of one lattice."""
+
+    words: list[str]  # ids where the lattice has no symbol table
+    rate: ErrorRate
+    lattice: Lattice | None  # the path alone, where that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The function from a lattice to its nearest path, None where there is no reference; picklable."""
+
+    references: Mapping[str, npt.NDArray[np.int32]]
+    wildcards: tuple[int, ...]
+    keep_lattice: bool
+
+    def __call__(self, lattice: Lattice) -> Found | None:
+        """Find the path."""
+        from ninja.evaluate import oracle_rate
+        from ninja.graph.oracle import oracle, paths_of
+
+        reference = self.references.get(lattice.key)
+        if reference is None:
+            return None
+        path = oracle(lattice, reference, self.wildcards)
+        ids = path.words.tolist()
+        words = lattice.words.spell(ids) if lattice.words is not None else [str(word) for word in ids]
+        # Without the table: a worker process must not send that back with every lattice.
+        kept = paths_of(lattice.with_words(None), path.words, self.wildcards) if self.keep_lattice else None
+        return Found(words, oracle_rate(path), kept)
+
+
+@click.command()
+@output_file("Text file for the nearest paths")
+@click.option("--ref", metavar="FILE", required=True, help="References: a key and its words on each line.")
+@click.option("--edits", metavar="FILE", help="Write here for each lattice its key and how many edits are left.")
+@click.option("--details", metavar="FILE", help="Write here what lattice-oracle logs: errors, path and reference.")
+@click.option("--write-lattices", metavar="FILE", help="Archive, or wspecifier, for the nearest paths as lattices.")
+@click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
+@click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that are never errors, with colons between.")
+@click.option("--wildcard-symbols-list", metavar="FILE", help="File of words that are never errors, one a line.")
+@click.option("--word-symbol-table", metavar="FILE", help="Another name of --words.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
+@reads_lattices
+def oracle(
+    reading: Reading,
+    output_file: str,
+    ref: str,
+    edits: str | None,
+    details: str | None,
+    write_lattices: str | None,
+    oov: str | None,
+    wildcard_symbols: str | None,
+    wildcard_symbols_list: str | None,
+    word_symbol_table: str | None,
+    strict: bool,
+) -> None:
+    """Find the path of each lattice nearest to what was said.
+
+    Prints a line for each: its key and the words of the path with the fewest errors, or word ids where --words is not
+    given; then references hold word ids, too. The word error rate of these paths, which no rescoring goes below,
+    follows on stderr.
+
+    \b
+    Example:
+      ninja oracle lat.ark.gz --ref text --words words.txt --edits edits.txt -o nearest.txt
+    """
+    from ninja import evaluate
+    from ninja.evaluate.references import NEVER, number, word_id
+    from ninja.formats import write
+
+    if word_symbol_table is not None:
+        if reading.words is not None:
+            raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
+        reading.words = word_symbol_table
+    if wildcard_symbols is not None and wildcard_symbols_list is not None:
+        raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
+    if wildcard_symbols_list is not None and reading.words is None:
+        raise click.UsageError("--wildcard-symbols-list needs --words")
+    table = reading.table()
+    unknown = NEVER if oov is None else word_id(oov, table)
+    if wildcard_symbols_list is not None:
+        assert table is not None
+        wildcards = _listed(wildcard_symbols_list, table)
+    else:
+        wildcards = _numbers(wildcard_symbols or "")
+    texts = evaluate.read_text(plain(ref))
+    references = number(texts, table, unknown)
+
+    total = evaluate.ErrorRate()
+    scored, lacking = set(), []
+    with ExitStack() as stack:
+        names = (output_file, edits, details)
+        files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
+        archive: Writer | None = (
+            stack.enter_context(write(write_lattices, kind="compact")) if write_lattices is not None else None
+        )
+        stage = Each(Nearest(references.ids, wildcards, archive is not None))
+        for key, found in reading.results(stage, to_stdout=output_file == "-"):
+            if found is None:
+                lacking.append(key)
+                continue
+            scored.add(key)
+            total += found.rate
+            _write(files, key, found, _spoken(texts[key], references.ids[key], wildcards))
+            if archive is not None and found.lattice is not None:
+                archive.write(found.lattice.with_words(table))
+        if not scored and not reading.counts.failures:
+            raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
+    failed = {failure.key for failure in reading.counts.failures}
+    missing = [key for key in texts if key not in scored and key not in failed]
+    reading.say(f"Overall {_counts(total, 'substitutions')}")
+    reading.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
+    _name(reading, lacking, "lattices have no reference and were not scored")
+    _name(reading, missing, "references have no lattice")
+    _name_unknown(reading, references, scored, oov)
+    if strict and (lacking or missing) and not failed:
+        click.get_current_context().exit(1)
+    reading.close()
+
+
+def _write(files: list[TextIO | None], key: str, found: Found, said: list[str]) -> None:
+    words, edits, details = files
+    rate = found.rate
+    if words is not None:
+        words.write(" ".join([key, *found.words]) + "\n")
+    if edits is not None:
+        edits.write(f"{key} {rate.errors}\n")
+    if details is not None:
+        details.write(f"{_counts(rate, 'sub')}\nFor utterance {key}, best cost {rate.errors}\n")
+        details.write(f"{' '.join([key, '(oracle)', *found.words])}\n{' '.join([key, '(reference)', *said])}\n")
+
+
+def _counts(rate: ErrorRate, substitutions: str) -> str:
+    """Write an error rate as lattice-oracle does."""
+    return (
+        f"%WER {rate.wer:g} [ {rate.errors} / {rate.words}, {rate.insertions} insertions, {rate.deletions} deletions, "
+        f"{rate.substitutions} {substitutions} ]"
+    )
+
+
+def _name(reading: Reading, keys: list[str], what: str) -> None:
+    if keys:
+        more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
+        reading.say(f"{len(keys)} {what}: {', '.join(keys[:NAMED_FAILURES])}{more}")
+
+
+def _name_unknown(reading: Reading, references: Numbered, scored: Collection[str], oov: str | None) -> None:
+    unknown = references.unknown_in(scored)
+    if unknown:
+        fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
+        often = ", ".join(word for word, _ in unknown.most_common(NAMED_FAILURES))
+        reading.say(
+            f"{unknown.total()} words of references, {len(unknown)} different, are not in --words and {fate}: {often}"
+        )
+
+
+def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collection[int]) -> list[str]:
+    if not wildcards:
+        return list(words)
+    return [word for word, number in zip(words, ids.tolist(), strict=True) if number not in wildcards]
+
+
+def _numbers(colons: str) -> tuple[int, ...]:
+    from ninja.evaluate.references import is_id
+
+    parts = [part for part in colons.split(":") if part]
+    if wrong := [part for part in parts if not is_id(part)]:
+        raise OptionError(f"--wildcard-symbols: {wrong[0]!r} is no word id; give ids with colons between, such as 5:17")
+    return tuple(int(part) for part in parts)
+
+
+def _listed(path: str, table: SymbolTable) -> tuple[int, ...]:
+    numbers = []
+    for line, row in enumerate(utf8.read(path).removesuffix("\n").split("\n"), start=1):
+        words = row.split()
+        if len(words) != 1:
+            raise FormatError(f"expected one word, found {len(words)}", path, line=line)
+        number = table.id(words[0])
+        if number is None:
+            raise SymbolError(f"the word {words[0]!r} is not in the symbol table", path, line=line)
+        numbers.append(number)
+    return tuple(numbers)

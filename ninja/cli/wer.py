@@ -1,0 +1,92 @@
+"""``ninja compute-wer`` and ``ninja align-text``: Kaldi's own lines, for scripts that read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.options import output_file, text_output
+from ninja.cli.reading import NAMED_FAILURES
+
+if TYPE_CHECKING:
+    from ninja.evaluate import Mode
+
+MODE_HELP = "References without a hypothesis: leave out, score as empty, or refuse."
+
+
+@click.command()
+@click.argument("reference")
+@click.argument("hypothesis")
+@click.argument("statistics", required=False)
+@click.option(
+    "--mode", type=click.Choice(["present", "all", "strict"]), default="strict", show_default=True, help=MODE_HELP
+)
+@click.option("--text", is_flag=True, help="Accepted for Kaldi's sake: words and word ids are compared alike.")
+def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
+    """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
+
+    REFERENCE and HYPOTHESIS hold a key and its words, or word ids, on each line; they may be written as "ark:FILE".
+    In STATISTICS goes a line for each word that is correct, substituted, deleted or inserted.
+
+    \b
+    Example:
+      ninja compute-wer --mode=present ark:text ark:transcripts.txt
+    """
+    from ninja import evaluate
+
+    references, hypotheses = (evaluate.read_text(plain(path)) for path in (reference, hypothesis))
+    click.echo(str(evaluate.score(references, hypotheses, mode)))
+    if statistics is not None:
+        with text_output(statistics) as stream:
+            for key in evaluate.scored_keys(references, hypotheses, mode):
+                for said, heard in evaluate.align_text(references[key], hypotheses.get(key, ())).pairs:
+                    if said is None:
+                        stream.write(f"insertion {heard}\n")
+                    elif heard is None:
+                        stream.write(f"deletion {said}\n")
+                    else:
+                        stream.write(f"correct {said}\n" if said == heard else f"substitution {said} {heard}\n")
+
+
+@click.command()
+@click.argument("text1")
+@click.argument("text2")
+@output_file("Text file for the alignments")
+@click.option(
+    "--special-symbol", default="<eps>", show_default=True, metavar="WORD", help="Stands where a side has no word."
+)
+@click.option("--separator", default=";", show_default=True, metavar="WORD", help="Stands between pairs of words.")
+def align_text(text1: str, text2: str, output_file: str, special_symbol: str, separator: str) -> None:
+    """Align the words of two texts, as Kaldi's align-text.
+
+    TEXT1 and TEXT2 hold a key and its words on each line. A line of the output is a key and pairs of words. Keys of
+    TEXT1 that TEXT2 lacks are named, and the exit code is then 1.
+
+    \b
+    Example:
+      ninja align-text text transcripts.txt -o aligned.txt
+    """
+    from ninja import evaluate
+    from ninja.errors import FormatError
+
+    left, right = (evaluate.read_text(plain(path)) for path in (text1, text2))
+    missing = [key for key in left if key not in right]
+    if len(missing) == len(left):
+        raise FormatError("no key of the first text is in this one; do the utterance ids belong together?", text2)
+    with text_output(output_file) as stream:
+        for key, words in left.items():
+            if key in right:
+                alignment = evaluate.align_text(words, right[key])
+                stream.write(evaluate.aligned_line(key, alignment, special_symbol, separator) + "\n")
+    if missing:
+        more = f" and {len(missing) - NAMED_FAILURES} more" if len(missing) > NAMED_FAILURES else ""
+        named = ", ".join(missing[:NAMED_FAILURES])
+        click.echo(f"ninja: {len(missing)} keys of {text1} are not in {text2}: {named}{more}", err=True)
+        click.get_current_context().exit(1)
+
+
+def plain(path: str) -> str:
+    """Take the ``ark:`` off a text that is named as Kaldi names it."""
+    kind, colon, rest = path.partition(":")
+    return rest if colon and set(kind.split(",")) <= {"ark", "t", "o", "s", "cs", "p"} and "ark" in kind else path

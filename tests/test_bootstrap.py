@@ -1,0 +1,133 @@
+"""Confidence of word error rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_scoring import all_rates
+
+from ninja.errors import FormatError, OptionError
+from ninja.evaluate import Interval, bootstrap, edits, score
+from ninja.evaluate.bootstrap import resample
+
+Ninja = Callable[..., tuple[int, str, str]]
+SENTENCES = st.lists(st.sampled_from("abc"), min_size=1, max_size=6)
+TEXTS = st.lists(st.tuples(SENTENCES, SENTENCES, SENTENCES), min_size=1, max_size=12)
+
+
+def texts(rows: list[tuple[list[str], ...]]) -> list[dict[str, list[str]]]:
+    return [{f"u{number}": row[column] for number, row in enumerate(rows)} for column in range(3)]
+
+
+@settings(max_examples=50)
+@given(TEXTS)
+def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]]) -> None:
+    references, hypotheses, _ = texts(rows)
+    found = bootstrap(references, hypotheses, hypotheses, replications=200)
+    assert found.first == found.second
+    assert found.difference == Interval(0.0, 0.0)
+    assert found.probability == 0.0
+
+
+@settings(max_examples=50)
+@given(TEXTS)
+def test_the_interval_holds_the_rate_itself(rows: list[tuple[list[str], ...]]) -> None:
+    references, hypotheses, others = texts(rows)
+    found = bootstrap(references, hypotheses, others, replications=1000)
+    assert found.second is not None
+    assert found.difference is not None
+    rates = [score(references, each).wer for each in (hypotheses, others)]
+    assert rates[0] in found.first
+    assert rates[1] in found.second
+    assert rates[1] - rates[0] in found.difference
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(SENTENCES | st.just([]), SENTENCES), min_size=1, max_size=3))
+def test_many_replications_come_near_all_test_sets_there_are(rows: list[tuple[list[str], list[str]]]) -> None:
+    references = {f"u{number}": said for number, (said, _) in enumerate(rows)}
+    if not any(references.values()):
+        return
+    hypotheses = {f"u{number}": heard for number, (_, heard) in enumerate(rows)}
+    words = [len(each) for each in references.values()]
+    wanted = all_rates(words, [edits(references[key], hypotheses[key]) for key in references])
+    found = bootstrap(references, hypotheses, replications=20_000)
+    spread = float(np.std(wanted))
+    assert abs(found.first.mean - np.mean(wanted)) <= 0.1 * spread + 1e-9
+    assert abs(found.first.half_width - 1.96 * spread) <= 0.2 * spread + 1e-9
+
+
+def test_a_replication_is_made_of_the_same_utterances_in_all_counts() -> None:
+    first = np.arange(1000)
+    sums, doubled = resample([first, 2 * first], 3000, seed=1)
+    assert (doubled == 2 * sums).all()
+    assert len(set(sums.tolist())) > 2500
+    assert (resample([np.ones(7, np.int64)], 5, seed=0)[0] == 7).all()
+    assert (resample([first], 3000, seed=2)[0] != sums).any()
+
+
+def test_a_system_that_is_always_better_is_so_with_certainty() -> None:
+    references = {f"u{number}": ["a", "b"] for number in range(10)}
+    worse = {key: ["a", "x"] for key in references}
+    found = bootstrap(references, worse, references)
+    assert str(found) == (
+        "Set1: %WER 50.00 95% Conf Interval [ 50.00, 50.00 ]\n"
+        "Set2: %WER 0.00 95% Conf Interval [ 0.00, 0.00 ]\n"
+        "Probability of Set2 improving Set1: 100.00"
+    )
+    assert found.difference == Interval(-50.0, 0.0)
+    assert bootstrap(references, references, worse).probability == 0.0
+
+
+def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() -> None:
+    references = {"u1": ["a"], "u2": ["b"], "u3": ["c"]}
+    first, second = {"u1": ["a"], "u2": ["b"]}, {"u2": ["x"], "u3": ["c"]}
+    with pytest.raises(FormatError, match="2 of 3 references have no hypothesis"):
+        bootstrap(references, first, second)
+    assert bootstrap(references, first, second, "present", 10).first == Interval(0.0, 0.0)
+    everything = bootstrap(references, first, second, "all", 5000)
+    assert everything.first.mean == pytest.approx(100 / 3, abs=2)
+    assert everything.second.mean == pytest.approx(200 / 3, abs=2)  # type: ignore[union-attr]
+    with pytest.raises(FormatError, match="none of the 3 references has a hypothesis"):
+        bootstrap(references, first, {"other": []}, "all")
+
+
+def test_what_has_no_rate_is_refused() -> None:
+    with pytest.raises(FormatError, match="the references hold no word: there is no word error rate"):
+        bootstrap({"u": []}, {"u": ["a"]})
+    seeds = [seed for seed in range(20) if not resample([np.array([0, 1])], 1, seed)[0][0]]
+    with pytest.raises(FormatError, match="no replication drew a single word said; ask for more of them"):
+        bootstrap({"u": [], "v": ["a"]}, {"u": [], "v": []}, replications=1, seed=seeds[0])
+    with pytest.raises(OptionError, match="replications is 0, but must be at least 1"):
+        bootstrap({"u": ["a"]}, {"u": ["a"]}, replications=0)
+    with pytest.raises(OptionError, match="seed is -1, but must be at least 0"):
+        bootstrap({"u": ["a"]}, {"u": ["a"]}, seed=-1)
+    with pytest.raises(OptionError, match="mode is 'some'"):
+        bootstrap({"u": ["a"]}, {"u": ["a"]}, mode="some")  # type: ignore[arg-type]
+
+
+def test_the_command_prints_the_lines_of_compute_wer_bootci(ninja: Ninja, tmp_path: Path) -> None:
+    reference, before, after = (str(tmp_path / name) for name in ("text", "before", "after"))
+    Path(reference).write_text("".join(f"u{number} a b c\n" for number in range(30)))
+    Path(before).write_text("".join(f"u{number} a {'b' if number % 3 else 'x'}\n" for number in range(30)))
+    Path(after).write_text("".join(f"u{number} a {'b' if number % 2 else 'x'} c\n" for number in range(30)))
+    code, out, err = ninja("compute-wer-bootci", f"ark:{reference}", before, f"ark,t:{after}", "--seed", "7")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("Set1: %WER 44.")
+    assert lines[0].endswith(" ]")
+    assert lines[1].startswith("Set2: %WER 16.")
+    assert lines[2] == "Probability of Set2 improving Set1: 100.00"
+    assert err.startswith("ninja: Set2 - Set1: -27.")
+    assert ninja("compute-wer-bootci", reference, before, after, "--seed", "7") == (code, out, err)
+    assert ninja("compute-wer-bootci", reference, before, after, "--seed", "8")[1] != out
+    code, alone, err = ninja("compute-wer-bootci", reference, before, "--replications", 100)
+    assert (code, len(alone.splitlines()), err) == (0, 1, "")
+    Path(after).write_text("u1 a b c\n")
+    assert ninja("compute-wer-bootci", reference, before, after)[0] == 1
+    assert ninja("compute-wer-bootci", reference, before, after, "--mode=present")[0] == 0

@@ -1,0 +1,246 @@
+"""The oracle: its laws, and what ``ninja oracle`` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_openfst import Way, fewest_edits, ways
+from strategies import lattices
+
+import ninja as package
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.evaluate.references import number, word_id
+from ninja.graph import best_path, from_arcs
+from ninja.graph.oracle import oracle, paths_of
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+Ninja = Callable[..., tuple[int, str, str]]
+REFERENCES = st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6)
+WILDCARDS = st.sets(st.integers(1, 4), max_size=2)
+CONNECTED = lattices(max_states=7, max_word=4)
+WORDS = SymbolTable([("<eps>", 0), ("<unk>", 1), ("a", 2), ("b", 3), ("c", 4), ("[noise]", 5)])
+
+
+def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
+    """Write the lattice out again with epsilons for wildcards."""
+    word = [0 if each in wildcards else each for each in lattice.word.tolist()]
+    final = {int(state): 0.0 for state in np.flatnonzero(lattice.is_final)}
+    return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
+
+
+@settings(max_examples=300)
+@given(CONNECTED, REFERENCES, WILDCARDS)
+def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
+    lattice: Lattice, reference: list[int], wildcards: set[int]
+) -> None:
+    found = oracle(lattice, reference, wildcards)
+    kept = [word for word in reference if word not in wildcards]
+    assert found.edits == fewest_edits(muted(lattice, wildcards), kept)
+    assert found.num_words == len(kept)
+    assert found.words.tolist() == [
+        word for word in lattice.word[found.arcs].tolist() if word and word not in wildcards
+    ]
+
+
+@given(CONNECTED, REFERENCES)
+def test_the_oracle_is_no_worse_than_the_best_path(lattice: Lattice, reference: list[int]) -> None:
+    best = best_path(lattice)
+    chain = paths_of(lattice, best.words)
+    assert oracle(lattice, reference).edits <= oracle(chain, reference).edits
+
+
+@given(CONNECTED, st.data())
+def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, data: st.DataObject) -> None:
+    said = data.draw(st.sampled_from([way.words for way in ways(lattice)]))
+    found = oracle(lattice, said)
+    assert found.edits == 0
+    assert tuple(found.words.tolist()) == said
+
+
+@settings(max_examples=300)
+@given(CONNECTED, WILDCARDS, st.data())
+def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
+    lattice: Lattice, wildcards: set[int], data: st.DataObject
+) -> None:
+    def heard(way: Way) -> tuple[int, ...]:
+        return tuple(word for word in way.words if word not in wildcards)
+
+    words = data.draw(st.sampled_from([heard(way) for way in ways(lattice)]))
+    kept = paths_of(lattice, words, wildcards)
+    assert Counter(ways(kept)) == Counter(way for way in ways(lattice) if heard(way) == words)
+    assert (kept.key, kept.kind, kept.frame_shift) == (lattice.key, lattice.kind, lattice.frame_shift)
+    state_used = set(kept.src.tolist()) | set(kept.dst.tolist()) | {0}
+    assert state_used == set(range(kept.num_states))
+
+
+def test_paths_keep_the_times_of_states() -> None:
+    lattice = from_arcs("u", [0, 0, 1, 2], [1, 2, 3, 3], [2, 3, 4, 4], [0.0] * 4, finals={3: 0.0}, time=[0, 5, 6, 9])
+    assert paths_of(lattice, [3, 4]).time.tolist() == [0, 6, 9]  # type: ignore[union-attr]
+    with pytest.raises(LatticeError, match=r"key 'u': no path says the words asked for"):
+        paths_of(lattice, [3, 3])
+
+
+def test_paths_keep_the_order_of_arcs() -> None:
+    lattice = from_arcs("u", [0, 0, 0], [1, 1, 1], [2, 0, 2], [1.0, 2.0, 3.0], finals={1: 0.0})
+    assert paths_of(lattice, [2]).graph.tolist() == [1.0, 3.0]
+
+
+def test_a_comparison_beyond_memory_is_refused() -> None:
+    states = 70_000
+    long = from_arcs("u", range(states), range(1, states + 1), [2] * states, [0.0] * states, finals={states: 0.0})
+    with pytest.raises(LatticeError, match=r"70001 states against 20000 words would take 5\.2 GiB; prune the lattice"):
+        oracle(long, [2] * 20_000)
+
+
+def test_words_become_ids_through_the_table_or_are_ids() -> None:
+    texts = {"u": ["a", "zzz", "b"], "v": ["c"]}
+    found = number(texts, WORDS)
+    assert found.ids["u"].tolist() == [2, -1, 3]
+    assert found.unknown == {"u": ("zzz",)}
+    assert found.unknown_in(["u", "v"]) == Counter(["zzz"])
+    assert number(texts, WORDS, oov=1).ids["u"].tolist() == [2, 1, 3]
+    assert number({"u": ["2", "007"]}, None).ids["u"].tolist() == [2, 7]
+    for wrong in ("a", "-3", "2147483648", "²", "9" * 5000):
+        with pytest.raises(FormatError, match=r"key 'u': .* is no word id; give the symbol table with --words"):
+            number({"u": [wrong]}, None)
+
+
+def test_a_word_for_unknown_ones_is_an_id_or_a_word_of_the_table() -> None:
+    assert word_id("17", WORDS) == 17
+    assert word_id("<unk>", WORDS) == 1
+    for wrong in ("zzz", "<eps>", "0", "-1", "9" * 5000):
+        with pytest.raises(OptionError, match=r"is neither a word id, 1 to 2147483647, nor a word of the symbol table"):
+            word_id(wrong, WORDS)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Two lattices, one of them without a reference; a reference without a lattice; and their symbol table."""
+    (tmp_path / "words").write_text("".join(f"{word} {each}\n" for word, each in WORDS))
+    (tmp_path / "text").write_text("u1 a b zzz\ngone a\n")
+    with package.write(tmp_path / "lat.ark") as output:
+        for key in ("u1", "extra"):
+            output.write(
+                from_arcs(key, [0, 0, 1, 2], [1, 1, 2, 3], [2, 3, 5, 3], [1.0] * 4, finals={3: 0.5}, labels=[[7]] * 4)
+            )
+    return tmp_path
+
+
+def run(ninja: Ninja, files: Path, *options: object) -> tuple[int, str, str]:
+    return ninja("oracle", files / "lat.ark", "--ref", files / "text", "--words", files / "words", *options)
+
+
+def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: Ninja, files: Path) -> None:
+    named = [files / name for name in ("edits", "details", "paths.ark")]
+    code, out, err = run(ninja, files, "--edits", named[0], "--details", named[1], "--write-lattices", named[2])
+    assert (code, out) == (0, "u1 a [noise] b\n")
+    assert named[0].read_text() == "u1 2\n"
+    assert named[1].read_text() == (
+        "%WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 sub ]\nFor utterance u1, best cost 2\n"
+        "u1 (oracle) a [noise] b\nu1 (reference) a b zzz\n"
+    )
+    ((key, lattice),) = package.read(named[2])
+    assert (key, lattice.word.tolist(), lattice.ali.tolist(), lattice.kind) == ("u1", [2, 5, 3], [7, 7, 7], "compact")
+    assert err == (
+        "ninja: Overall %WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 substitutions ]\n"
+        "ninja: Scored 1 lattices, 1 not present in ref.\n"
+        "ninja: 1 lattices have no reference and were not scored: extra\n"
+        "ninja: 1 references have no lattice: gone\n"
+        "ninja: 1 words of references, 1 different, are not in --words and match nothing; --oov gives them an id: zzz\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["symbols", "list"])
+def test_wildcards_are_no_errors_and_are_not_printed(ninja: Ninja, files: Path, option: str) -> None:
+    (files / "wild").write_text("[noise]\n<unk>\n")
+    given = ("--wildcard-symbols", "5:1") if option == "symbols" else ("--wildcard-symbols-list", files / "wild")
+    code, out, err = run(ninja, files, *given, "--oov", "<unk>", "--details", files / "details")
+    assert (code, out) == (0, "u1 a b\n")
+    assert "Overall %WER 0 [ 0 / 2, 0 insertions, 0 deletions, 0 substitutions ]" in err
+    assert "u1 (reference) a b\n" in (files / "details").read_text()
+    assert "are not in --words and count as <unk>: zzz" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("u1 a\nextra b\n", 0), ("u1 a\n", 1), ("u1 a\nextra b\ngone a\n", 1), ("u1 a\ngone a\n", 1)]
+)
+def test_strict_fails_where_something_has_no_partner(ninja: Ninja, files: Path, text: str, code: int) -> None:
+    (files / "text").write_text(text)
+    assert run(ninja, files, "--strict")[0] == code
+    assert run(ninja, files)[0] == 0
+
+
+def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
+    (files / "ids").write_text("u1 2 5 3\n")
+    code, out, err = ninja("oracle", files / "lat.ark", "--ref", files / "ids")
+    assert (code, out) == (0, "u1 2 5 3\n")
+    assert "Overall %WER 0 [ 0 / 3, " in err
+    code, out, err = ninja("oracle", files / "lat.ark", "--ref", files / "text")
+    assert (code, out) == (1, "")
+    assert "key 'u1': 'a' is no word id; give the symbol table with --words" in err
+
+
+def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Ninja, files: Path) -> None:
+    (files / "text").write_text("u1 a <eps>\nextra b\n")
+    code, out, err = run(ninja, files)
+    assert (code, out) == (1, "extra b [noise] b\n")
+    assert "failed: key 'u1': the reference holds word id 0, epsilon, which is no word" in err
+    assert "references have no lattice" not in err
+
+
+def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
+    (files / "text").write_text("other a\n")
+    code, out, err = run(ninja, files, "-o", files / "paths")
+    assert (code, out) == (1, "")
+    assert "text: no lattice has a reference; do the utterance ids belong together?" in err
+    assert not (files / "paths").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--word-symbol-table", "w"), 2, "--word-symbol-table is another name of --words"),
+        (("--wildcard-symbols", "1", "--wildcard-symbols-list", "w"), 2, "cannot be used with"),
+        (("--wildcard-symbols", "1:x"), 2, "--wildcard-symbols: 'x' is no word id"),
+        (("--oov", "zzz"), 2, "'zzz' is neither a word id"),
+    ],
+)
+def test_wrong_options_are_refused(
+    ninja: Ninja, files: Path, options: tuple[str, ...], code: int, message: str
+) -> None:
+    found = run(ninja, files, *options)
+    assert found[0] == code
+    assert message in found[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\nzzz\n", "wild:2: the word 'zzz' is not in the symbol table"),
+        ("a b\n", "wild:1: expected one word, found 2"),
+    ],
+)
+def test_a_wrong_list_of_wildcards_is_refused(ninja: Ninja, files: Path, content: str, message: str) -> None:
+    (files / "wild").write_text(content)
+    code, _, err = run(ninja, files, "--wildcard-symbols-list", files / "wild")
+    assert code == 1
+    assert message in err
+    table = ("--word-symbol-table", files / "words")
+    code, out, _ = ninja("oracle", files / "lat.ark", "--ref", files / "text", *table)
+    assert (code, out) == (0, "u1 a [noise] b\n")
+    code, _, err = ninja("oracle", files / "lat.ark", "--ref", files / "text", "--wildcard-symbols-list", "x")
+    assert (code, "--wildcard-symbols-list needs --words" in err) == (2, True)
+
+
+def test_workers_find_the_same_paths(ninja: Ninja, files: Path) -> None:
+    alone = run(ninja, files, "--write-lattices", files / "one.ark")
+    shared = run(ninja, files, "--write-lattices", files / "two.ark", "--jobs", 2)
+    assert alone == shared
+    assert (files / "one.ark").read_bytes() == (files / "two.ark").read_bytes()
