@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError
+from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON
 
@@ -29,31 +29,54 @@ def check_scales(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: flo
     raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}, word_penalty {word_penalty}: too large")
 
 
-def scale(lattice: Lattice, graph_scale: float = 1.0, acoustic_scale: float = 1.0) -> Lattice:
-    """Multiply the graph and acoustic costs of arcs and final states.
+def scale(
+    lattice: Lattice,
+    graph_scale: float = 1.0,
+    acoustic_scale: float = 1.0,
+    acoustic2lm_scale: float = 0.0,
+    lm2acoustic_scale: float = 0.0,
+) -> Lattice:
+    """Multiply the graph and acoustic costs of arcs and final states, and mix them where that is asked for.
+
+    The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, the new acoustic cost
+    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; scaling with the inverse of the 2×2 matrix takes it back.
 
     Args:
         lattice: The lattice.
         graph_scale: Factor of graph costs; may be negative, as when an old LM is taken out.
         acoustic_scale: Factor of acoustic costs.
+        acoustic2lm_scale: Share of the acoustic costs that is added to the graph costs.
+        lm2acoustic_scale: Share of the graph costs that is added to the acoustic costs.
 
     Returns:
         The same lattice with other costs.
 
     Raises:
         OptionError: A scale is not finite.
+        LatticeError: A cost grows beyond what a float holds.
 
-    Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``).
+    Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``, ``--acoustic2lm-scale``,
+    ``--lm2acoustic-scale``).
     """
     check_scales(acoustic_scale, graph_scale)
+    for name, value in (("acoustic2lm_scale", acoustic2lm_scale), ("lm2acoustic_scale", lm2acoustic_scale)):
+        if not math.isfinite(value):
+            raise OptionError(f"{name} is {value}, but must be finite")
     is_final = lattice.is_final
-    return replace(
-        lattice,
-        graph=_times(lattice.graph, graph_scale),
-        acoustic=_times(lattice.acoustic, acoustic_scale),
-        final_graph=_times(lattice.final_graph, graph_scale, is_final),
-        final_acoustic=_times(lattice.final_acoustic, acoustic_scale, is_final),
-    )
+    final = np.where(is_final, lattice.final_graph, 0), np.where(is_final, lattice.final_acoustic, 0)
+    made: dict[str, Costs] = {}
+    for name, *factors in (
+        ("graph", graph_scale, acoustic2lm_scale),
+        ("acoustic", lm2acoustic_scale, acoustic_scale),
+    ):
+        made[name] = _mixed(lattice.graph, lattice.acoustic, *factors)
+        made[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
+        for cost in (made[name], made[f"final_{name}"][is_final]):
+            if not np.isfinite(cost).all():
+                raise LatticeError(f"the scaled {name} costs grow beyond what a float holds", key=lattice.key)
+    for cost in made.values():
+        cost.flags.writeable = False
+    return replace(lattice, **made)  # type: ignore[arg-type]
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
@@ -75,11 +98,11 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
     return lattice.with_costs(lattice.graph + np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0)))
 
 
-def _times(cost: Costs, factor: float, finite: npt.NDArray[np.bool_] | None = None) -> Costs:
-    """Multiply in double precision, leaving the infinite costs of other than final states as they are."""
-    if finite is None:
-        product = (cost * np.float64(factor)).astype(np.float32)
-    else:
-        product = np.where(finite, np.where(finite, cost, 0) * np.float64(factor), np.inf).astype(np.float32)
-    product.flags.writeable = False
-    return product
+def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:
+    """Mix in double precision; a cost with the factor 0 is not looked at."""
+    mixed = np.zeros(graph.shape, np.float64)
+    for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
+        if factor != 0.0:
+            mixed += cost * np.float64(factor)
+    with np.errstate(over="ignore"):  # told by its result
+        return mixed.astype(np.float32)

@@ -1,0 +1,109 @@
+"""``ninja arc-post``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.options import output_file, text_output
+from ninja.cli.paths import acoustic_scale_option, lm_scale_option
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.switches import switch
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ninja.formats.transition_model import TransitionModel
+    from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class PosteriorLines:
+    """The function from a lattice to Kaldi's line for each probable arc, picklable."""
+
+    min_post: float
+    acoustic_scale: float
+    lm_scale: float
+    alignment: bool
+    model: TransitionModel | None
+
+    def __call__(self, lattice: Lattice) -> str:
+        """Compute the posteriors and print them."""
+        import numpy as np
+
+        from ninja.graph import posteriors, state_times
+
+        if self.model is not None:
+            self.model.check(lattice)
+        probability = posteriors(lattice, self.acoustic_scale, self.lm_scale)
+        arcs = np.flatnonzero(probability > self.min_post)
+        begin, time = lattice.ali_begin, state_times(lattice)
+        columns = (
+            time[lattice.src[arcs]],
+            np.diff(begin)[arcs],
+            probability[arcs].astype(np.float32),
+            lattice.word[arcs],
+        )
+        key, table = lattice.key, lattice.words
+        lines = []
+        for arc, (start, frames, share, word) in zip(
+            arcs.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True
+        ):
+            line = f"{key}\t{start}\t{frames}\t{share:.7g}\t{word if table is None else table.word(word)}"
+            if self.alignment or self.model is not None:
+                line += self._labels(lattice.ali[begin[arc] : begin[arc + 1]])
+            lines.append(line + "\n")
+        return "".join(lines)
+
+    def _labels(self, labels: npt.NDArray[np.int32]) -> str:
+        line = "\t" + ",".join(map(str, labels.tolist())) if self.alignment else ""
+        if self.model is not None:
+            phones = self.model.phone[labels[self.model.is_final[labels]]]
+            line += "\t" + " ".join(map(str, phones.tolist()))
+        return line
+
+
+@click.command()
+@output_file("Text file for the lines")
+@acoustic_scale_option
+@lm_scale_option
+@switch("--print-alignment", False, "Print the transition ids of each arc.")
+@click.option(
+    "--min-post",
+    type=click.FloatRange(0, 1),
+    default=0.0001,
+    show_default=True,
+    help="Leave out arcs that are not more probable than this.",
+)
+@click.option("--model", metavar="FILE", help="Transition model (final.mdl); print the phones that end in each arc.")
+@reads_lattices
+def arc_post(
+    reading: Reading,
+    output_file: str,
+    acoustic_scale: float,
+    lm_scale: float,
+    print_alignment: bool,
+    min_post: float,
+    model: str | None,
+) -> None:
+    """Print the posterior of each arc of lattices, as Kaldi does.
+
+    One line for each, with tabs between: key, first frame, number of frames, posterior, word (its id where --words is
+    not given), transition ids with commas between, phones with blanks between.
+
+    \b
+    Example:
+      ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
+    """
+    from ninja.formats.transition_model import TransitionModel
+
+    transitions = None if model is None else TransitionModel.read(model)
+    lines_of = PosteriorLines(min_post, acoustic_scale, lm_scale, print_alignment, transitions)
+    with text_output(output_file) as stream:
+        for _, lines in reading.results(Each(lines_of), to_stdout=output_file == "-"):
+            stream.write(lines)
+    reading.close()

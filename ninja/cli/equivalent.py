@@ -1,0 +1,89 @@
+"""``ninja equivalent``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.archives import say_keys
+from ninja.cli.reading import Reading
+from ninja.errors import NinjaError
+
+if TYPE_CHECKING:
+    from ninja.lattice import Lattice
+
+
+@click.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("--delta", type=float, default=0.1, show_default=True, help="Largest difference of a path's cost.")
+@click.option(
+    "--num-paths",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Best word sequences of which alignments are compared, too.",
+)
+@click.option(
+    "--max-error-proportion",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of lattices that may differ or be missing in SECOND.",
+)
+@click.option("--allow-pipes", is_flag=True, help="Run commands typed as FIRST or SECOND ('ark:command |').")
+def equivalent(
+    first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, allow_pipes: bool
+) -> None:
+    """Test whether two archives hold equivalent lattices; exit code 1 when they do not.
+
+    Lattices of the same key are compared. They are equivalent if they hold the same word sequences, and the best path
+    of each costs the same, graph and acoustic costs together: of all word sequences, not of some drawn at random.
+
+    \b
+    Example:
+      ninja equivalent before.ark.gz after.ark.gz --delta 0.001
+    """
+    from ninja.formats.lookup import Lookup
+
+    reading = Reading((first,), None, 1, "skip", allow_pipes)
+    differing, missing, count = [], [], 0
+    with Lookup(second, on_error=reading.failed, allow_pipes=allow_pipes) as others:
+        for key, lattice in reading.lattices():
+            count += 1
+            other = others.get(key)
+            if other is None:
+                missing.append(key)
+                continue
+            try:
+                if not _same(lattice, other, delta, num_paths):
+                    differing.append(key)
+            except NinjaError as error:
+                error.key = error.key or key
+                reading.failed(error)
+        left_over = list(others.rest())
+    say_keys(reading, differing, "not equivalent")
+    say_keys(reading, missing, f"missing in {second}")
+    say_keys(reading, left_over, f"missing in {first}, which does not count")
+    reading.say(f"{count} lattices, {count - len(differing) - len(missing)} of them equivalent")
+    bad = len(differing) + len(missing)
+    if bad > max_error_proportion * count and not reading.counts.failures:
+        click.get_current_context().exit(1)
+    reading.close()
+
+
+def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int) -> bool:
+    """Compare all word sequences, and the alignments of the best."""
+    from ninja import graph
+
+    if not graph.equivalent(lattice, other, delta):
+        return False
+    if not num_paths:
+        return True
+    found = {path.words.tobytes(): path.alignment for path in graph.nbest(other, num_paths)}
+    return all(
+        path.alignment.tolist() == found[path.words.tobytes()].tolist()
+        for path in graph.nbest(lattice, num_paths)
+        if path.words.tobytes() in found  # of sequences that cost the same either may be among the best
+    )

@@ -1,0 +1,219 @@
+"""``ninja nbest-to-linear``, ``linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: single paths."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.costs import ARCHIVE
+from ninja.cli.options import output_file
+from ninja.cli.reading import WORDS_HELP, Reading, reads_lattices
+from ninja.errors import LatticeError, NinjaError, SymbolError
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ninja.graph import Path
+    from ninja.lattice import Lattice
+
+
+def check_only_path(lattice: Lattice) -> Lattice:
+    """Return a lattice, connected, that has one path only; refuse another."""
+    from ninja import graph
+
+    lattice = graph.connect(lattice)
+    if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
+        raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
+    return lattice
+
+
+def only_path(lattice: Lattice) -> Path:
+    """Return the path of a lattice that has only one."""
+    from ninja import graph
+
+    return graph.best_path(check_only_path(lattice))
+
+
+@click.command()
+@output_file("Table for the words, text, or ark:FILE for binary word ids")
+@click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE.")
+@click.option("--lm-cost", metavar="FILE", help="Write the graph costs here.")
+@click.option("--ac-cost", metavar="FILE", help="Write the acoustic costs here.")
+@reads_lattices
+def nbest_to_linear(
+    reading: Reading, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
+) -> None:
+    """Write words, alignment and costs of lattices that are single paths.
+
+    A lattice with more than one path is reported and left out.
+
+    \b
+    Example:
+      ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
+    """
+    from ninja.formats.numbers import NumberWriter
+
+    words = reading.table()
+    with ExitStack() as stack:
+        said, aligned, graph_cost, acoustic_cost = (
+            None if name is None else stack.enter_context(NumberWriter(name))
+            for name in (output_file, alignments, lm_cost, ac_cost)
+        )
+        assert said is not None
+        for key, path in reading.results(Each(only_path), to_stdout=output_file == "-"):
+            if words is None:
+                said.integers(key, path.words)
+            else:
+                said.fields(key, words.spell(path.words))
+            if aligned is not None:
+                aligned.integers(key, path.alignment)
+            if graph_cost is not None:
+                graph_cost.number(key, path.graph_cost)
+            if acoustic_cost is not None:
+                acoustic_cost.number(key, path.acoustic_cost)
+    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+
+
+@click.command()
+@click.argument("alignments")
+@output_file(ARCHIVE)
+@click.option("--transcriptions", metavar="FILE", required=True, help="Word ids of each key; words, with --words.")
+@click.option("--words", metavar="FILE", help=WORDS_HELP)
+@click.option("--lm-cost", metavar="FILE", help="Graph cost of each key.  [default: 0]")
+@click.option("--ac-cost", metavar="FILE", help="Acoustic cost of each key.  [default: 0]")
+@click.option("--allow-pipes", is_flag=True, help="Run commands typed as input ('ark:command |').")
+def linear_to_nbest(
+    alignments: str,
+    output_file: str,
+    transcriptions: str,
+    words: str | None,
+    lm_cost: str | None,
+    ac_cost: str | None,
+    allow_pipes: bool,
+) -> None:
+    """Make lattices of single paths out of alignments, words and costs.
+
+    Inputs are tables, text or binary. A key of ALIGNMENTS without words or cost is reported and left out.
+
+    \b
+    Example:
+      ninja linear-to-nbest ark:1.ali --transcriptions 1.tra --lm-cost 1.lm --ac-cost 1.ac -o nbest.ark.gz
+    """
+    from ninja import graph
+    from ninja.formats.along import Along
+    from ninja.formats.numbers import read_floats, read_integers
+
+    reading = Reading((alignments,), words, 1, "skip", allow_pipes)
+    said = Along(_spoken(reading, transcriptions))
+    costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
+
+    def made() -> Iterator[Lattice]:
+        for key, alignment in read_integers(alignments, allow_pipes=allow_pipes):
+            ids = said.get(key)
+            graph_cost, acoustic_cost = (0.0 if each is None else each.get(key) for each in costs)
+            if ids is None:
+                reading.failed(LatticeError(f"{transcriptions} lacks it", key=key))
+            elif graph_cost is None or acoustic_cost is None:
+                reading.failed(LatticeError(f"{lm_cost if graph_cost is None else ac_cost} lacks it", key=key))
+            else:
+                try:
+                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost)
+                except NinjaError as error:
+                    reading.failed(error)
+
+    _write(reading, output_file, made())
+
+
+@click.command()
+@output_file(ARCHIVE)
+@reads_lattices
+def nbest_to_lattice(reading: Reading, output_file: str) -> None:
+    """Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.
+
+    Paths of an utterance stand one after the other.
+
+    \b
+    Example:
+      ninja nbest-to-lattice nbest.ark.gz -o lat.ark.gz
+    """
+    from ninja import graph
+
+    def united() -> Iterator[Lattice]:
+        waiting: list[Lattice] = []
+        for key, lattice in reading.lattices():
+            name, dash, _ = key.rpartition("-")
+            if not dash or not name:
+                reading.failed(LatticeError("the key does not end in -1, -2, … as those of n-best lists do", key=key))
+                continue
+            if waiting and waiting[0].key != name:
+                yield graph.union(waiting, determinize=False)
+                waiting = []
+            waiting.append(lattice.with_key(name))
+        if waiting:
+            yield graph.union(waiting, determinize=False)
+
+    _write(reading, output_file, united())
+
+
+@click.command()
+@click.argument("text")
+@output_file(ARCHIVE)
+@click.option("--words", metavar="FILE", help=WORDS_HELP)
+def string_to_lattice(text: str, output_file: str, words: str | None) -> None:
+    """Make a lattice of each line of word ids, or of words where --words is given.
+
+    A line of TEXT is a key and its words. Costs are 0; each word is its own label.
+
+    \b
+    Example:
+      ninja string-to-lattice text --words words.txt -o text.ark
+    """
+    from ninja import graph
+
+    reading = Reading((text,), words, 1, "skip", False)
+    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(reading, text))
+    _write(reading, output_file, lattices)
+
+
+def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
+    """Read the words of each key: ids, or what the symbol table knows."""
+    import numpy as np
+
+    from ninja.evaluate import read_text
+    from ninja.formats.numbers import read_integers
+    from ninja.formats.sources import STDIN, tables
+
+    table = reading.table()
+    if table is None:
+        yield from read_integers(source, allow_pipes=reading.allow_pipes)
+        return
+    for place in (each.place for each in tables(source)):
+        path = "/dev/stdin" if place.path == STDIN else place.path
+        for key, spoken in read_text(path).items():
+            ids = table.ids(spoken)
+            if -1 in ids:
+                unknown = spoken[ids.index(-1)]
+                reading.failed(SymbolError(f"the symbol table lacks the word {unknown!r}", path, key=key))
+                continue
+            yield key, np.array(ids, np.int32)
+
+
+def _write(reading: Reading, output_file: str, lattices: Iterator[Lattice]) -> None:
+    from ninja.formats import write
+
+    if output_file == "-" and sys.stdout.isatty():
+        output_file = "ark,t:-"
+    count = 0
+    with write(output_file) as archive:
+        for lattice in lattices:
+            archive.write(lattice)
+            count += 1
+        if not count and reading.counts.failures:
+            raise LatticeError(f"not one lattice of {len(reading.counts.failures)} could be made; nothing is written")
+    reading.close(f"{count} lattices, {reading.seconds:.1f} s")

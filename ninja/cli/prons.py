@@ -1,0 +1,61 @@
+"""``ninja nbest-to-prons``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.linear import check_only_path
+from ninja.cli.options import output_file, text_output
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.switches import switch
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    from ninja.formats.transition_model import TransitionModel
+    from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class PronunciationLines:
+    """The function from a lattice of one path to the lines of its words, picklable."""
+
+    model: TransitionModel
+    lengths: bool
+
+    def __call__(self, lattice: Lattice) -> str:
+        """Print the words and their phones."""
+        from ninja.graph import pronunciations
+
+        lines = []
+        for each in pronunciations(check_only_path(lattice), self.model):
+            length = ",".join(map(str, each.lengths)) if self.lengths else str(sum(each.lengths))
+            word = str(each.word) if lattice.words is None else lattice.words.word(each.word)
+            lines.append(" ".join([lattice.key, str(each.begin), length, word, *map(str, each.phones)]) + "\n")
+        return "".join(lines)
+
+
+@click.command()
+@output_file("Text file for the lines")
+@click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
+@switch("--print-lengths-per-phone", False, "Print the length of each phone, with commas between.")
+@reads_lattices
+def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths_per_phone: bool) -> None:
+    """Print the phones of each word of lattices that are single paths.
+
+    Lines of key, first frame, number of frames, word (its id where --words is not given) and phone ids. The lattices
+    must be word-aligned (ninja align-words).
+
+    \b
+    Example:
+      ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
+    """
+    from ninja.formats.transition_model import TransitionModel
+
+    lines = PronunciationLines(TransitionModel.read(model), print_lengths_per_phone)
+    with text_output(output_file) as stream:
+        for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):
+            stream.write(text)
+    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")

@@ -1,0 +1,154 @@
+"""``ninja to-post``, ``to-mpe-post`` and ``to-smbr-post``: posteriors of transition ids at each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from ninja.cli.boost_ali import PhoneList
+from ninja.cli.options import output_file
+from ninja.cli.paths import acoustic_scale_option, lm_scale_option
+from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.switches import switch
+from ninja.errors import LatticeError
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    from ninja.graph.frame_posteriors import FramePosteriors
+    from ninja.lattice import Lattice
+
+
+def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> FramePosteriors:
+    """Compute the posteriors of each frame."""
+    from ninja.graph import frame_posteriors
+
+    return frame_posteriors(lattice, acoustic_scale, lm_scale)
+
+
+@click.command()
+@output_file("Table for the posteriors, text, or binary as ark:FILE")
+@acoustic_scale_option
+@lm_scale_option
+@click.option("--loglikes", metavar="FILE", help="Write the log-likelihood of all paths of each lattice here.")
+@reads_lattices
+def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, loglikes: str | None) -> None:
+    """Write the posterior of each transition id at each frame of lattices.
+
+    A line is a key, and for each frame in brackets its transition ids and their posteriors.
+
+    \b
+    Example:
+      ninja to-post lat.ark.gz --acoustic-scale 0.1 -o ark:1.post
+    """
+    from ninja.formats.numbers import NumberWriter
+
+    stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
+    total, frames = 0.0, 0
+    with ExitStack() as stack:
+        table = stack.enter_context(NumberWriter(output_file))
+        likes = None if loglikes is None else stack.enter_context(NumberWriter(loglikes))
+        for key, found in reading.results(stage, to_stdout=output_file == "-"):
+            table.posteriors(key, found.begin, found.label, found.posterior)
+            if likes is not None:
+                likes.number(key, found.total)
+            total += found.total
+            frames += len(found.begin) - 1
+    reading.close(f"{reading.counts.lattices} lattices, log-likelihood of a frame {total / max(frames, 1):.6g}")
+
+
+def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what both verbs for expected accuracies take."""
+    for decorate in (
+        reads_lattices,
+        click.option(
+            "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
+        ),
+        switch("--one-silence-class", False, "Silences count as right where the reference has any, else never."),
+        lm_scale_option,
+        acoustic_scale_option,
+        click.option("--ali", metavar="FILE", required=True, help="Reference alignments, a table of transition ids."),
+        click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl)."),
+        output_file("Table for the posteriors, text, or binary as ark:FILE"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@accuracy_options
+def to_mpe_post(reading: Reading, **options: Any) -> None:
+    """Write posteriors of transition ids for training by minimum phone frame error.
+
+    A line is as ninja to-post's; posteriors have either sign: how much better or worse than all paths those are that
+    take a transition id, by the frames whose phone is the reference's. A lattice without an alignment is reported and
+    left out.
+
+    \b
+    Example:
+      ninja to-mpe-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
+    """
+    _accuracies(reading, "mpfe", **options)
+
+
+@click.command()
+@accuracy_options
+def to_smbr_post(reading: Reading, **options: Any) -> None:
+    """Write posteriors of transition ids for training by state-level minimum Bayes risk.
+
+    As ninja to-mpe-post, by the frames whose density is the reference's.
+
+    \b
+    Example:
+      ninja to-smbr-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
+    """
+    _accuracies(reading, "smbr", **options)
+
+
+def _accuracies(
+    reading: Reading,
+    criterion: Literal["mpfe", "smbr"],
+    output_file: str,
+    model: str,
+    ali: str,
+    acoustic_scale: float,
+    lm_scale: float,
+    one_silence_class: bool,
+    silence_phones: tuple[int, ...],
+) -> None:
+    from ninja import graph
+    from ninja.formats.along import Along
+    from ninja.formats.numbers import NumberWriter, read_integers
+    from ninja.formats.transition_model import TransitionModel
+
+    if not silence_phones:
+        reading.say("there are no --silence-phones; make sure that this is meant")
+    transitions = TransitionModel.read(model)
+    references = Along(read_integers(ali, allow_pipes=reading.allow_pipes))
+
+    def accuracy(lattice: Lattice) -> FramePosteriors:
+        alignment = references.get(lattice.key)
+        if alignment is None:
+            raise LatticeError(f"{ali} lacks its alignment", key=lattice.key)
+        return graph.accuracy_posteriors(
+            lattice,
+            alignment,
+            transitions,
+            criterion,
+            acoustic_scale,
+            lm_scale,
+            silence_phones,
+            one_silence_class=one_silence_class,
+        )
+
+    reading.jobs = 1  # the alignments are read along
+    total, frames = 0.0, 0
+    with NumberWriter(output_file) as table:
+        for key, found in reading.results(Each(accuracy), to_stdout=output_file == "-"):
+            table.posteriors(key, found.begin, found.label, found.posterior)
+            total += found.total
+            frames += len(found.begin) - 1
+    reading.close(f"{reading.counts.lattices} lattices, accuracy of a frame {total / max(frames, 1):.6g}")

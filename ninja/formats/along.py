@@ -1,0 +1,33 @@
+"""What stands beside lattices, by key: alignments, words and costs in tables that are read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Along(Generic[Value]):
+    """A table read as far as the keys asked for demand.
+
+    What is passed over on the way is kept until it is asked for: where two tables have the same order, that is nothing.
+    Of entries with the same key the first counts.
+
+    Args:
+        entries: Keys and values, as ``read_integers`` yields them.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:
+        self._entries: Iterator[tuple[str, Value]] = iter(entries)
+        self._kept: dict[str, Value] = {}
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, once; None where the table lacks it."""
+        if key in self._kept:
+            return self._kept.pop(key)
+        for name, value in self._entries:
+            if name == key:
+                return value
+            self._kept.setdefault(name, value)
+        return None

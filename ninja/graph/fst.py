@@ -1,0 +1,202 @@
+"""Lattices as machines with one cost, and the removal of those epsilons that cost nothing to remove."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import OptionError
+from ninja.formats.fsts import Arc, Fst
+from ninja.graph.kinds import to_raw
+from ninja.graph.project import remove_alignments
+from ninja.lattice import Lattice
+
+GONE = -1  # where an arc that was removed leads
+
+
+def to_fst(
+    lattice: Lattice,
+    acoustic_scale: float = 0.0,
+    lm_scale: float = 0.0,
+    *,
+    rm_eps: bool = True,
+    read_compact: bool = True,
+    project_input: bool = False,
+    project_output: bool = True,
+    input_label: npt.NDArray[np.int32] | None = None,
+) -> Fst:
+    """Turn a lattice into an FST with one cost an arc, ``lm_scale * graph + acoustic_scale * acoustic``.
+
+    Args:
+        lattice: The lattice.
+        acoustic_scale: Factor of acoustic costs; 0 leaves them out.
+        lm_scale: Factor of graph costs.
+        rm_eps: Remove epsilons where that makes the machine no larger (some may stay).
+        read_compact: Take whole words as arcs; otherwise labels, one an arc, on the input side.
+        project_input: Without ``read_compact``: labels on both sides.
+        project_output: Without ``read_compact`` and ``project_input``: words on both sides.
+        input_label: Without ``read_compact``: what is written for each label, int32 [largest label + 1].
+
+    Raises:
+        OptionError: A scale is not finite.
+
+    Source: Kaldi, latbin/lattice-to-fst.cc; fstext/remove-eps-local-inl.h.
+    """
+    if not math.isfinite(acoustic_scale + lm_scale):
+        raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}: both must be finite")
+    shape = remove_alignments(lattice) if read_compact else to_raw(lattice)
+    output = shape.word
+    taken = output
+    if not read_compact:
+        taken = np.zeros(shape.num_arcs, np.int32)
+        taken[np.diff(shape.ali_begin) > 0] = shape.ali if input_label is None else input_label[shape.ali]
+        if project_input:
+            output = taken
+        elif project_output:
+            taken = output
+    cost = lm_scale * shape.graph.astype(np.float64) + acoustic_scale * shape.acoustic.astype(np.float64)
+    ends = shape.is_final
+    final = np.full(shape.num_states, np.inf)
+    final[ends] = lm_scale * shape.final_graph[ends] + acoustic_scale * shape.final_acoustic[ends]
+    rows = list(zip(taken.tolist(), output.tolist(), shape.dst.tolist(), cost.tolist(), strict=True))
+    begin = shape.arc_begin.tolist()
+    made = Fst([rows[begin[state] : begin[state + 1]] for state in range(shape.num_states)], final.tolist())
+    if rm_eps and any(not (row[0] and row[1]) for row in rows):
+        _remove_local_epsilons(made)
+        made = _connected(made)
+    return made
+
+
+def _remove_local_epsilons(fst: Fst) -> None:
+    """Join arcs with those behind them, where one of the two has room for the other's labels and none is copied."""
+    num_in = [0] * len(fst.arcs)
+    num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
+    num_in[0] = 1
+    for arcs in fst.arcs:
+        for arc in arcs:
+            num_in[arc[2]] += 1
+    for state, arcs in enumerate(fst.arcs):
+        at = 0
+        while at < len(arcs):  # grows meanwhile
+            there = arcs[at][2]
+            if there != GONE:
+                if num_in[there] == 1 and num_out[there] > 1:
+                    _join_all(fst, state, at, num_in, num_out)
+                elif num_out[there] == 1:
+                    _join_one(fst, state, at, num_in, num_out)
+            at += 1
+    for arcs in fst.arcs:
+        arcs[:] = [arc for arc in arcs if arc[2] != GONE]
+
+
+def _joined(a: Arc, b: Arc) -> Arc | None:
+    if (a[0] and b[0]) or (a[1] and b[1]):
+        return None
+    return a[0] or b[0], a[1] or b[1], b[2], a[3] + b[3]
+
+
+def _join_all(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
+    """Join an arc with those out of its end, which nothing else enters; what cannot be joined stays behind it."""
+    arc = fst.arcs[state][at]
+    there = arc[2]
+    removed = kept = math.inf
+    added: list[Arc] = []
+    for place, following in enumerate(fst.arcs[there]):
+        if following[2] == GONE:
+            continue
+        both = _joined(arc, following)
+        if both is None:
+            kept = min(kept, following[3])
+            continue
+        removed = min(removed, following[3])
+        num_out[there] -= 1
+        num_in[following[2]] -= 1
+        fst.arcs[there][place] = (*following[:2], GONE, following[3])
+        added.append(both)
+    if fst.final[there] < math.inf:
+        if arc[0] or arc[1]:
+            kept = min(kept, fst.final[there])
+        else:
+            removed = min(removed, fst.final[there])
+            _end(fst, state, arc[3] + fst.final[there], num_out)
+            num_out[there] -= 1
+            fst.final[there] = math.inf
+    if removed < math.inf:
+        if kept == math.inf:
+            num_out[state] -= 1
+            num_in[there] -= 1
+            fst.arcs[state][at] = (*arc[:2], GONE, arc[3])
+        else:  # keep the best cost out of the state what it was
+            more = kept - min(removed, kept)
+            fst.arcs[state][at] = (*arc[:3], arc[3] + more)
+            fst.arcs[there][:] = [(*each[:3], each[3] - more) for each in fst.arcs[there]]
+            fst.final[there] -= more
+    for both in added:
+        num_out[state] += 1
+        num_in[both[2]] += 1
+        fst.arcs[state].append(both)
+
+
+def _join_one(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
+    """Join an arc with the only way out of its end, which others may enter, too."""
+    arc = fst.arcs[state][at]
+    there = arc[2]
+    alone = num_in[there] == 1
+    if fst.final[there] < math.inf:
+        if arc[0] or arc[1]:
+            return
+        _end(fst, state, arc[3] + fst.final[there], num_out)
+        if alone:
+            num_out[there] -= 1
+            fst.final[there] = math.inf
+    else:
+        place = next(place for place, each in enumerate(fst.arcs[there]) if each[2] != GONE)
+        following = fst.arcs[there][place]
+        both = _joined(arc, following)
+        if both is None:
+            return
+        if alone:
+            num_out[there] -= 1
+            num_in[following[2]] -= 1
+            fst.arcs[there][place] = (*following[:2], GONE, following[3])
+        num_out[state] += 1
+        num_in[both[2]] += 1
+        fst.arcs[state].append(both)
+    num_out[state] -= 1
+    num_in[there] -= 1
+    fst.arcs[state][at] = (*arc[:2], GONE, arc[3])
+
+
+def _end(fst: Fst, state: int, cost: float, num_out: list[int]) -> None:
+    if fst.final[state] == math.inf:
+        num_out[state] += 1
+    fst.final[state] = min(fst.final[state], cost)
+
+
+def _connected(fst: Fst) -> Fst:
+    """Leave out the states that the start does not reach or that lead nowhere; the others keep their order."""
+    reached = {0}
+    stack = [0]
+    while stack:
+        for arc in fst.arcs[stack.pop()]:
+            if arc[2] not in reached:
+                reached.add(arc[2])
+                stack.append(arc[2])
+    entered: dict[int, list[int]] = {}
+    for state in reached:
+        for arc in fst.arcs[state]:
+            entered.setdefault(arc[2], []).append(state)
+    stack = [state for state in reached if fst.final[state] < math.inf]
+    useful = set(stack)
+    while stack:
+        for state in entered.get(stack.pop(), ()):
+            if state not in useful:
+                useful.add(state)
+                stack.append(state)
+    number = {state: place for place, state in enumerate(sorted(useful))}
+    arcs = [
+        [(arc[0], arc[1], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in number
+    ]
+    return Fst(arcs, [fst.final[state] for state in number])

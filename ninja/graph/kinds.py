@@ -1,0 +1,137 @@
+"""The two kinds of lattices: ``raw``, a label an arc, and ``compact``, as many as a word takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice import Lattice
+
+Array = npt.NDArray[Any]
+
+
+def to_raw(lattice: Lattice) -> Lattice:
+    """Spread the labels of arcs and final states over chains of arcs, a label each.
+
+    The first arc of a chain has the word and the costs, the others neither.
+
+    Args:
+        lattice: The lattice; one that is raw already is returned itself.
+
+    Returns:
+        A lattice of kind "raw" with the same paths; new states stand behind the one their chain begins in.
+
+    Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
+    """
+    if lattice.kind == "raw":
+        return lattice
+    src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
+    length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
+    between = np.maximum(length - 1, 0)  # states within an arc's chain
+    before = np.concatenate(([0], np.cumsum(between)))
+    of_state = before[lattice.arc_begin[1:]] - before[lattice.arc_begin[:-1]]
+    place = np.arange(num_states) + np.concatenate(([0], np.cumsum(of_state + final_length)))[:-1]
+    chain = place[src] + 1 + before[:-1] - before[lattice.arc_begin[src]]
+    ending = place + 1 + of_state  # where a final state's chain begins
+
+    # Arcs first, then final states with labels, as if these were arcs too: each becomes one or more pieces.
+    ends = np.flatnonzero(final_length)
+    pieces = np.concatenate((np.maximum(length, 1), final_length[ends]))
+    owner = np.repeat(np.arange(pieces.size), pieces)
+    begin = np.concatenate(([0], np.cumsum(pieces)))[:-1]
+    nth = np.arange(owner.size) - begin[owner]
+    is_first, is_last = nth == 0, nth == pieces[owner] - 1
+    source, inner = np.concatenate((place[src], place[ends])), np.concatenate((chain, ending[ends]))
+    target = np.concatenate((place[lattice.dst], ending[ends] + final_length[ends] - 1))
+    leaves = np.where(is_first, source[owner], inner[owner] + nth - 1)
+    enters = np.where(is_last, target[owner], inner[owner] + nth)
+
+    pool = np.concatenate((lattice.ali, lattice.final_ali))
+    label_at = np.concatenate((lattice.ali_begin[:-1], lattice.ali_begin[-1] + lattice.final_ali_begin[ends]))
+    has_label = np.concatenate((length, final_length[ends]))[owner] > 0
+    order = np.argsort(leaves, kind="stable")
+    total = int(num_states + of_state.sum() + final_length.sum())
+
+    def spread(of_arc: Array, of_end: Array) -> Array:
+        return np.where(is_first, np.concatenate((of_arc, of_end))[owner], 0)[order].astype(of_arc.dtype)
+
+    final_graph, final_acoustic = np.full((2, total), np.inf, np.float32)
+    plain = np.flatnonzero(lattice.is_final & (final_length == 0))
+    final_graph[place[plain]], final_acoustic[place[plain]] = lattice.final_graph[plain], lattice.final_acoustic[plain]
+    final_graph[target[num_arcs:]] = final_acoustic[target[num_arcs:]] = 0.0
+    return replace(
+        lattice,
+        kind="raw",
+        arc_begin=_frozen(np.searchsorted(leaves[order], np.arange(total + 1))),
+        dst=_frozen(enters[order].astype(np.int32)),
+        word=_frozen(spread(lattice.word, np.zeros(ends.size, np.int32))),
+        graph=_frozen(spread(lattice.graph, lattice.final_graph[ends])),
+        acoustic=_frozen(spread(lattice.acoustic, lattice.final_acoustic[ends])),
+        ali_begin=_frozen(np.concatenate(([0], np.cumsum(has_label[order])))),
+        ali=_frozen(pool[(label_at[owner] + nth)[order][has_label[order]]]),
+        final_graph=_frozen(final_graph),
+        final_acoustic=_frozen(final_acoustic),
+        final_ali_begin=_frozen(np.zeros(total + 1, np.int64)),
+        final_ali=_frozen(np.zeros(0, np.int32)),
+        time=lattice.time if total == num_states else None,
+    )
+
+
+def to_compact(lattice: Lattice) -> Lattice:
+    """Join chains of arcs of which only the first may have a word, each to one arc with all their labels.
+
+    Args:
+        lattice: The lattice; one that is compact already is returned itself.
+
+    Returns:
+        A lattice of kind "compact" with the same paths; costs are summed in float64. Nothing is determinized.
+
+    Source: Kaldi, fstext/factor-inl.h, Factor; fstext/lattice-utils-inl.h, ConvertLattice.
+    """
+    if lattice.kind == "compact" or not lattice.num_arcs:
+        return replace(lattice, kind="compact") if lattice.kind == "raw" else lattice
+    src, num_states = lattice.src, lattice.num_states
+    num_in, num_out = np.bincount(lattice.dst, minlength=num_states), np.diff(lattice.arc_begin)
+    inside = (num_in == 1) & (num_out == 1) & ~lattice.is_final
+    inside[src[lattice.word != 0]] = False
+    entry = np.zeros(num_states, np.int64)
+    entry[lattice.dst] = np.arange(lattice.num_arcs)  # the one arc into a state that is inside
+    first = np.where(inside[src], entry[src], np.arange(lattice.num_arcs))
+    while not np.array_equal(first, first[first]):  # each round doubles the reach
+        first = first[first]
+    # Arcs of a chain stand in the order of their states, so a stable sort leaves them in the chain's.
+    order = np.argsort(first, kind="stable")
+    begin = np.flatnonzero(np.diff(first[order], prepend=-1))
+    head, tail = order[begin], order[np.append(begin[1:], order.size) - 1]
+    state = np.flatnonzero(~inside)
+    place = np.cumsum(~inside) - 1
+    length = np.diff(lattice.ali_begin)[order]
+    labels = np.repeat(lattice.ali_begin[order] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
+
+    def joined(cost: Array) -> Array:
+        return np.add.reduceat(cost[order].astype(np.float64), begin).astype(np.float32)
+
+    return replace(
+        lattice,
+        kind="compact",
+        arc_begin=_frozen(np.searchsorted(place[src[head]], np.arange(state.size + 1))),
+        dst=_frozen(place[lattice.dst[tail]].astype(np.int32)),
+        word=_frozen(lattice.word[head]),
+        graph=_frozen(joined(lattice.graph)),
+        acoustic=_frozen(joined(lattice.acoustic)),
+        ali_begin=_frozen(np.append(np.concatenate(([0], np.cumsum(length)))[begin], length.sum())),
+        ali=_frozen(lattice.ali[labels]),
+        final_graph=_frozen(lattice.final_graph[state]),
+        final_acoustic=_frozen(lattice.final_acoustic[state]),
+        final_ali_begin=_frozen(np.concatenate(([0], np.cumsum(np.diff(lattice.final_ali_begin)[state])))),
+        time=None if lattice.time is None else _frozen(lattice.time[state]),
+    )
+
+
+def _frozen(array: Array) -> Array:
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array

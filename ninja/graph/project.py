@@ -1,0 +1,59 @@
+"""Projection: one side of a lattice alone, its words or its transition ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.graph.kinds import to_compact, to_raw
+from ninja.lattice import Lattice
+
+
+def remove_alignments(lattice: Lattice) -> Lattice:
+    """Drop the labels of arcs and final states; words and costs stay, times are lost.
+
+    Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
+    """
+    return replace(
+        lattice,
+        ali_begin=_zeros(lattice.num_arcs + 1, np.int64),
+        ali=_zeros(0, np.int32),
+        final_ali_begin=_zeros(lattice.num_states + 1, np.int64),
+        final_ali=_zeros(0, np.int32),
+    )
+
+
+def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
+    """Make a lattice whose labels are its words, or whose words are its labels.
+
+    Args:
+        lattice: The lattice.
+        project_output: Keep the words; otherwise the labels (transition ids), one an arc.
+
+    Returns:
+        A lattice of kind "raw": each arc has the same number as word and as label, or neither.
+
+    Source: Kaldi, latbin/lattice-project.cc.
+    """
+    if project_output:
+        bare = remove_alignments(to_compact(lattice))
+        said = bare.word != 0
+        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(said)))
+        labels = bare.word[said]
+        for array in (begin, labels):
+            array.flags.writeable = False
+        return replace(bare, kind="raw", ali_begin=begin, ali=labels)
+    raw = to_raw(lattice)
+    word = np.zeros(raw.num_arcs, np.int32)
+    word[np.diff(raw.ali_begin) > 0] = raw.ali
+    word.flags.writeable = False
+    return replace(raw, word=word, words=None)
+
+
+def _zeros(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    array = np.zeros(size, dtype)
+    array.flags.writeable = False
+    return array

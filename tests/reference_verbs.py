@@ -1,0 +1,95 @@
+"""Slow, obvious twins of the light lattice operations."""
+
+from __future__ import annotations
+
+import math
+
+from reference_graph import costs_of, end_of, paths
+
+from ninja.lattice import Lattice
+
+Step = tuple[str, int]
+
+
+def story(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
+    """What a path says, in its order: each arc's word, then its labels."""
+    steps: list[Step] = []
+    for arc in path:
+        if lattice.word[arc]:
+            steps.append(("word", int(lattice.word[arc])))
+        labels = lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]
+        steps += [("label", int(label)) for label in labels]
+    end = end_of(lattice, path)
+    labels = lattice.final_ali[lattice.final_ali_begin[end] : lattice.final_ali_begin[end + 1]]
+    return (*steps, *(("label", int(label)) for label in labels))
+
+
+def stories(lattice: Lattice) -> list[tuple[tuple[Step, ...], tuple[float, float]]]:
+    """What every path says and costs, sorted."""
+    return sorted((story(lattice, path), costs_of(lattice, path)) for path in paths(lattice))
+
+
+def boosted_costs(
+    lattice: Lattice, alignment: list[int], phone: list[int], b: float, silences: set[int], most: float
+) -> list[tuple[tuple[Step, ...], float]]:
+    """What every path says, and its graph cost less b for each frame with a wrong phone."""
+    found = []
+    for path in paths(lattice):
+        told = story(lattice, path)
+        labels = [number for what, number in told if what == "label"]
+        error = 0.0
+        for label, wanted in zip(labels, alignment, strict=True):
+            if phone[label] != phone[wanted]:
+                error += most if phone[label] in silences else 1.0
+        found.append((told, costs_of(lattice, path)[0] - b * error))
+    return sorted(found)
+
+
+def machine_costs(arcs: list[list[tuple[int, int, int, float]]], final: list[float]) -> dict[tuple[int, ...], float]:
+    """The least cost of each word sequence of a machine."""
+    best: dict[tuple[int, ...], float] = {}
+
+    def walk(state: int, words: tuple[int, ...], cost: float) -> None:
+        if final[state] < math.inf:
+            best[words] = min(best.get(words, math.inf), cost + final[state])
+        for _, word, dst, weight in arcs[state]:
+            walk(dst, (*words, word) if word else words, cost + weight)
+
+    walk(0, (), 0.0)
+    return best
+
+
+def frame_shares(lattice: Lattice, acoustic_scale: float) -> tuple[dict[tuple[int, int], float], float]:
+    """Probability of each label at each frame, and the log-likelihood, by going through all paths."""
+    weights = []
+    for path in paths(lattice):
+        graph, acoustic = costs_of(lattice, path)
+        labels = [number for what, number in story(lattice, path) if what == "label"]
+        weights.append((math.exp(-(graph + acoustic_scale * acoustic)), labels))
+    total = sum(weight for weight, _ in weights)
+    shares: dict[tuple[int, int], float] = {}
+    for weight, labels in weights:
+        for frame, label in enumerate(labels):
+            shares[frame, label] = shares.get((frame, label), 0.0) + weight / total
+    return shares, math.log(total)
+
+
+def accuracy_shares(
+    lattice: Lattice, alignment: list[int], kind: list[int], silent: list[bool], one_class: bool
+) -> tuple[dict[tuple[int, int], float], float]:
+    """By how much paths with a label at a frame are better than all, and the expected accuracy, by all paths."""
+    found = []
+    for path in paths(lattice):
+        labels = [number for what, number in story(lattice, path) if what == "label"]
+        right = 0
+        for label, wanted in zip(labels, alignment, strict=True):
+            same = kind[label] == kind[wanted]
+            right += (same or (silent[label] and silent[wanted])) if one_class else (same and not silent[label])
+        found.append((math.exp(-sum(costs_of(lattice, path))), labels, right))
+    total = sum(weight for weight, _, _ in found)
+    expected = sum(weight / total * right for weight, _, right in found)
+    shares: dict[tuple[int, int], float] = {}
+    for weight, labels, right in found:
+        for frame, label in enumerate(labels):
+            shares[frame, label] = shares.get((frame, label), 0.0) + weight / total * (right - expected)
+    return shares, expected

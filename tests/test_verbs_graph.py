@@ -1,0 +1,296 @@
+"""The light operations behind Kaldi's everyday programs: kinds, projection, scales, boosts, FSTs, single paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_graph import SHARED, best_sequences, paths
+from reference_verbs import boosted_costs, machine_costs, stories
+from strategies import costs, lattices
+from strategies_graph import timed_lattices
+
+import ninja
+from ninja import NinjaError
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import (
+    best_path,
+    boost,
+    equivalent,
+    linear,
+    project,
+    random_paths,
+    remove_alignments,
+    scale,
+    to_compact,
+    to_fst,
+    to_raw,
+)
+from ninja.lattice import check
+
+KOREAN = SHARED / "golden" / "korean"
+needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do not come with the project")
+
+
+@given(lattices(max_states=6))
+def test_a_raw_lattice_has_the_same_paths_and_a_label_an_arc(lattice):
+    raw = to_raw(lattice)
+    check(raw)
+    assert raw.kind == "raw"
+    assert np.diff(raw.ali_begin).max(initial=0) <= 1
+    assert not raw.final_ali.size
+    assert stories(raw) == stories(lattice)
+
+
+@given(lattices(max_states=6))
+def test_a_compact_lattice_has_the_paths_of_the_raw_one_and_no_more_arcs(lattice):
+    raw = to_raw(lattice)
+    compact = to_compact(raw)
+    check(compact)
+    assert compact.kind == "compact"
+    assert stories(compact) == stories(raw)
+    assert compact.num_arcs <= raw.num_arcs
+
+
+@given(lattices(kind="raw", max_states=7))
+def test_no_state_is_left_inside_a_chain(lattice):
+    compact = to_compact(lattice)
+    entered, leaving = np.bincount(compact.dst, minlength=compact.num_states), np.diff(compact.arc_begin)
+    for state in range(1, compact.num_states):
+        if entered[state] == 1 and leaving[state] == 1 and not compact.is_final[state]:
+            assert compact.word[compact.arc_begin[state]] != 0
+
+
+@needs_golden
+def test_raw_lattices_are_as_large_as_kaldis():
+    expected = dict(ninja.read(KOREAN / "raw.ark.gz"))
+    for _, lattice in ninja.read(KOREAN / "lat.ark.gz"):
+        raw, kaldi = to_raw(lattice), expected[lattice.key]
+        assert (raw.num_states, raw.num_arcs, raw.ali.size) == (kaldi.num_states, kaldi.num_arcs, kaldi.ali.size)
+        again = to_compact(raw)
+        ends = np.count_nonzero(np.diff(lattice.final_ali_begin))  # whose labels may become arcs of their own
+        assert lattice.num_arcs <= again.num_arcs <= lattice.num_arcs + ends
+
+
+@given(lattices(max_states=6))
+def test_projected_lattices_say_their_words_twice_or_their_labels_twice(lattice):
+    words = project(lattice)
+    assert words.kind == "raw"
+    assert [said for said, _ in stories(words)] == sorted(
+        tuple(step for step in twice(said)) for said in (only("word", said) for said, _ in stories(lattice))
+    )
+    labels = project(lattice, project_output=False)
+    assert sorted(only("label", said) for said, _ in stories(labels)) == sorted(
+        only("label", said) for said, _ in stories(lattice)
+    )
+    assert sorted(only("word", said) for said, _ in stories(labels)) == sorted(
+        only("label", said) for said, _ in stories(lattice)
+    )
+
+
+def only(what, steps):
+    return tuple(number for kind, number in steps if kind == what)
+
+
+def twice(words):
+    for word in words:
+        yield ("word", word)
+        yield ("label", word)
+
+
+@needs_golden
+def test_projected_lattices_are_equivalent_to_kaldis():
+    expected = dict(ninja.read(KOREAN / "project.ark.gz"))
+    for _, lattice in ninja.read(KOREAN / "lat.ark.gz"):
+        projected = project(lattice)
+        assert equivalent(projected, expected[lattice.key], costs="both"), lattice.key
+        assert projected.ali.tolist() == projected.word[projected.word != 0].tolist()
+        assert projected.num_arcs == expected[lattice.key].num_arcs
+
+
+@given(lattices())
+def test_without_alignments_only_words_and_costs_are_left(lattice):
+    bare = remove_alignments(lattice)
+    check(bare)
+    assert not bare.ali.size
+    assert not bare.final_ali.size
+    assert sorted(cost for _, cost in stories(bare)) == sorted(cost for _, cost in stories(lattice))
+
+
+FACTORS = st.floats(-2, 2).map(lambda each: round(each, 3))
+
+
+@given(lattices(), st.tuples(FACTORS, FACTORS, FACTORS, FACTORS))
+def test_scaling_is_a_product_with_a_matrix(lattice, factors):
+    of_lm, of_acoustic, acoustic2lm, lm2acoustic = factors
+    scaled = scale(lattice, of_lm, of_acoustic, acoustic2lm, lm2acoustic)
+    for ends in ("", "final_"):
+        olds = zip(getattr(lattice, f"{ends}graph").tolist(), getattr(lattice, f"{ends}acoustic").tolist(), strict=True)
+        news = zip(getattr(scaled, f"{ends}graph").tolist(), getattr(scaled, f"{ends}acoustic").tolist(), strict=True)
+        for (graph, acoustic), new in zip(olds, news, strict=True):
+            if graph == np.inf:
+                assert new == (np.inf, np.inf)
+                continue
+            assert new == pytest.approx(
+                (of_lm * graph + acoustic2lm * acoustic, lm2acoustic * graph + of_acoustic * acoustic), abs=1e-5
+            )
+
+
+@given(lattices(), st.floats(0.25, 2), st.floats(0.25, 2), st.floats(-0.2, 0.2), st.floats(-0.2, 0.2))
+def test_scaling_with_the_inverse_matrix_takes_it_back(lattice, a, b, c, d):
+    (e, f), (g, h) = np.linalg.inv([[a, c], [d, b]])
+    back = scale(scale(lattice, a, b, c, d), e, h, f, g)
+    for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
+        assert getattr(back, name) == pytest.approx(getattr(lattice, name), abs=1e-3)
+
+
+def test_scales_that_make_no_sense_are_refused():
+    lattice = linear("a", [1, 2], [3, 4], 1e30, -1e30)
+    with pytest.raises(OptionError, match="acoustic2lm_scale is nan, but must be finite"):
+        scale(lattice, acoustic2lm_scale=float("nan"))
+    with pytest.raises(OptionError, match="lm2acoustic_scale is inf, but must be finite"):
+        scale(lattice, lm2acoustic_scale=float("inf"))
+    with pytest.raises(LatticeError, match="key 'a': the scaled graph costs grow beyond what a float holds"):
+        scale(lattice, 1e20)
+
+
+PHONES = [0, 1, 1, 2, 2, 3, 3, 9]
+
+
+@given(timed_lattices(max_arcs=6), st.data())
+def test_boosting_counts_the_wrong_phones_of_each_path(lattice, data):
+    ids = st.integers(1, len(PHONES) - 1)
+    frames = sum(what == "label" for what, _ in stories(lattice)[0][0])
+    many = st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)
+    changed = np.array(data.draw(many), np.int32)
+    lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
+    alignment = data.draw(st.lists(ids, min_size=frames, max_size=frames))
+    silences = data.draw(st.sets(st.sampled_from([1, 2, 9])))
+    b, most = data.draw(costs(0, 2)), data.draw(st.sampled_from([0.0, 0.25, 1.0]))
+    found = boost(lattice, np.array(alignment, np.int32), np.array(PHONES, np.int32), b, silences, most)
+    expected = boosted_costs(lattice, alignment, PHONES, b, silences, most)
+    for (said, (graph, _)), (told, cost) in zip(stories(found), expected, strict=True):
+        assert said == told
+        assert graph == pytest.approx(cost, abs=1e-4)
+
+
+@given(lattices(max_states=5, max_labels=2, kind="compact"))
+def test_labels_of_final_states_are_boosted_too(lattice):
+    try:
+        frames = len({len(only("label", said)) for said, _ in stories(lattice)}) == 1
+    except NinjaError:
+        return
+    length = len(only("label", stories(lattice)[0][0]))
+    if not frames:
+        return
+    phones = np.arange(12001, dtype=np.int32)
+    try:
+        found = boost(lattice, np.full(length, 12000, np.int32), phones, 1.0)
+    except LatticeError:  # times of inner states may still contradict each other
+        return
+    expected = boosted_costs(lattice, [12000] * length, phones.tolist(), 1.0, set(), 0.0)
+    assert [graph for _, (graph, _) in stories(found)] == pytest.approx([cost for _, cost in expected])
+
+
+def test_labels_of_final_states_are_compared_with_their_own_frames():
+    from ninja.graph import from_arcs
+
+    lattice = from_arcs("a", [0], [1], [5], [1.0], finals={1: 2.0}, labels=[[1, 3]], final_labels={1: [5, 5]})
+    found = boost(lattice, np.array([2, 5, 6, 6], np.int32), np.array(PHONES, np.int32), 1.0)
+    assert (found.graph.tolist(), found.final_graph[1]) == ([0.0], 2.0)  # one wrong on the arc, none at the end
+
+
+def test_boosting_refuses_what_does_not_belong_together():
+    lattice, phones = linear("a", [1], [3, 4, 5]), np.array(PHONES, np.int32)
+    reference = np.array([3, 4, 5], np.int32)
+    with pytest.raises(LatticeError, match="key 'a': the lattice has 3 frames, but the alignment 2"):
+        boost(lattice, reference[:2], phones)
+    with pytest.raises(LatticeError, match="the lattice has the transition id 5, but the model's are 1 to 4"):
+        boost(lattice, reference, phones[:5])
+    with pytest.raises(LatticeError, match="the alignment has the transition id 0, but the model's are 1 to 7"):
+        boost(lattice, np.array([3, 0, 5], np.int32), phones)
+    with pytest.raises(OptionError, match=r"max_silence_error is 2\.0, but must be between 0 and 1"):
+        boost(lattice, reference, phones, max_silence_error=2.0)
+    with pytest.raises(OptionError, match="b is nan, but must be finite"):
+        boost(lattice, reference, phones, float("nan"))
+
+
+@given(lattices(max_states=7), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_a_machine_gives_each_word_sequence_its_best_cost(lattice, acoustic_scale, lm_scale):
+    expected = best_sequences(lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale)
+    for rm_eps in (True, False):
+        machine = to_fst(lattice, acoustic_scale, lm_scale, rm_eps=rm_eps)
+        assert machine_costs(machine.arcs, machine.final) == pytest.approx(expected)
+
+
+@given(lattices(max_states=6))
+def test_a_machine_of_labels_has_both_sides(lattice):
+    machine = to_fst(lattice, 1.0, 1.0, rm_eps=False, read_compact=False, project_output=False)
+    assert sum(map(len, machine.arcs)) == to_raw(lattice).num_arcs
+    inputs = sorted(arc[0] for arcs in machine.arcs for arc in arcs if arc[0])
+    assert inputs == sorted([*lattice.ali.tolist(), *lattice.final_ali.tolist()])
+    assert machine_costs(machine.arcs, machine.final) == pytest.approx(best_sequences(lattice))
+    machine = to_fst(lattice, 1.0, 1.0, read_compact=False, project_output=False)
+    assert machine_costs(machine.arcs, machine.final) == pytest.approx(best_sequences(lattice))
+
+
+def test_what_stays_behind_an_epsilon_keeps_the_best_cost_out_of_its_state():
+    from ninja.graph import from_arcs
+
+    lattice = from_arcs(
+        "a", [0, 1, 1], [1, 2, 2], [0, 5, 6], [0.5, 1.0, 4.0], finals={2: 0.0}, labels=[[3], [], [4]], kind="raw"
+    )
+    machine = to_fst(lattice, 0.0, 1.0, read_compact=False, project_output=False)
+    assert machine.arcs == [[(3, 0, 1, 3.5), (3, 5, 2, 1.5)], [(4, 6, 2, 1.0)], []]
+
+
+def test_epsilons_go_where_an_arc_has_room_for_its_neighbours_word():
+    lattice = linear("a", [5, 6], [1, 2, 3, 4], 1.0, 2.0)
+    machine = to_fst(lattice, read_compact=False, project_output=False)
+    assert [len(arcs) for arcs in machine.arcs] == [1, 1, 1, 1, 0]
+    assert [arcs[0][:2] for arcs in machine.arcs[:-1]] == [(1, 5), (2, 6), (3, 0), (4, 0)]
+    with pytest.raises(OptionError, match=r"acoustic_scale nan, lm_scale 0\.0: both must be finite"):
+        to_fst(lattice, float("nan"))
+
+
+@given(st.lists(st.integers(1, 9)), st.lists(st.integers(1, 9)), costs(), costs())
+def test_a_linear_lattice_is_its_words_labels_and_costs(words, labels, graph, acoustic):
+    lattice = linear("a", words, labels, graph, acoustic)
+    path = best_path(lattice)
+    assert (path.words.tolist(), path.alignment.tolist()) == (words, labels)
+    assert (path.graph_cost, path.acoustic_cost) == (graph, acoustic)
+    assert paths(lattice) == [tuple(range(lattice.num_arcs))]
+
+
+def test_a_linear_lattice_refuses_epsilons():
+    with pytest.raises(LatticeError, match="key 'a': the word id 0 is not above 0"):
+        linear("a", [1, 0])
+    with pytest.raises(LatticeError, match="key 'a': the label -1 is not above 0"):
+        linear("a", [1], [-1])
+
+
+@given(lattices(connected=False), st.integers(1, 5), st.integers(0, 3))
+def test_random_paths_are_paths_and_the_same_for_the_same_seed(lattice, n, seed):
+    try:
+        drawn = random_paths(lattice, n, seed)
+    except LatticeError:  # no path at all
+        return
+    told = {said for said, _ in stories(lattice)}
+    assert len(drawn) == n
+    assert all(stories(each)[0][0] in told for each in drawn)
+    assert [each.identical(again) for each, again in zip(drawn, random_paths(lattice, n, seed), strict=True)] == [
+        True
+    ] * n
+
+
+def test_random_paths_take_all_ways_equally_often():
+    from ninja.graph import from_arcs
+
+    lattice = from_arcs("a", [0, 0], [1, 1], [1, 2], [0, 100], finals={0: 0.0, 1: 0.0})
+    said = [tuple(best_path(each).words.tolist()) for each in random_paths(lattice, 3000)]
+    assert {each: pytest.approx(1000, abs=120) for each in ((), (1,), (2,))} == {
+        each: said.count(each) for each in set(said)
+    }
+    with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
+        random_paths(lattice, 0)

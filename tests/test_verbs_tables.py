@@ -1,0 +1,196 @@
+"""Tables of numbers, lists of keys, and what stands along with lattices."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import KEYS
+
+from ninja import NinjaError
+from ninja.errors import FormatError, OptionError
+from ninja.formats.along import Along
+from ninja.formats.numbers import NumberWriter, read_floats, read_integers
+from ninja.formats.selection import part_of, read_groups, read_keys
+
+INTEGERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6)
+
+
+@given(st.lists(st.tuples(KEYS, INTEGERS), max_size=5), st.sampled_from(["", "ark:", "ark,t:"]), st.booleans())
+def test_integers_come_back_as_they_were_written(tmp_path_factory, entries, form, packed):
+    path = tmp_path_factory.mktemp("numbers") / ("a.ark.gz" if packed else "a.ark")
+    with NumberWriter(f"{form}{path}") as table:
+        for key, values in entries:
+            table.integers(key, np.array(values, np.int32))
+    assert path.read_bytes()[:2] == (b"\x1f\x8b" if packed else path.read_bytes()[:2])
+    assert [(key, found.tolist()) for key, found in read_integers(f"ark:{path}")] == entries
+
+
+@given(st.lists(st.tuples(KEYS, st.floats(-1e6, 1e6, width=32)), max_size=5), st.sampled_from(["ark:", "ark,t:"]))
+def test_numbers_come_back_as_they_were_written(tmp_path_factory, entries, form):
+    path = tmp_path_factory.mktemp("numbers") / "a.ark"
+    with NumberWriter(f"{form}{path}") as table:
+        for key, value in entries:
+            table.number(key, value)
+    found = list(read_floats(str(path)))
+    assert [key for key, _ in found] == [key for key, _ in entries]
+    assert [value for _, value in found] == pytest.approx([value for _, value in entries], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a \0B\4\2\0\0\0\4\7\0\0\0\4\10\0\0\0b \0B\4\0\0\0\0", [("a", [7, 8]), ("b", [])]),
+        (b"a 7 8 \nb \nc\nd\t9\n", [("a", [7, 8]), ("b", []), ("c", []), ("d", [9])]),
+        (b"\n  a 7", [("a", [7])]),
+        (b"", []),
+    ],
+    ids=["binary", "text", "no newline", "empty"],
+)
+def test_the_bytes_are_kaldis(tmp_path, content, expected):
+    path = tmp_path / "a.ark"
+    path.write_bytes(content)
+    assert [(key, values.tolist()) for key, values in read_integers(str(path))] == expected
+    path.write_bytes(gzip.compress(content))
+    assert [(key, values.tolist()) for key, values in read_integers(f"ark:gunzip -c {path} |")] == expected
+
+
+def test_binary_integers_are_written_as_kaldi_writes_them(tmp_path):
+    with NumberWriter(f"ark:{tmp_path}/a") as table:
+        table.integers("key", np.array([7, -1], np.int32))
+    assert (tmp_path / "a").read_bytes() == b"key \0B\4\2\0\0\0\4\7\0\0\0\4\xff\xff\xff\xff"
+    with NumberWriter(f"ark:{tmp_path}/b") as table:
+        table.number("key", 1.0)
+    assert (tmp_path / "b").read_bytes() == b"key \0B\4\0\0\x80\x3f"
+
+
+@given(st.binary(max_size=40), st.sampled_from([b"", b"a ", b"a \0B", b"a \0B\4\1\0\0\0"]))
+def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
+    path = tmp_path_factory.mktemp("numbers") / "a.ark"
+    path.write_bytes(begin + content)
+    for read in (read_integers, read_floats):
+        with suppress(NinjaError):  # anything else is a bug
+            list(read(path))
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected integers here"),
+        (read_integers, b"a 3000000000\n", "byte 2, key 'a': expected integers here"),
+        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 2, key 'a': expected integers here"),
+        (read_integers, b"a \0B\4\xff\xff\xff\x7f1234", "key 'a': the file is cut short within an entry"),
+        (read_integers, b"a \0B\4\1\0\0\0\10\1\0\0\0", "byte 2, key 'a': expected integers here"),
+        (read_integers, b"a \0B\10\1\0\0\0\4\1\0\0\0", "byte 2, key 'a': expected integers here"),
+        (read_floats, b"a 1 2\n", "byte 2, key 'a': expected one finite number here"),
+        (read_floats, b"a nan\n", "byte 2, key 'a': expected one finite number here"),
+        (read_floats, b"a \0B\7\0\0\0\0", "byte 2, key 'a': expected one finite number here"),
+        (read_integers, b"x" * 5000, "expected a key and a value"),
+    ],
+)
+def test_what_is_no_number_is_refused_with_its_place(tmp_path, read, content, message):
+    path = tmp_path / "a.ark"
+    path.write_bytes(content)
+    with pytest.raises(FormatError) as error:
+        list(read(str(path)))
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_script_files_name_entries(tmp_path):
+    (tmp_path / "a.ark").write_bytes(b"a \0B\4\1\0\0\0\4\7\0\0\0b \0B\4\0\0\0\0")
+    (tmp_path / "a.scp").write_text(f"b {tmp_path}/a.ark:16\na {tmp_path}/a.ark:2\n")
+    found = [(key, values.tolist()) for key, values in read_integers(f"scp:{tmp_path}/a.scp")]
+    assert found == [("b", []), ("a", [7])]
+    (tmp_path / "a.scp").write_text("a\n")
+    with pytest.raises(FormatError, match="1: expected a key and a file"):
+        list(read_integers(f"scp:{tmp_path}/a.scp"))
+
+
+def test_words_and_script_files_need_a_text_table(tmp_path):
+    with (
+        pytest.raises(OptionError, match="words are text; write them to ark,t:FILE"),
+        NumberWriter(f"ark:{tmp_path}/a") as table,
+    ):
+        table.fields("a", ["b"])
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(OptionError, match="a table of numbers gets no script file"):
+        NumberWriter(f"ark,scp:{tmp_path}/a,{tmp_path}/b")
+
+
+@given(st.lists(st.tuples(KEYS, st.integers()), unique_by=lambda each: each[0]), st.data())
+def test_values_are_found_in_any_order_once(entries, data):
+    table = Along(entries)
+    for key, value in data.draw(st.permutations(entries)):
+        assert table.get(key) == value
+        assert table.get(key) is None
+    assert table.get("not there") is None
+
+
+@given(st.lists(KEYS, unique=True, min_size=1, max_size=30), st.data())
+def test_parts_are_stretches_of_about_the_same_size(keys, data):
+    num_parts = data.draw(st.integers(1, len(keys)))
+    part = [part_of(keys, num_parts)[key] for key in keys]
+    assert part == sorted(part)
+    sizes = [part.count(number) for number in range(num_parts)]
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30), st.data())
+def test_no_group_is_spread_over_two_parts_and_no_part_is_empty(groups, data):
+    keys = [f"key{number}" for number in range(len(groups))]
+    group_of = dict(zip(keys, groups, strict=True))
+    num_parts = data.draw(st.integers(1, len(set(groups))))
+    part = part_of(keys, num_parts, group_of)
+    assert set(part.values()) == set(range(num_parts))
+    assert len({(group_of[key], number) for key, number in part.items()}) == len(set(groups))
+
+
+def test_there_must_be_enough_for_each_part():
+    with pytest.raises(OptionError, match="2 lattices cannot be cut into 3 parts"):
+        part_of(["a", "b"], 3)
+    with pytest.raises(OptionError, match="1 speakers cannot be cut into 2 parts"):
+        part_of(["a", "b"], 2, {"a": "s", "b": "s"})
+
+
+def test_keys_are_the_first_fields(tmp_path):
+    (tmp_path / "keys").write_text("b some words\na\tx\r\nb\n")
+    assert read_keys(tmp_path / "keys") == ["b", "a"]
+    (tmp_path / "keys").write_text("a\n\nb\n")
+    with pytest.raises(FormatError, match="keys:2: expected a key"):
+        read_keys(tmp_path / "keys")
+
+
+def test_speakers_stand_one_a_line(tmp_path):
+    path = tmp_path / "utt2spk"
+    path.write_text("a s\nb t\n")
+    assert read_groups(path) == {"a": "s", "b": "t"}
+    for content, message in (
+        ("a s\nb\n", "utt2spk:2: expected a key and its group"),
+        ("a s t\n", "utt2spk:1: expected an utterance and its speaker, found 3 fields"),
+        ("a s\na t\n", "utt2spk:2: utterance 'a' occurs twice"),
+    ):
+        path.write_text(content)
+        with pytest.raises(FormatError, match=message):
+            read_groups(path)
+
+
+def test_posteriors_are_written_as_kaldi_writes_them(tmp_path):
+    entry = np.array([0, 2, 2, 3]), np.array([4, 7, 9], np.int32), np.array([0.25, 0.75, 1.0])
+    with NumberWriter(str(tmp_path / "text")) as table:
+        table.posteriors("key", *entry)
+    assert (tmp_path / "text").read_text() == "key [ 4 0.25 7 0.75 ] [ ] [ 9 1 ]\n"
+    with NumberWriter(f"ark:{tmp_path}/binary") as table:
+        table.posteriors("key", *entry)
+    one, two = b"\4\1\0\0\0", b"\4\2\0\0\0"
+    assert (tmp_path / "binary").read_bytes() == (
+        b"key \0B\4\3\0\0\0"
+        + two + b"\4\4\0\0\0\4\0\0\x80\x3e" + b"\4\7\0\0\0\4\0\0\x40\x3f"
+        + b"\4\0\0\0\0"
+        + one + b"\4\x09\0\0\0\4\0\0\x80\x3f"
+    )  # fmt: skip
