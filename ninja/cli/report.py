@@ -1,0 +1,126 @@
+"""``ninja report``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ninja.cli.options import output_file, scales, text_output
+from ninja.cli.reading import WORDS_HELP, Reading
+from ninja.errors import NinjaError
+from ninja.pipeline import Each
+
+if TYPE_CHECKING:
+    from ninja.show import Comparison, Drawing, Outcome, Outcomes, ShowOptions
+
+Sides = tuple[Reading, Reading]
+
+
+@click.command()
+@click.argument("before")
+@click.argument("after")
+@click.option("--ref", metavar="FILE", required=True, help="Text with what was said.")
+@click.option("--words", metavar="FILE", required=True, help=WORDS_HELP)
+@click.option(
+    "--lattices",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Show the lattices of so many utterances that gained most, and of as many that lost most.",
+)
+@click.option(
+    "--max-arcs", type=click.IntRange(1), default=300, show_default=True, help="Draw at most this many arcs of each."
+)
+@click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
+@scales
+@click.option("--strict", is_flag=True, help="End with exit code 1 where references or lattices are missing.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+@click.option("--allow-pipes", is_flag=True, help="Run commands typed as BEFORE and AFTER ('ark:command |').")
+@output_file("Page to write, such as report.html")
+def report(
+    before: str,
+    after: str,
+    ref: str,
+    words: str,
+    lattices: int,
+    max_arcs: int,
+    frame_shift: float | None,
+    acoustic_scale: float,
+    lm_scale: float,
+    word_penalty: float,
+    strict: bool,
+    jobs: int,
+    allow_pipes: bool,
+    output_file: str,
+) -> None:
+    """Write a page that compares lattices before and after with what was said.
+
+    BEFORE and AFTER are lattices of the same utterances. The page, for any browser and without a network, shows word
+    and oracle error rates, how they changed, the utterances that gained and lost most with their alignments and
+    lattices, and a table of all. References without lattices and lattices without references are listed and counted.
+
+    \b
+    Example:
+      ninja report lat.ark.gz rescored.ark.gz --ref text --words words.txt --acoustic-scale 0.1 -o report.html
+    """
+    from ninja.evaluate import read_text
+    from ninja.show import Outcomes, ShowOptions, compare, report_page
+
+    if lattices and "-" in (before, after):
+        raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
+    references = read_text(ref)
+    options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
+    first = Reading((before,), words, jobs, "skip", allow_pipes)
+    second = Reading((after,), words, jobs, "skip", allow_pipes, _table=first.table())
+    outcomes = Outcomes(references, acoustic_scale, lm_scale, word_penalty)
+    found = [_outcomes(reading, outcomes) for reading in (first, second)]
+    failed = [
+        [failure.key or failure.path or "?" for failure in reading.counts.failures] for reading in (first, second)
+    ]
+    comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
+    shown = _drawings(comparison, (first, second), references, options, lattices)
+    with text_output(output_file) as stream:
+        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
+    rates, oracles = comparison.rates, comparison.oracle_rates
+    first.say(
+        f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
+        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %"
+    )
+    for absence in comparison.absences:
+        first.say(f"{len(absence.keys)} {absence.what}")
+    first.counts.failures += second.counts.failures
+    if strict and comparison.absences:
+        click.get_current_context().exit(1)
+    first.close()
+
+
+def _outcomes(reading: Reading, outcomes: Outcomes) -> dict[str, Outcome]:
+    return dict(reading.results(Each(outcomes)))
+
+
+def _drawings(
+    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
+) -> dict[str, tuple[Drawing | None, Drawing | None]]:
+    """Read again the lattices that are shown, and draw them."""
+    from ninja.formats import read
+    from ninja.show import draw
+
+    keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
+    if not keys:
+        return {}
+
+    def passed_over(failure: NinjaError) -> None:
+        """Leave out what was said when it was read the first time."""
+
+    drawn: list[dict[str, Drawing]] = []
+    for side in sides:
+        found: dict[str, Drawing] = {}
+        for key, lattice in read(side.source, words=side.table(), on_error=passed_over, allow_pipes=side.allow_pipes):
+            if key in keys:
+                found[key] = draw(lattice, references[key], options)
+            if len(found) == len(keys):
+                break
+        drawn.append(found)
+    return {key: (drawn[0].get(key), drawn[1].get(key)) for key in sorted(keys)}

@@ -1,0 +1,24 @@
+"""Lattices to look at: as pages that need no network, as pictures in notebooks, and before against after."""
+
+from ninja.show.comparison import Comparison, Outcome, Outcomes, Utterance, compare
+from ninja.show.detours import Detours, detours
+from ninja.show.drawing import Drawing, ShowOptions, draw
+from ninja.show.notebook import picture
+from ninja.show.page import lattice_page
+from ninja.show.report_page import report_page
+
+__all__ = [
+    "Comparison",
+    "Detours",
+    "Drawing",
+    "Outcome",
+    "Outcomes",
+    "ShowOptions",
+    "Utterance",
+    "compare",
+    "detours",
+    "draw",
+    "lattice_page",
+    "picture",
+    "report_page",
+]

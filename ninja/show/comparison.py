@@ -1,0 +1,173 @@
+"""Lattices before and after something was done to them, against what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ninja.errors import FormatError, LatticeError
+from ninja.evaluate import Alignment, ErrorRate, align
+from ninja.graph.best_path import best_path
+from ninja.graph.oracle import oracle
+from ninja.graph.times import depth
+from ninja.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there is to know of one lattice."""
+
+    words: tuple[str, ...]  # of the best path
+    arcs: int
+    depth: float | None  # mean number of arcs that cross a frame; None: it has no times that fit together
+    oracle: ErrorRate | None  # of the path nearest to the reference; None: there is no reference
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The function from a lattice to what there is to know of it, picklable."""
+
+    references: Mapping[str, Sequence[str]]  # words said, by utterance id
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_penalty: float = 0.0
+
+    def __call__(self, lattice: Lattice) -> Outcome:
+        """Look at a lattice.
+
+        Raises:
+            LatticeError: It has no symbol table, or no path leads from its start to a final state.
+            SymbolError: The symbol table lacks a word of the best path.
+        """
+        if lattice.words is None:
+            raise LatticeError("its words are only numbers; give their symbol table", key=lattice.key)
+        best = best_path(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
+        reference = self.references.get(lattice.key)
+        nearest = None
+        if reference is not None:
+            found = oracle(lattice, lattice.words.ids(reference))
+            counts = (found.substitutions, found.insertions, found.deletions)
+            nearest = ErrorRate(len(reference), *counts, 1, int(found.edits > 0))
+        try:
+            crossing = depth(lattice)
+        except LatticeError:
+            crossing = 0.0
+        return Outcome(tuple(lattice.words.spell(best.words.tolist())), lattice.num_arcs, crossing or None, nearest)
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One utterance before and after."""
+
+    key: str
+    reference: tuple[str, ...]
+    before: Outcome
+    after: Outcome
+    alignment_before: Alignment
+    alignment_after: Alignment
+
+    @property
+    def errors_before(self) -> int:
+        """Word errors before."""
+        return self.alignment_before.rate().errors
+
+    @property
+    def errors_after(self) -> int:
+        """Word errors after."""
+        return self.alignment_after.rate().errors
+
+    @property
+    def change(self) -> int:
+        """Word errors made, less those mended."""
+        return self.errors_after - self.errors_before
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Keys that one of the three inputs has and another lacks."""
+
+    what: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What became of a test set. Rates are over the utterances that are in both and have a reference."""
+
+    utterances: tuple[Utterance, ...]  # in the order of the references
+    absences: tuple[Absence, ...] = field(default=())  # only those that hold keys
+
+    @property
+    def rates(self) -> tuple[ErrorRate, ErrorRate]:
+        """Word errors of the best paths, before and after."""
+        return (
+            sum((each.alignment_before.rate() for each in self.utterances), ErrorRate()),
+            sum((each.alignment_after.rate() for each in self.utterances), ErrorRate()),
+        )
+
+    @property
+    def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
+        """Word errors of the paths nearest to the references, before and after."""
+        return (
+            sum((each.before.oracle or ErrorRate() for each in self.utterances), ErrorRate()),
+            sum((each.after.oracle or ErrorRate() for each in self.utterances), ErrorRate()),
+        )
+
+    @property
+    def gained(self) -> list[Utterance]:
+        """Utterances with fewer errors after, those that gained most first; as listed where they gained the same."""
+        return sorted((each for each in self.utterances if each.change < 0), key=lambda each: each.change)
+
+    @property
+    def lost(self) -> list[Utterance]:
+        """Utterances with more errors after, those that lost most first; as listed where they lost the same."""
+        return sorted((each for each in self.utterances if each.change > 0), key=lambda each: -each.change)
+
+
+def compare(
+    references: Mapping[str, Sequence[str]],
+    before: Mapping[str, Outcome],
+    after: Mapping[str, Outcome],
+    failed: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> Comparison:
+    """Lay what was recognised before and after beside what was said.
+
+    Args:
+        references: Words said, by utterance id.
+        before: Outcomes before, by utterance id.
+        after: Outcomes after.
+        failed: Keys of lattices that could not be used, before and after.
+
+    Raises:
+        FormatError: No utterance is in all three.
+    """
+    utterances = tuple(
+        Utterance(
+            key,
+            tuple(said),
+            before[key],
+            after[key],
+            align(said, before[key].words),
+            align(said, after[key].words),
+        )
+        for key, said in references.items()
+        if key in before and key in after
+    )
+    if not utterances:
+        raise FormatError(
+            "no utterance has a reference and a lattice both before and after; do the ids belong together?"
+        )
+    broken_before, broken_after = (set(each) for each in failed)
+    absences = (
+        Absence("lattices before that could not be used", tuple(failed[0])),
+        Absence("lattices after that could not be used", tuple(failed[1])),
+        Absence("references without a lattice before", _without(references, {*before, *broken_before})),
+        Absence("references without a lattice after", _without(references, {*after, *broken_after})),
+        Absence("lattices before without a reference", _without(before, references)),
+        Absence("lattices after without a reference", _without(after, references)),
+    )
+    return Comparison(utterances, tuple(each for each in absences if each.keys))
+
+
+def _without(keys: Mapping[str, object], others: Mapping[str, object] | set[str]) -> tuple[str, ...]:
+    return tuple(key for key in keys if key not in others)

@@ -1,0 +1,233 @@
+"""What is shown of a lattice: the arcs that can be read, their figures, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import LatticeError, OptionError
+from ninja.evaluate import align
+from ninja.graph.best_path import best_path
+from ninja.graph.oracle import Oracle, oracle
+from ninja.graph.path import Path
+from ninja.graph.posteriors import posteriors
+from ninja.lattice import Lattice
+from ninja.show.detours import detours
+from ninja.show.layout import Layout, lay_out
+
+BEST, ORACLE = 1, 2  # bits of an arc's marks
+READABLE = 250  # arcs that are shown before anybody asks for more
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """How a lattice is weighed, and how much of it is drawn."""
+
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_penalty: float = 0.0  # cost added for each word
+    max_arcs: int = 5000  # drawn at most; the best path and the oracle's are drawn whatever they take
+    frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            OptionError: Names the option and its value.
+        """
+        if self.max_arcs < 1:
+            raise OptionError(f"max_arcs is {self.max_arcs}, but must be at least 1")
+        if self.frame_shift is not None and not 0.0 < self.frame_shift < float("inf"):
+            raise OptionError(f"frame_shift is {self.frame_shift}, but must be more than 0 seconds")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A lattice ready to be drawn. Arrays per arc and state are the whole lattice's, drawn or not."""
+
+    lattice: Lattice
+    options: ShowOptions
+    rows: tuple[tuple[int, ...], ...]  # detours that are drawn; any first few of them are a lattice
+    layout: Layout
+    labels: list[str]  # [num_arcs], "" for epsilon
+    posterior: npt.NDArray[np.float64]  # [num_arcs]
+    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc above the best of all
+    best: Path
+    oracle: Oracle | None = None
+    reference: tuple[str, ...] | None = None
+    arcs: npt.NDArray[np.int64] = field(init=False)  # those that are drawn, in order of their detours
+
+    def __post_init__(self) -> None:
+        """List the arcs that are drawn."""
+        object.__setattr__(self, "arcs", np.fromiter((arc for row in self.rows for arc in row), np.int64))
+
+    @property
+    def frame_shift(self) -> float | None:
+        """Seconds of a frame, where known."""
+        return self.options.frame_shift or self.lattice.frame_shift
+
+    def spell(self, numbers: npt.NDArray[np.int32]) -> list[str]:
+        """Return words as they are shown: ids where the lattice has no symbol table."""
+        words = self.lattice.words
+        return [str(each) for each in numbers.tolist()] if words is None else words.spell(numbers.tolist())
+
+    def left_out(self) -> str | None:
+        """Say what is not drawn and why; None where all of it is."""
+        drawn = np.zeros(self.lattice.num_arcs, np.bool_)
+        drawn[self.arcs] = True
+        dead = int(np.isinf(self.excess).sum())
+        rest = ~drawn & np.isfinite(self.excess)
+        said = []
+        if rest.any():
+            said.append(
+                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are left out, as at most "
+                f"{self.options.max_arcs:,} are drawn: their paths cost at least "
+                f"{self.excess[rest].min():.3g} more than the best one, and none has a posterior above "
+                f"{self.posterior[rest].max():.2g}."
+            )
+        if dead:
+            said.append(f"{dead:,} arcs are left out that lie on no path from the start to a final state.")
+        return " ".join(said) or None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what the page needs, columns of arcs and states as lists, for JSON."""
+        lattice, layout, arcs = self.lattice, self.layout, self.arcs
+        states = np.flatnonzero(~np.isnan(layout.x))
+        number = np.zeros(lattice.num_states, np.int64)
+        number[states] = np.arange(len(states))
+        strings = {text: place for place, text in enumerate(dict.fromkeys(self.labels[arc] for arc in arcs.tolist()))}
+        marks = np.zeros(lattice.num_arcs, np.int64)
+        marks[self.best.arcs] |= BEST
+        marks[[] if self.oracle is None else self.oracle.arcs] |= ORACLE
+        final = lattice.is_final[states].tolist()
+        return {
+            "key": lattice.key,
+            "counts": {"states": lattice.num_states, "arcs": lattice.num_arcs, "kind": lattice.kind},
+            "unit": layout.unit,
+            "frameShift": self.frame_shift if layout.unit == "frame" else None,
+            "frameWidth": layout.width,
+            "scales": [self.options.acoustic_scale, self.options.lm_scale, self.options.word_penalty],
+            "leftOut": self.left_out(),
+            "shown": self._readable(),
+            "best": self.spell(self.best.words),
+            "bestCost": self.best.cost(self.options.acoustic_scale, self.options.lm_scale, self.options.word_penalty),
+            "oracle": None if self.oracle is None else self.spell(self.oracle.words),
+            "pairs": self._pairs(),
+            "words": list(strings),
+            "state": {
+                "id": states.tolist(),
+                "time": layout.time[states].tolist(),
+                "x": np.round(layout.x[states], 1).tolist(),
+                "lane": layout.lane[states].tolist(),
+                "finalGraph": _costs(lattice.final_graph[states], final),
+                "finalAcoustic": _costs(lattice.final_acoustic[states], final),
+            },
+            "arc": {
+                "id": arcs.tolist(),
+                "src": number[lattice.src[arcs]].tolist(),
+                "dst": number[lattice.dst[arcs]].tolist(),
+                "word": [strings[self.labels[arc]] for arc in arcs.tolist()],
+                "graph": _costs(lattice.graph[arcs]),
+                "acoustic": _costs(lattice.acoustic[arcs]),
+                "posterior": _short(self.posterior[arcs]),
+                "excess": _short(self.excess[arcs]),
+                "lane": layout.arc_lane[arcs].tolist(),
+                "row": np.repeat(np.arange(len(self.rows)), [len(row) for row in self.rows]).tolist(),
+                "marks": marks[arcs].tolist(),
+            },
+        }
+
+    def _readable(self) -> int:
+        """Count the detours shown at first."""
+        ends = np.cumsum([len(row) for row in self.rows])
+        marked = {int(arc) for arc in self.best.arcs} | {
+            int(arc) for arc in ([] if self.oracle is None else self.oracle.arcs)
+        }
+        needed = sum(row[0] in marked for row in self.rows)  # these come first
+        return max(needed, int(np.searchsorted(ends, READABLE, side="right")))
+
+    def _pairs(self) -> dict[str, list[tuple[str | None, str | None]]] | None:
+        if self.reference is None or self.oracle is None:
+            return None
+        return {
+            "best": list(align(self.reference, self.spell(self.best.words)).pairs),
+            "oracle": list(align(self.reference, self.spell(self.oracle.words)).pairs),
+        }
+
+
+def draw(
+    lattice: Lattice,
+    reference: Sequence[str] | None = None,
+    options: ShowOptions = ShowOptions(),
+) -> Drawing:
+    """Choose what is shown of a lattice and place it.
+
+    The best path is drawn first, then that nearest to the reference, then what a growing beam lets in.
+
+    Args:
+        lattice: The lattice; words come from its symbol table, and without one ids are shown.
+        reference: Words said.
+        options: Scales and limits.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state; or there is a reference, but no symbol table.
+        SymbolError: The symbol table lacks a word id.
+        OptionError: A scale or the penalty is not finite.
+    """
+    scales = (options.acoustic_scale, options.lm_scale, options.word_penalty)
+    best = best_path(lattice, *scales)
+    nearest = None
+    if reference is not None:
+        if lattice.words is None:
+            raise LatticeError("a reference needs the words of the lattice: give their symbol table", key=lattice.key)
+        nearest = oracle(lattice, lattice.words.ids(reference))
+    paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
+    found = detours(lattice, *scales, paths)
+    rows = _within(found.arcs, options.max_arcs, {arc for path in paths for arc in path.tolist()})
+    labels = _labels(lattice)
+    return Drawing(
+        lattice,
+        options,
+        rows,
+        lay_out(lattice, rows, labels),
+        labels,
+        posteriors(lattice, *scales),
+        found.excess,
+        best,
+        nearest,
+        None if reference is None else tuple(reference),
+    )
+
+
+def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the first detours that have at most so many arcs together, and those of the marked paths."""
+    arcs = 0
+    for count, row in enumerate(rows):
+        arcs += len(row)
+        if arcs > max_arcs and row[0] not in always:
+            return rows[:count]
+    return rows
+
+
+def _labels(lattice: Lattice) -> list[str]:
+    words = lattice.words
+    spelled = {
+        number: str(number) if words is None else words.word(number)
+        for number in np.unique(lattice.word).tolist()
+        if number
+    }
+    return [spelled.get(number, "") for number in lattice.word.tolist()]
+
+
+def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None) -> list[float | None]:
+    """Return single-precision costs with no more digits than they have; None where they are not known."""
+    listed = [float(f"{value:.7g}") for value in values.tolist()]
+    return [*listed] if known is None else [each if there else None for each, there in zip(listed, known, strict=True)]
+
+
+def _short(values: npt.NDArray[np.float64]) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]

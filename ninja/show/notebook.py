@@ -1,0 +1,83 @@
+"""A small picture of a lattice for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from ninja.errors import NinjaError
+from ninja.lattice import Lattice
+from ninja.show.drawing import BEST, Drawing, ShowOptions, draw
+
+MAX_ARCS = 60  # drawn; a picture does not zoom
+LARGEST = 200_000  # arcs of a lattice that is still drawn: a notebook must not wait for it
+LANE, MARGIN = 22.0, 24.0  # pixels
+BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # to be seen on white and on black
+
+
+def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
+    """Return a lattice as HTML: a line that sums it up and a small picture, without scripts.
+
+    A lattice that cannot be drawn, as it has no complete path or is very large, is only summed up.
+
+    Args:
+        lattice: The lattice.
+        options: Scales and limits; without them nothing is scaled and 60 arcs are drawn.
+    """
+    about = f"<code>{escape(repr(lattice))}</code>"
+    if lattice.num_arcs > LARGEST:
+        return f"<div>{about}: too large to be drawn here; prune it first</div>"
+    try:
+        drawing = draw(lattice, None, options or ShowOptions(max_arcs=MAX_ARCS))
+    except NinjaError as error:
+        return f"<div>{about}: {escape(str(error))}</div>"
+    best = escape(" ".join(drawing.spell(drawing.best.words)))
+    count = len(drawing.arcs)
+    shown = "" if count == lattice.num_arcs else f"; the {count:,} best of {lattice.num_arcs:,} arcs are drawn"
+    return (
+        f"<div>{about}<br>best path (acoustic scale {drawing.options.acoustic_scale:g}): "
+        f"<b>{best or '(no words)'}</b>{shown}"
+        f'<div style="overflow:auto;max-height:420px">{_svg(drawing)}</div></div>'
+    )
+
+
+def _svg(drawing: Drawing) -> str:
+    data = drawing.as_dict()
+    state, arc, words = data["state"], data["arc"], data["words"]
+    lanes = [*state["lane"], *arc["lane"]]
+    top = min(lanes, default=0)
+    width = max(state["x"], default=0.0) + 2 * MARGIN
+    height = (max(lanes, default=0) - top) * LANE + 2 * MARGIN
+
+    def x(number: int) -> float:
+        return round(state["x"][number] + MARGIN, 1)
+
+    def y(lane: int) -> float:
+        return (lane - top) * LANE + MARGIN
+
+    lines, labels = [], []
+    for place in np.argsort(arc["posterior"], kind="stable").tolist():  # the probable ones on top
+        begin, end, lane = x(arc["src"][place]), x(arc["dst"][place]), y(arc["lane"][place])
+        first, last = y(state["lane"][arc["src"][place]]), y(state["lane"][arc["dst"][place]])
+        bend, middle = min(16.0, 0.4 * (end - begin)), round((begin + end) / 2, 1)
+        share = arc["posterior"][place] ** 0.4
+        colour = ORANGE if arc["marks"][place] & BEST else BLUE
+        word = escape(words[arc["word"][place]])
+        graph, acoustic, posterior = (arc[name][place] for name in ("graph", "acoustic", "posterior"))
+        figures = f"{word or 'ε'}: posterior {posterior:.3g}, graph {graph:.4g}, acoustic {acoustic:.4g}"
+        path = f"M{begin} {first}Q{begin + bend:.1f} {lane} {middle} {lane}Q{end - bend:.1f} {lane} {end} {last}"
+        lines.append(
+            f'<path d="{path}" fill="none" stroke="{colour}" stroke-opacity="{0.3 + 0.7 * share:.2f}" '
+            f'stroke-width="{1 + 2.5 * share:.1f}"><title>{figures}</title></path>'
+        )
+        if word:
+            labels.append(f'<text x="{middle}" y="{lane - 5}">{word}</text>')
+    dots = "".join(
+        f'<circle cx="{x(place)}" cy="{y(lane)}" r="{2.5 if final is None else 4}"/>'
+        for place, (lane, final) in enumerate(zip(state["lane"], state["finalGraph"], strict=True))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" fill="currentColor" '
+        f'font-family="sans-serif" font-size="12" text-anchor="middle">{"".join(lines)}{dots}{"".join(labels)}</svg>'
+    )

@@ -1,0 +1,87 @@
+"""Pages that need nothing but themselves: styles, scripts and data stand in one file, and nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ninja.show.drawing import Drawing
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+STYLES = ("base.css", "viewer.css")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+SCRIPTS = ("vendor/cytoscape.min.js", "pairs.js", "viewer.js")
+
+
+def lattice_page(drawing: Drawing) -> str:
+    """Return a page that shows one lattice, to look at in any browser."""
+    lattice = drawing.lattice
+    return render(
+        "lattice.html",
+        STYLES,
+        (*SCRIPTS, "lattice.js"),
+        drawing.as_dict(),
+        title=f"{lattice.key}: lattice",
+        key=lattice.key,
+        subtitle=f"{lattice.num_arcs:,} arcs, {lattice.num_states:,} states",
+    )
+
+
+def render(
+    template: str, styles: tuple[str, ...], scripts: tuple[str, ...], data: dict[str, Any], **values: Any
+) -> str:
+    """Fill a template.
+
+    What comes from lattices and transcripts is only ever text: the template escapes it, and the data stand in a block
+    that no browser runs. The policy lets no script run but ours, whatever else should get into the page, and nothing be
+    fetched.
+
+    Args:
+        template: File in ``templates``.
+        styles: Style sheets in ``templates``.
+        scripts: Scripts there, or below ``vendor``.
+        data: What the scripts read, as JSON.
+        values: What the template itself names.
+    """
+    from markupsafe import Markup
+
+    code = [asset(name) for name in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in code)
+    policy = f"{POLICY}; script-src {hashes}"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy,
+            sheets=[Markup(asset(name)) for name in styles],
+            scripts=[Markup(each) for each in code],
+            payload=Markup(embedded(data)),
+            **values,
+        )
+    )
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """Return JSON that can stand within a ``<script>``: without the characters that could end it."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@lru_cache(maxsize=16)
+def asset(name: str) -> str:
+    """Return a file of ``templates``, or of ``vendor`` where its name says so."""
+    folder = files("ninja.show")
+    return (folder / name if name.startswith("vendor/") else folder / "templates" / name).read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(loader=PackageLoader("ninja.show"), autoescape=True, undefined=StrictUndefined)

@@ -1,0 +1,151 @@
+"use strict";
+(() => {
+  const LISTED = 10, PAGE = 100;
+  const { utterances, lattices } = JSON.parse(document.getElementById("report").textContent);
+  const change = (each) => each.after.errors - each.before.errors;
+  const signed = (value) => (value > 0 ? `+${value}` : value < 0 ? `−${-value}` : "0");
+  const element = (name, className, text) => {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const kind = (value) => (value < 0 ? "good" : value > 0 ? "bad" : "");
+  const hash = (side, key) => `#${side}/${encodeURIComponent(key)}`;
+
+  // ---- Alignments.
+  function compared(each) {
+    const area = element("div", "compared");
+    const said = each.before.pairs.map((pair) => pair[0]).filter((word) => word !== null);
+    area.append(element("div", "name", "said"), element("div", "", said.join(" ") || "(nothing)"));
+    for (const side of ["before", "after"]) area.append(element("div", "name", side), ninjaPairs(each[side].pairs));
+    return area;
+  }
+  function links(each) {
+    const area = element("span");
+    (lattices[each.key] || []).forEach((lattice, number) => {
+      if (!lattice) return;
+      const side = ["before", "after"][number], link = element("a", "", number ? "after" : "before");
+      link.href = hash(side, each.key);
+      area.append(area.childNodes.length ? " " : "lattice: ", link);
+    });
+    return area;
+  }
+  function list(area, chosen) {
+    area.replaceChildren();
+    for (const each of chosen.slice(0, LISTED)) {
+      const block = element("div", "utterance"), title = element("div", "title");
+      title.append(element("b", "", each.key), element("span", kind(change(each)), `${signed(change(each))} errors`));
+      title.append(element("span", "soft", `${each.before.errors} → ${each.after.errors} of ${each.words} words`), links(each));
+      block.append(title, compared(each));
+      area.append(block);
+    }
+    if (!chosen.length) area.append(element("div", "soft", "none"));
+  }
+  const ranked = (sign) => utterances.filter((each) => sign * change(each) > 0).sort((one, other) => sign * (change(other) - change(one)));
+  list(document.querySelector("#gained .list"), ranked(-1));
+  list(document.querySelector("#lost .list"), ranked(1));
+
+  // ---- The table of all.
+  const columns = [
+    ["utterance", (each) => each.key], ["words", (each) => each.words],
+    ["errors before", (each) => each.before.errors], ["after", (each) => each.after.errors], ["change", change],
+    ["oracle before", (each) => each.before.oracle], ["after", (each) => each.after.oracle],
+    ["depth before", (each) => each.before.depth], ["after", (each) => each.after.depth],
+  ];
+  let order = { column: 4, down: false }, limit = PAGE, wanted = "";
+  const all = document.getElementById("all"), body = all.querySelector("tbody"), more = all.querySelector(".more");
+  const heading = all.querySelector("thead").insertRow();
+  columns.forEach(([name], column) => {
+    const cell = element("th"), button = element("button", "", name);
+    button.type = "button";
+    button.addEventListener("click", () => {
+      order = { column, down: order.column === column ? !order.down : column > 0 };
+      fill();
+    });
+    cell.append(button);
+    heading.append(cell);
+  });
+  heading.append(element("th"));
+  function has(each) {
+    if (!wanted || each.key.toLowerCase().includes(wanted)) return true;
+    return [...each.before.pairs, ...each.after.pairs].some((pair) => pair.some((word) => word !== null && word.toLowerCase().includes(wanted)));
+  }
+  function fill() {
+    [...heading.cells].forEach((cell, column) => {
+      if (column === order.column) cell.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+    });
+    const value = columns[order.column][1], sign = order.down ? -1 : 1;
+    const chosen = utterances.filter(has).sort((one, other) => {
+      const [a, b] = [value(one) ?? -1, value(other) ?? -1];
+      return sign * (typeof a === "string" ? (a < b ? -1 : a > b ? 1 : 0) : a - b);
+    });
+    body.replaceChildren();
+    for (const each of chosen.slice(0, limit)) {
+      const row = body.insertRow();
+      const key = element("button", "key", each.key);
+      key.type = "button";
+      key.addEventListener("click", () => {
+        if (row.nextElementSibling?.classList.contains("detail")) return row.nextElementSibling.remove();
+        const detail = element("tr", "detail"), cell = detail.insertCell();
+        cell.colSpan = columns.length + 1;
+        cell.append(compared(each));
+        row.after(detail);
+      });
+      row.insertCell().append(key);
+      columns.slice(1).forEach(([, value], place) => {
+        const shown = value(each), cell = row.insertCell();
+        cell.className = `number ${place === 3 ? kind(shown) : ""}`;
+        cell.textContent = shown === null ? "–" : place === 3 ? signed(shown) : String(shown);
+      });
+      const cell = row.insertCell();
+      cell.className = "number";
+      cell.append(links(each));
+    }
+    all.querySelector(".count").textContent = `${chosen.length.toLocaleString("en")} of ${utterances.length.toLocaleString("en")} utterances`;
+    more.hidden = chosen.length <= limit;
+  }
+  more.addEventListener("click", () => { limit += 5 * PAGE; fill(); });
+  all.querySelector("input").addEventListener("input", (event) => {
+    wanted = event.target.value.trim().toLowerCase();
+    limit = PAGE;
+    fill();
+  });
+  fill();
+
+  // ---- Lattices, as places of this page that links lead to.
+  const dialog = document.querySelector("dialog");
+  let viewer = null;
+  function open() {
+    const [, side, key] = /^#(before|after)\/(.*)$/.exec(location.hash) || [];
+    const pair = key === undefined ? undefined : lattices[decodeURIComponent(key)];
+    if (viewer) viewer.destroy();
+    viewer = window.ninja = null;
+    if (!pair) return dialog.close();
+    const lattice = pair[side === "before" ? 0 : 1];
+    dialog.querySelector("h2").textContent = decodeURIComponent(key);
+    ["before", "after"].forEach((name, number) => {
+      const button = dialog.querySelector(`[name="${name}"]`);
+      button.setAttribute("aria-pressed", name === side);
+      button.disabled = !pair[number];
+    });
+    if (!dialog.open) dialog.showModal();
+    const place = dialog.querySelector(".place");
+    place.replaceChildren(document.getElementById("viewer").content.cloneNode(true));
+    if (lattice) viewer = window.ninja = ninjaViewer(place.querySelector(".viewer"), lattice);
+  }
+  for (const side of ["before", "after"]) {
+    dialog.querySelector(`[name="${side}"]`).addEventListener("click", () => {
+      location.hash = location.hash.replace(/^#(before|after)/, `#${side}`);
+    });
+  }
+  dialog.querySelector('[name="close"]').addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => {
+    if (location.hash) history.pushState(null, "", location.pathname + location.search);
+    if (viewer) viewer.destroy();
+    viewer = window.ninja = null;
+  });
+  window.addEventListener("hashchange", open);
+  open();
+})();

@@ -1,0 +1,77 @@
+"""A real browser for tests of pages, and a watch on what pages ask for and complain of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def program() -> str | None:
+    chosen = os.environ.get("NINJA_CHROMIUM")
+    return chosen or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright; the tests are skipped where there is none, and fail so in CI."""
+    path, reason = program(), None
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        reason = "the Python package playwright is not installed: pip install playwright"
+    if path is None:
+        reason = "there is no Chromium: apt-get install chromium, or name one in NINJA_CHROMIUM"
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"this is CI, but {reason}")
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+class Watched:
+    """An open page and what it did that it must not do."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("console", lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None)
+
+
+@contextmanager
+def opened(browser: Any, path: Path, colours: str = "light") -> Iterator[Any]:
+    """Open a page file; when it is left, it must have asked for nothing but itself and complained of nothing."""
+    context = browser.new_context(color_scheme=colours, viewport={"width": 1280, "height": 800})
+    try:
+        page = context.new_page()
+        watched = Watched(page)
+        page.goto(path.as_uri())
+        yield page
+        assert {url.partition("#")[0] for url in watched.requests} == {path.as_uri()}
+        assert not watched.errors, "\n".join(watched.errors)
+    finally:
+        context.close()

@@ -1,0 +1,248 @@
+"""The page of a lattice in a real browser: clicks, toggles, search, and the figures it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chromium import browser, opened
+from test_show import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
+
+from ninja.evaluate import read_text
+from ninja.formats import read
+from ninja.graph import best_path, oracle, posteriors, state_times
+from ninja.lattice import Lattice
+from ninja.show import ShowOptions, draw, lattice_page
+from ninja.symbols import SymbolTable
+
+__all__ = ["browser"]  # the fixture
+KEY = "libri-1188-133604-0020"
+SCALE = 0.1
+DRAWN = "ninja.cy.edges().filter((edge) => edge.style('display') !== 'none').length"
+
+
+@pytest.fixture(scope="module")
+def lattice() -> Lattice:
+    return dict(read(ARCHIVE, words=SymbolTable.read(WORDS)))[KEY]
+
+
+@pytest.fixture(scope="module")
+def page_file(lattice: Lattice, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    reference = read_text(TEXT)[KEY]
+    path = tmp_path_factory.mktemp("show") / "lattice.html"
+    path.write_text(lattice_page(draw(lattice, reference, ShowOptions(SCALE, frame_shift=0.01))))
+    return path
+
+
+def panel(page: Any) -> dict[str, str]:
+    """What stands in the panel."""
+    cells = page.locator(".panel td[data-name]")
+    return {cell.get_attribute("data-name"): cell.inner_text() for cell in cells.all()}
+
+
+def click_arc(page: Any, arc: int) -> None:
+    """Click where an arc is drawn, as a person would."""
+    place = page.evaluate("arc => ninja.position(arc)", arc)
+    page.mouse.click(place["x"], place["y"])
+    page.wait_for_function("arc => ninja.selected() === arc", arg=arc, timeout=5000)
+
+
+def arcs_in_view(page: Any) -> list[int]:
+    """Some arcs whose middles are in view, of the best path and of others."""
+    return page.evaluate(
+        """() => {
+          const view = ninja.cy.container().getBoundingClientRect();
+          const inside = (arc) => {
+            const { x, y } = ninja.position(arc);
+            return x > view.left + 20 && x < view.right - 20 && y > view.top + 20 && y < view.bottom - 20;
+          };
+          const others = ninja.cy.edges(":visible").not(".on-best").map((edge) => +edge.id().slice(1));
+          return [...ninja.marked("best").filter(inside).slice(0, 2), ...others.filter(inside).slice(0, 40)];
+        }"""
+    )
+
+
+def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, page_file, lattice):
+    probability, time, src = posteriors(lattice, SCALE), state_times(lattice), lattice.src
+    with opened(browser, page_file) as page:
+        arcs = arcs_in_view(page)
+        clicked = 0
+        for arc in arcs:
+            place = page.evaluate("arc => ninja.position(arc)", arc)
+            page.mouse.click(place["x"], place["y"])
+            if page.evaluate("ninja.selected()") != arc:  # a state or another arc lies on top there
+                continue
+            clicked += 1
+            shown = panel(page)
+            begin, end = int(time[src[arc]]), int(time[lattice.dst[arc]])
+            assert page.locator(".panel h2").inner_text() == lattice.words.word(int(lattice.word[arc]))
+            assert shown["begin"] == f"{begin * 0.01:.2f} s (frame {begin})"
+            assert shown["end"] == f"{end * 0.01:.2f} s (frame {end})"
+            assert float(shown["posterior"]) == pytest.approx(probability[arc], rel=1e-5)
+            assert float(shown["graph"]) == pytest.approx(lattice.graph[arc], rel=1e-6)
+            assert float(shown["acoustic"]) == pytest.approx(lattice.acoustic[arc], rel=1e-6)
+            cost = float(lattice.graph[arc]) + SCALE * float(lattice.acoustic[arc])
+            assert float(shown["cost"]) == pytest.approx(cost, rel=1e-5)
+            assert shown["states"] == f"{src[arc]} → {lattice.dst[arc]}"
+            if clicked == 12:
+                break
+        assert clicked == 12
+
+
+def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
+    data = data_of(page_file.read_text())["arc"]
+    lane = dict(zip(data["id"], data["lane"], strict=True))
+    with opened(browser, page_file) as page:
+        page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().y))")
+        drawn = page.evaluate("ninja.cy.edges().map((edge) => [+edge.id().slice(1), edge.midpoint().y])")
+        heights = {number: {round(y, 3) for arc, y in drawn if lane[arc] == number} for number in set(lane.values())}
+        heights = {number: found for number, found in heights.items() if found}
+        assert all(len(found) == 1 for found in heights.values())
+        in_order = [min(heights[number]) for number in sorted(heights)]
+        assert in_order == sorted(set(in_order))
+
+
+def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_file, lattice):
+    best = best_path(lattice, SCALE).arcs.tolist()
+    nearest = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
+    assert best != nearest.arcs.tolist()
+    with opened(browser, page_file) as page:
+        colours = {}
+        for name, arcs in (("best", best), ("oracle", nearest.arcs.tolist())):
+            box = page.locator(f'input[name="{name}"]')
+            assert sorted(page.evaluate("name => ninja.marked(name)", name)) == sorted(arcs)
+            box.click()
+            assert page.evaluate("name => ninja.marked(name)", name) == []
+            colours[name] = page.screenshot()
+            box.click()
+            assert sorted(page.evaluate("name => ninja.marked(name)", name)) == sorted(arcs)
+        assert colours["best"] != colours["oracle"] != page.screenshot()  # it can be seen, too
+        spoken = page.locator(".spoken").inner_text()
+        total = len(read_text(TEXT)[KEY])
+        assert f"oracle path, {nearest.edits} of {total} wrong" in spoken
+        page.locator('input[name="oracle"]').click()
+        chosen = next(arc for arc in nearest.arcs.tolist() if arc not in best)
+        assert page.evaluate("arc => ninja.select(arc)", chosen)["oracle"]
+        assert panel(page)["paths"] == "oracle"
+
+
+def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
+    with opened(browser, page_file) as page:
+        at_first = page.evaluate("ninja.shown()")
+        assert at_first <= 250 < lattice.num_arcs
+        assert f"{lattice.num_arcs - at_first:,} less likely arcs are hidden" in page.locator(".notice").inner_text()
+        page.locator('input[name="shown"]').press("End")
+        page.wait_for_function("total => ninja.shown() === total", arg=lattice.num_arcs)
+        assert page.evaluate(DRAWN) == lattice.num_arcs
+        assert page.locator(".notice").inner_text().startswith("All 616 arcs and 341 states are shown.")
+        page.locator('input[name="shown"]').press("Home")
+        marked = {*best_path(lattice, SCALE).arcs.tolist(), *page.evaluate("ninja.marked('oracle')")}
+        page.wait_for_function("count => ninja.shown() === count", arg=len(marked))
+        assert page.evaluate(DRAWN) == len(marked)
+
+
+def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(browser, page_file, lattice):
+    number = lattice.words.id("observe")
+    arcs = np.flatnonzero(lattice.word == number)
+    with opened(browser, page_file) as page:
+        box = page.locator('input[name="search"]')
+        box.fill("observe")
+        found = page.evaluate("ninja.search('observe')")
+        assert {lattice.words.word(int(lattice.word[arc])) for arc in found} >= {"observe"}
+        assert set(arcs.tolist()) <= set(found)
+        box.press("Enter")
+        assert page.evaluate("ninja.selected()") == found[0]
+        box.press("Enter")
+        assert page.evaluate("ninja.selected()") == found[1]
+        assert page.locator(".hits").inner_text() == f"2 of {len(found)}"
+        box.fill("nobody says this")
+        assert page.locator(".hits").inner_text() == "none"
+
+
+def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
+    with opened(browser, page_file) as page:
+        before = page.evaluate("[ninja.cy.zoom(), ninja.cy.pan().x]")
+        page.mouse.move(500, 650)
+        page.mouse.wheel(0, -240)
+        page.wait_for_function("zoom => ninja.cy.zoom() > zoom", arg=before[0])
+        place = page.evaluate("ninja.cy.pan().x")
+        page.mouse.move(700, 250)
+        page.mouse.down()
+        page.mouse.move(600, 250, steps=4)
+        page.mouse.up()
+        page.wait_for_function("place => Math.abs(ninja.cy.pan().x - place + 100) < 2", arg=place)
+
+
+def test_the_dark_page_is_dark(browser, page_file):
+    with opened(browser, page_file, "dark") as page:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert max(int(each) for each in colour[4:-1].split(",")) < 64
+
+
+def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
+    path = tmp_path / "hostile.html"
+    path.write_text(lattice_page(draw(hostile(), HOSTILE)))
+    with opened(browser, path) as page:
+        assert page.evaluate("ninja.total()") == len(HOSTILE)
+        for arc, word in enumerate(HOSTILE):
+            assert page.evaluate("arc => ninja.select(arc).word", arc) == word
+            assert page.locator(".panel h2").evaluate("each => each.textContent") == word
+        assert page.locator("h1").inner_text() == HOSTILE[0]
+        assert page.title() == f"{HOSTILE[0]}: lattice"
+        assert page.locator("img").count() == 0
+
+
+def test_a_script_that_got_in_would_not_run(browser, tmp_path, page_file):
+    path = tmp_path / "broken.html"
+    broken = "<body><script>window.ran = true</script><img src='https://example.invalid/x.png'>"
+    path.write_text(page_file.read_text().replace("<body>", broken, 1))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("ninja.total()") > 0
+    context.close()
+
+
+@pytest.mark.parametrize("kind", ["one state", "no times"])
+def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
+    if kind == "one state":
+        odd = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.5])
+    else:
+        odd = Lattice.from_arrays("k", [0, 2, 3, 3], [1, 2, 2], [1, 0, 3], [0, 5, 0], [0] * 3, [np.inf, np.inf, 0.0])
+    path = tmp_path / "odd.html"
+    path.write_text(lattice_page(draw(odd)))
+    with opened(browser, path) as page:
+        assert page.evaluate("[ninja.cy.nodes().length, ninja.cy.edges().length]") == [odd.num_states, odd.num_arcs]
+        assert "no times that fit together" in page.locator(".notice").inner_text()
+        if odd.num_arcs:
+            click_arc(page, 0)
+            assert panel(page)["end"] == "step 1"
+
+
+def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path):
+    labels = {"ali_begin": [0, 0, 0, 0, 4], "ali": [1, 1, 1, 1], "words": SymbolTable.from_words(["<eps>", "a", "b"])}
+    short = Lattice.from_arrays(
+        "k", [0, 3, 4, 4], [1, 1, 1, 2], [1, 2, 0, 1], [0, 1, 2, 0], [0] * 4, [np.inf, 0.5, 0.0], **labels
+    )
+    path = tmp_path / "short.html"
+    path.write_text(lattice_page(draw(short)))
+    with opened(browser, path) as page:
+        page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().x))")
+        for arc in (0, 1, 2):
+            click_arc(page, arc)
+            assert panel(page)["end"] == panel(page)["begin"] == "frame 0"
+
+
+def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
+    lattices = (each for _, each in read(ARCHIVE, words=SymbolTable.read(WORDS)))
+    path = tmp_path / "large.html"
+    path.write_text(lattice_page(draw(next(each for each in lattices if each.num_arcs > 10_000), None)))
+    assert path.stat().st_size < 1_500_000
+    with opened(browser, path) as page:
+        page.evaluate("ninja.show(1e9)")
+        assert 4900 < page.evaluate("ninja.shown()") <= 5000
+        click_arc(page, page.evaluate("ninja.fit(), ninja.marked('best')[3]"))
+        assert "of 17,806 arcs are left out" in page.locator(".notice").inner_text()
