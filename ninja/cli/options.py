@@ -121,11 +121,20 @@ def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) ->
 
 @contextmanager
 def text_output(path: str) -> Iterator[TextIO]:
-    """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete."""
-    if path == "-":
+    """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete.
+
+    Raises:
+        OptionError: A wspecifier of two files; ``ark:F`` and ``ark,t:F``, as Kaldi's users type them, are the file F.
+    """
+    from ninja.formats.targets import target
+
+    chosen = target(path)
+    if chosen.script is not None:
+        raise OptionError(f"{path!r} names two files, but these results are one text; name one")
+    if chosen.archive == "-":
         yield sys.stdout
         return
     from ninja.formats.files import opened_as_text
 
-    with opened_as_text(path) as stream:
+    with opened_as_text(chosen.archive) as stream:
         yield stream
