@@ -11,9 +11,8 @@ OPTIONS = ["-std=c++17", "-O3", "-fno-math-errno", "-Wall"]
 FAST = ["-fno-trapping-math"]
 # Costs must add up to the same bits on every machine, also where operations can be fused; softmaxes need not.
 EXACT = ["-ffp-contract=off"]
-KERNELS = "_formats,_graph,_expand,_lm,_openfst,_determinize,_evaluate,_trie,_sentences,_ngram,_context,_augment"
-KERNELS += ",_algebra,_align,_consensus"
-NAMES = os.environ.get("NINJA_EXTENSIONS", KERNELS).split(",")
+KERNELS = sorted(name.removesuffix(".pyx") for name in os.listdir("ext") if name.endswith(".pyx"))
+NAMES = os.environ["NINJA_EXTENSIONS"].split(",") if "NINJA_EXTENSIONS" in os.environ else KERNELS  # for quick builds
 
 setup(
     ext_modules=cythonize(

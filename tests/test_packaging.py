@@ -25,10 +25,8 @@ def test_every_package_is_listed():
     assert set(listed("packages")) == found
 
 
-def test_every_kernel_is_built_and_typed():
+def test_every_kernel_is_typed():
     kernels = {path.stem for path in (ROOT / "ext").glob("*.pyx")}
-    built = re.search(r'KERNELS = "([^"]+)"', (ROOT / "setup.py").read_text())[1]
-    assert set(built.split(",")) == kernels
     assert {path.stem for path in (ROOT / "ninja").glob("_*.pyi")} == kernels
 
 
