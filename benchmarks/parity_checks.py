@@ -218,21 +218,6 @@ def same_lines(theirs: Path, ours: Path) -> Finding:
     return finding
 
 
-def same_ctm(theirs: Path, ours: Path) -> Finding:
-    """Compare the lines of a CTM file; a confidence at the edge between two hundredths may fall on either side."""
-    finding = Finding()
-    kaldi, found = _by_key(lines(theirs)), _by_key(lines(ours))
-    for key, printed in kaldi.items():
-        pairs = [
-            (line.rsplit(" ", 1), other.rsplit(" ", 1))
-            for line, other in zip(printed, found.get(key, ()), strict=False)
-        ]
-        same = len(pairs) == len(printed) == len(found.get(key, ())) and all(a[0] == b[0] for a, b in pairs)
-        worst = max((abs(float(a[1]) - float(b[1])) for a, b in pairs), default=0.0)
-        finding.add(key, same and worst < 0.011, worst)
-    return finding
-
-
 def _by_key(printed: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in printed:

@@ -40,6 +40,17 @@ cdef extern from "align_units.hpp" namespace "ninja" nogil:
         vector[float] graph, acoustic, final_graph, final_acoustic
         int64_t num_labels
 
+    cdef struct ArcArrays:
+        int64_t* arc_begin
+        int32_t* dst
+        int32_t* word
+        float* graph
+        float* acoustic
+        int64_t* ali_begin
+        int32_t* ali
+        float* final_graph
+        float* final_acoustic
+
     int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
 
 
@@ -47,13 +58,16 @@ cdef extern from "word_align.hpp" namespace "ninja" nogil:
     cdef cppclass FastAligner:
         FastAligner() except +
         AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
-                       const AlignOptions& options, AlignedArcs& to) except +
+                       const AlignOptions& options) except +
+        int64_t num_states() noexcept
+        int64_t num_arcs() noexcept
+        int64_t num_labels() noexcept
+        void write(const ArcArrays& to) noexcept
 
     FastAligner& spare_aligner() except +
-    AlignedArcs& spare_arcs() except +
 
 
-cdef extern from "word_align_general.hpp" namespace "ninja" nogil:
+cdef extern from "align_graph.hpp" namespace "ninja" nogil:
     cdef enum class AlignFault:
         kNone
 
@@ -61,12 +75,16 @@ cdef extern from "word_align_general.hpp" namespace "ninja" nogil:
         AlignFault fault
         cbool too_large
 
+    cdef cppclass EpsilonRemover:
+        EpsilonRemover(const AlignGraph& graph) except +
+        AlignedArcs remove(int64_t max_labels, cbool& too_large) except +
+
+
+cdef extern from "word_align_general.hpp" namespace "ninja" nogil:
     cdef cppclass GeneralAligner:
         GeneralAligner(const Arcs& arcs, const Alignments& alignments, const Labels& known,
                        const AlignOptions& options, int64_t expansion) except +
         AlignGraph align() except +
-
-    AlignedArcs arranged "ninja::sorted"(const AlignGraph& graph) except +
 
 
 cdef extern from "word_align_lexicon.hpp" namespace "ninja" nogil:
@@ -102,6 +120,36 @@ cdef tuple arrays_of(const AlignedArcs& found):
     )
 
 
+cdef tuple written(FastAligner& aligner):
+    """Let an aligner write a lattice's arrays, in the order of its fields."""
+    cdef int64_t num_states = aligner.num_states(), num_arcs = aligner.num_arcs()
+    cdef object arc_begin = new_array(num_states + 1, np.NPY_INT64)
+    cdef object dst = new_array(num_arcs, np.NPY_INT32)
+    cdef object word = new_array(num_arcs, np.NPY_INT32)
+    cdef object graph = new_array(num_arcs, np.NPY_FLOAT32)
+    cdef object acoustic = new_array(num_arcs, np.NPY_FLOAT32)
+    cdef object ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
+    cdef object ali = new_array(aligner.num_labels(), np.NPY_INT32)
+    cdef object final_graph = new_array(num_states, np.NPY_FLOAT32)
+    cdef object final_acoustic = new_array(num_states, np.NPY_FLOAT32)
+    cdef ArcArrays to
+    to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>arc_begin)
+    to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>dst)
+    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
+    to.graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
+    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
+    to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
+    to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
+    to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
+    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
+    with nogil:
+        aligner.write(to)
+    return (
+        freeze(arc_begin), freeze(dst), freeze(word), freeze(graph), freeze(acoustic), freeze(ali_begin), freeze(ali),
+        freeze(final_graph), freeze(final_acoustic), *no_labels(num_states),
+    )
+
+
 cdef Labels labels_of(object known) except *:
     cdef Labels labels
     labels.of = <const uint32_t*>data_of(known, np.NPY_UINT32, -1)
@@ -134,13 +182,13 @@ def align(object lattice not None, object known not None, bint by_phone, bint re
     cdef Alignments alignments = alignments_of(lattice)
     cdef Labels labels = labels_of(known)
     cdef AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
-    cdef AlignedArcs* found = &spare_arcs()
+    cdef FastAligner* aligner = &spare_aligner()
     cdef AlignEnd end
     with nogil:
-        end = spare_aligner().align(arcs, alignments, labels, options, dereference(found))
+        end = dereference(aligner).align(arcs, alignments, labels, options)
     if end == AlignEnd.kTooLarge:
         return False
-    return arrays_of(dereference(found)) if end == AlignEnd.kAligned else None
+    return written(dereference(aligner)) if end == AlignEnd.kAligned else None
 
 
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
@@ -149,14 +197,14 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     """Align a lattice of any shape.
 
     Returns:
-        (arrays as of `align`, with epsilons where nothing is given out, number of the fault, 0 if there is none), or
-        None where the bounds are passed.
+        (arrays as of `align`, number of the fault, 0 if there is none), or None where the bounds are passed.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef Labels labels = labels_of(known)
     cdef AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
     cdef unique_ptr[GeneralAligner] aligner
+    cdef unique_ptr[EpsilonRemover] remover
     cdef AlignGraph graph
     cdef AlignedArcs found
     options.phones_as_words = phones_as_words
@@ -165,7 +213,8 @@ def align_generally(object lattice not None, object known not None, bint by_phon
         aligner.reset(new GeneralAligner(arcs, alignments, labels, options, expansion))
         graph = dereference(aligner).align()
         if not graph.too_large:
-            found = arranged(graph)
+            remover.reset(new EpsilonRemover(graph))
+            found = dereference(remover).remove(max_labels, graph.too_large)
     return None if graph.too_large else (arrays_of(found), <int>graph.fault)
 
 
@@ -206,6 +255,7 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
     cdef Labels labels = labels_of(known)
     cdef LexiconOptions options
     cdef unique_ptr[LexiconAligner] aligner
+    cdef unique_ptr[EpsilonRemover] remover
     cdef AlignGraph graph
     cdef AlignedArcs found
     options.no_word = no_word
@@ -217,7 +267,8 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
         aligner.reset(new LexiconAligner(arcs, alignments, labels, dereference(lexicon.of), options))
         graph = dereference(aligner).align()
         if not graph.too_large and dereference(aligner).unknown_word() < 0:
-            found = arranged(graph)
+            remover.reset(new EpsilonRemover(graph))
+            found = dereference(remover).remove(max_labels, graph.too_large)
     if graph.too_large:
         return None
     return arrays_of(found), <int>graph.fault, dereference(aligner).unknown_word()

@@ -36,10 +36,7 @@ struct AlignedArcs {
   std::vector<int64_t> arc_begin, ali_begin;
   std::vector<int32_t> dst, word, ali;
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  int64_t num_labels = 0;  // in use at the begin of `ali`, which is not made smaller for the next lattice
-
-  // Room they take, in labels.
-  int64_t size() const { return num_labels + 6 * static_cast<int64_t>(word.size()); }
+  int64_t num_labels = 0;  // in use at the begin of `ali`
 
   // Room for more labels.
   int32_t* more(int64_t length) {
@@ -48,6 +45,16 @@ struct AlignedArcs {
     if (num_labels > static_cast<int64_t>(ali.size())) ali.resize(std::max<size_t>(num_labels, 2 * ali.size()));
     return ali.data() + begin;
   }
+};
+
+// Arrays of a lattice to be written to.
+struct ArcArrays {
+  int64_t* arc_begin;
+  int32_t *dst, *word;
+  float *graph, *acoustic;
+  int64_t* ali_begin;
+  int32_t* ali;
+  float *final_graph, *final_acoustic;
 };
 
 // How far the first unit of some labels has been read.

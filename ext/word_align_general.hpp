@@ -10,51 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "align_graph.hpp"
 #include "align_units.hpp"
 #include "lattice.hpp"
-#include "top_sort.hpp"
 
 namespace ninja {
-
-// What is wrong with a lattice; the first thing found is told.
-enum class AlignFault {
-  kNone,
-  kPhoneChanged,       // before the transition that ends it
-  kUnexpectedPhone,    // inside a word
-  kInvalidWord,        // at the end of the lattice
-  kWordsWithoutLabels,
-  kBrokenSilence,      // at the end of the lattice
-  kPartialWord,        // at the end of the lattice
-  kBrokenPhone,        // at the end of the lattice
-  kTooManyStates,
-  kForcedOut,          // words or phones at the end of the lattice that are no entry of the lexicon
-  kNothingEnds
-};
-
-// A machine whose states are in no order; epsilons (word 0) carry costs and no labels.
-struct AlignGraph {
-  std::vector<int32_t> src, dst, word, ali, final_state;
-  std::vector<float> graph, acoustic;
-  std::vector<int64_t> ali_begin{0};
-  int32_t num_states = 0;
-  AlignFault fault = AlignFault::kNone;
-  bool too_large = false;  // beyond the bounds that are not the user's: nothing else holds
-
-  void add_arc(int32_t from, int32_t to, int32_t of_word, float graph_cost, float acoustic_cost) {
-    src.push_back(from);
-    dst.push_back(to);
-    word.push_back(of_word);
-    graph.push_back(graph_cost);
-    acoustic.push_back(acoustic_cost);
-    ali_begin.push_back(static_cast<int64_t>(ali.size()));
-  }
-  // Room it takes, in labels.
-  int64_t size() const { return static_cast<int64_t>(ali.size() + 7 * word.size()); }
-
-  void note(AlignFault what) {
-    if (fault == AlignFault::kNone) fault = what;
-  }
-};
 
 class GeneralAligner {
  public:
@@ -276,39 +236,5 @@ class GeneralAligner {
   std::unordered_map<std::string, int32_t> number_;
   std::vector<std::pair<Place, int32_t>> queue_;
 };
-
-// Put the states in topological order and the arcs by state.
-inline AlignedArcs sorted(const AlignGraph& graph) {
-  const auto num_arcs = static_cast<int64_t>(graph.dst.size());
-  const int64_t num_states = graph.num_states;
-  std::vector<int64_t> begin(num_states + 1, 0), arc(num_arcs);
-  for (const int32_t state : graph.src) ++begin[state + 1];
-  for (int64_t state = 0; state < num_states; ++state) begin[state + 1] += begin[state];
-  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-  for (int64_t at = 0; at < num_arcs; ++at) arc[next[graph.src[at]]++] = at;
-  std::vector<int32_t> dst(num_arcs), number(num_states), old(num_states);
-  for (int64_t at = 0; at < num_arcs; ++at) dst[at] = graph.dst[arc[at]];
-  top_sort(num_states, begin.data(), dst.data(), 0, number.data());
-  for (int64_t state = 0; state < num_states; ++state) old[number[state]] = static_cast<int32_t>(state);
-  AlignedArcs to;
-  to.arc_begin.push_back(0);
-  to.ali_begin.push_back(0);
-  to.final_graph.assign(num_states, kInfinity);
-  to.final_acoustic.assign(num_states, kInfinity);
-  for (const int32_t state : graph.final_state) to.final_graph[number[state]] = to.final_acoustic[number[state]] = 0.0f;
-  for (const int32_t state : old) {
-    for (int64_t at = begin[state]; at < begin[state + 1]; ++at) {
-      to.dst.push_back(number[dst[at]]);
-      to.word.push_back(graph.word[arc[at]]);
-      to.graph.push_back(graph.graph[arc[at]]);
-      to.acoustic.push_back(graph.acoustic[arc[at]]);
-      const int64_t first = graph.ali_begin[arc[at]], length = graph.ali_begin[arc[at] + 1] - first;
-      std::copy_n(graph.ali.data() + first, length, to.more(length));
-      to.ali_begin.push_back(to.num_labels);
-    }
-    to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-  }
-  return to;
-}
 
 }  // namespace ninja

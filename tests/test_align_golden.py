@@ -6,6 +6,7 @@ import gzip
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from reference_graph import SHARED
 from strategies_align import spelled
 
 import ninja as package
+from ninja import _align
 from ninja.formats.align_lexicon import AlignLexicon
 from ninja.formats.transition_model import TransitionModel
 from ninja.formats.word_boundary import KINDS, WordBoundary
@@ -22,6 +24,7 @@ from ninja.graph.transitions import add_transition_costs, to_phone_lattice
 from ninja.lattice import Lattice
 
 KOREAN, GOLDEN = SHARED / "data" / "korean", SHARED / "golden" / "korean"
+ARRAYS = ("arc_begin", "dst", "word", "graph", "acoustic", "ali_begin", "ali", "final_graph", "final_acoustic")
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="Kaldi's answers do not come with the project")
 
 
@@ -63,19 +66,35 @@ def assert_same(lattice: Lattice, expected: Lattice) -> None:
     assert np.allclose([arc[3:] for arc in ours], [arc[3:] for arc in theirs], rtol=0.0, atol=2e-3)
 
 
+def assert_identical(lattice: Lattice, expected: Lattice) -> None:
+    """The same arrays: states and arcs in Kaldi's order, and every bit of their costs."""
+    for field in ARRAYS:
+        ours, theirs = getattr(lattice, field), getattr(expected, field)
+        assert ours.dtype == theirs.dtype
+        assert ours.tobytes() == theirs.tobytes(), f"{expected.key}: {field}"
+
+
 def test_words_are_aligned_as_lattice_align_words_aligns_them(model: TransitionModel, boundary: WordBoundary) -> None:
     expected = archive("align_words.ark.gz")
     align = WordAligner(model, boundary)
     for key, lattice in archive("lat.ark.gz").items():
-        assert_same(align(lattice).whole(key), expected[key])
+        assert_identical(align(lattice).whole(key), expected[key])
     assert len(expected) == 60
+
+
+def test_the_general_way_aligns_words_the_same(model: TransitionModel, boundary: WordBoundary) -> None:
+    expected = archive("align_words.ark.gz")
+    align = WordAligner(model, boundary)
+    for key, lattice in list(archive("lat.ark.gz").items())[::3]:
+        with mock.patch.object(_align, "align", return_value=None):
+            assert_identical(align(lattice).whole(key), expected[key])
 
 
 def test_phones_are_aligned_as_lattice_align_phones_aligns_them(model: TransitionModel) -> None:
     expected = archive("align_phones.ark.gz")
     align = PhoneAligner(model, PhoneAlignment(replace_output_symbols=True))
     for key, lattice in archive("lat.ark.gz").items():
-        assert_same(align(lattice).whole(key), expected[key])
+        assert_identical(align(lattice).whole(key), expected[key])
 
 
 def test_a_lexicon_of_what_is_said_finds_the_words_that_word_boundaries_find(model: TransitionModel) -> None:

@@ -30,7 +30,6 @@ def test_the_same_file_is_equal_to_itself(checks):
         (checks.same_arcs(0.0), "prune4.ark.gz", 60),
         (checks.same_fields, "best.words.gz", 60),
         (checks.same_lines, "ctm_conf.gz", 60),
-        (checks.same_ctm, "ctm_conf.gz", 60),
         (checks.same_numbers(0.0), "mbr.times.gz", 60),
         (checks.same_bins(0.0), "mbr.sausage.gz", 60),
         (checks.same_posteriors(0.0), "arc_post.txt.gz", 60),
@@ -55,7 +54,6 @@ def test_archives_that_differ_are_found_to_differ(checks):
     [
         ("best.words", "same_fields", " 285287 ", " 285288 "),
         ("ctm_conf", "same_lines", "0.93", "0.92"),
-        ("ctm_conf", "same_ctm", "0.93", "0.91"),
         ("mbr.times", "same_numbers", " 63 ", " 65 "),
         ("mbr.sausage", "same_bins", "0.9346014", "0.9336"),
         ("arc_post.txt", "same_posteriors", "0.9346014", "0.9344"),

@@ -18,7 +18,7 @@ from ninja.graph.align.result import (
     label_table,
     too_large,
     unused_words,
-    without_epsilons,
+    with_zero,
 )
 from ninja.graph.align.words import EXTRA_STATES
 from ninja.lattice import Lattice
@@ -93,7 +93,7 @@ class LexiconAligner:
         fault = phones.fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
             return Aligned(None, fault)
-        return without_epsilons(lattice, arrays, (no_word, partial), fault)
+        return with_zero(lattice, arrays, (no_word, partial), fault)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what is compiled: each process makes its own."""

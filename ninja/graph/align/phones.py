@@ -17,7 +17,7 @@ from ninja.graph.align.result import (
     made_of,
     too_large,
     unused_words,
-    without_epsilons,
+    with_zero,
 )
 from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
@@ -81,7 +81,7 @@ class PhoneAligner:
             zero = () if options.replace_output_symbols else (silence,)
             # Phones are no words of the lattice's table.
             like = lattice.with_words(None) if options.replace_output_symbols else lattice
-            aligned = without_epsilons(like, found[0], zero, FAULTS[found[1]] or None)
+            aligned = with_zero(like, found[0], zero, FAULTS[found[1]] or None)
         if options.remove_epsilon and not options.replace_output_symbols and aligned.lattice is not None:
             return Aligned(remove_epsilons(aligned.lattice), aligned.fault)
         return aligned

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ninja import _align
 from ninja.errors import LatticeError
 from ninja.formats.transition_model import TransitionModel
-from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ MAX_LABELS = 100_000_000
 
 SINGLE_KIND = 5  # what every phone is taken for where phones are the units
 
-# By the numbers of the kernel (ext/word_align_general.hpp, AlignFault).
+# By the numbers of the kernel (ext/align_graph.hpp, AlignFault).
 FAULTS = (
     "",
     "a phone changes before the transition that ends it; the lattice is damaged, or of another model or --reorder",
@@ -106,12 +105,11 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
     return tuple(np.setdiff1d(np.arange(1, taken.size + num + 1), taken)[:num].tolist())
 
 
-def without_epsilons(lattice: Lattice, arrays: Arrays, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Remove the kernel's epsilons from what it made; words that stood for 0 meanwhile become 0."""
-    graph = made_of(lattice, arrays)
-    if not graph.is_final.any():
+def with_zero(lattice: Lattice, arrays: Arrays, zero: tuple[int, ...], fault: str | None) -> Aligned:
+    """Make a lattice of the kernel's arrays; words that stood for 0 meanwhile become 0."""
+    plain = made_of(lattice, arrays)
+    if not plain.is_final.any():
         return Aligned(None, fault or "nothing of it can be aligned")
-    plain = remove_epsilons(graph)
     if zero:
         word = np.where(np.isin(plain.word, zero), np.int32(0), plain.word)
         word.flags.writeable = False

@@ -18,7 +18,7 @@ from ninja.graph.align.result import (
     made_of,
     too_large,
     unused_words,
-    without_epsilons,
+    with_zero,
 )
 from ninja.lattice import Lattice
 
@@ -97,7 +97,7 @@ class WordAligner:
         if found is None:
             raise too_large(lattice)
         zero = (silence,) * (not options.silence_label) + (partial,) * (not options.partial_word_label)
-        return without_epsilons(lattice, found[0], zero, FAULTS[found[1]] or None)
+        return with_zero(lattice, found[0], zero, FAULTS[found[1]] or None)
 
 
 def align_words(
