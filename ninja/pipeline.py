@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +50,9 @@ class Each(Generic[Result]):
         for key, lattice in lattices:
             try:
                 result = self.function(lattice)
+            except OptionError as error:
+                error.key = None  # it would be as wrong for any other
+                raise
             except MemoryError as error:
                 failure: NinjaError = LatticeError("it takes more memory than there is; prune it first", key=key)
                 if on_error is None:
@@ -92,7 +95,7 @@ def stream(
         stage: What is done to them; ``Each(function)`` for a function of one lattice.
         jobs: Worker processes; with 1 all is done in this one.
         batch_arcs: Arcs in all workers' hands at once (one larger lattice is a batch of its own).
-        done: Keys whose lattices are left out.
+        done: Keys whose lattices are left out; each as often as it stands there.
         on_error: Called with each lattice's failure, in the main process; without it the first one is raised.
         counts: Counted up while the stream is read.
         on_batch: Called with the stage's ``report``, where it keeps one: at the end, or after each batch of a worker.
@@ -124,8 +127,10 @@ def stream(
 
 
 def _without(lattices: Keyed, done: Collection[str], counts: Counts) -> Iterator[tuple[str, Lattice]]:
+    left = Counter(done)  # keys may repeat
     for key, lattice in lattices:
-        if key in done:
+        if left[key] > 0:
+            left[key] -= 1
             counts.skipped += 1
         else:
             yield key, lattice

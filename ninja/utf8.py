@@ -28,6 +28,15 @@ def read(path: str | os.PathLike[str]) -> str:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(f"the gzip stream is damaged: {error}", path) from error
+    return decoded(content, path)
+
+
+def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
+    """Return bytes as text.
+
+    Raises:
+        FormatError: They are not UTF-8; the message has the line.
+    """
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -57,7 +57,7 @@ def test_scale_and_penalty_change_what_is_written(ninja, small, tmp_path):
     assert code == 2
     assert "--acoustic-scale cannot be used with --inv-acoustic-scale" in errors
     assert ninja("scale", small, "--inv-acoustic-scale=0", "-o", out)[0] == 2
-    assert ninja("scale", small, "--lm-scale=nan", "-o", tmp_path / "c.ark")[0] == 1
+    assert ninja("scale", small, "--lm-scale=nan", "-o", tmp_path / "c.ark")[0] == 2
     assert not (tmp_path / "c.ark").exists()
 
 

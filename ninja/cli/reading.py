@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ninja.cli.options import typed
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Counts, Stage, stream
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 NAMED_FAILURES = 20
 BATCH_ARCS = 200_000
+
+_SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)[a-z, ]+:")  # how Kaldi names a table
 
 WORDS_NAMES = ("words.txt", "words.txt.gz")
 WORDS_HELP = "Symbol table, a word and its id on each line."
@@ -36,6 +40,7 @@ class Reading:
     jobs: int
     on_error: str  # "skip" or "raise"
     allow_pipes: bool
+    may_be_empty: bool = False  # it is no failure if there is no lattice at all
     counts: Counts = field(default_factory=Counts)
     start: float = field(default_factory=time.perf_counter)
     _progress: Any = None
@@ -137,8 +142,11 @@ class Reading:
     def _some(self, results: Iterator[tuple[str, Result]]) -> Iterator[tuple[str, Result]]:
         """Refuse to end without a single result: an output that stood already is better than an empty one."""
         yield from results
-        if self.counts.failures and not self.counts.lattices and not self.counts.skipped:
+        if self.counts.lattices or self.counts.skipped or (self.may_be_empty and not self.counts.failures):
+            return
+        if self.counts.failures:
             raise LatticeError(f"not one lattice of {len(self.counts.failures)} could be used; nothing is written")
+        raise LatticeError(f"there is no lattice in {', '.join(self.source)}; nothing is written")
 
     def _say_failed(self, failure: NinjaError) -> None:
         self.say(f"failed: {failure}")
@@ -184,9 +192,24 @@ def reads_lattices(command: Callable[..., None]) -> Callable[..., None]:
     def collected(
         source: tuple[str, ...], words: str | None, jobs: int, on_error: str, allow_pipes: bool, **options: Any
     ) -> None:
+        _refuse_output_as_source(source)
         command(Reading(source, words, jobs, on_error, allow_pipes), **options)
 
     return collected
+
+
+def _refuse_output_as_source(source: tuple[str, ...]) -> None:
+    """Refuse Kaldi's way of calling, ``ark:IN ark:OUT``: OUT would be read as a second source.
+
+    Raises:
+        OptionError: Says how it is done here.
+    """
+    writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
+    are_specifiers = len(source) == 2 and all(_SPECIFIER.match(each) for each in source)
+    if writes and are_specifiers and not typed(["output_file"]):
+        raise OptionError(
+            f"is {source[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
+        )
 
 
 def find_words(source: tuple[str, ...]) -> str:

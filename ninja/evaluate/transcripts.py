@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
-from ninja import utf8
 from ninja.errors import FormatError
+from ninja.formats.texts import read_whole
 
 
 def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Read transcripts in Kaldi's ``text`` form: on each line an utterance id and its words; ``.gz`` is unpacked.
+    """Read transcripts in Kaldi's ``text`` form: on each line an utterance id and its words.
+
+    ``.gz`` is unpacked; ``-``, ``ark:F`` and ``gunzip -c F |`` are understood.
 
     Raises:
         FormatError: A line is empty, an id occurs twice, the file holds nothing, is not UTF-8 or damaged.
@@ -18,7 +20,7 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Source: Kaldi, "Data preparation", the file text.
     """
     name = os.fspath(path)
-    text = utf8.read(name)
+    text = read_whole(path)
     transcripts: dict[str, list[str]] = {}
     for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
         # ASCII blanks only: some vocabularies hold words with Unicode spaces in them.

@@ -21,7 +21,7 @@ class Standing:
     """The sound part of an unfinished table."""
 
     length: int = 0  # bytes of the file that hold whole entries
-    offsets: dict[str, int] = field(default_factory=dict)  # where each key's lattice lies, unpacked
+    entries: list[tuple[str, int]] = field(default_factory=list)  # each key, and where its lattice lies, unpacked
 
 
 def stand(chosen: Target) -> Standing:
@@ -53,7 +53,7 @@ def _take(reader: TableReader, standing: Standing, *, at_end: bool) -> bool:
     for (key, found), offset in zip(entries, reader.offsets, strict=True):
         if isinstance(found, NinjaError):
             return False
-        standing.offsets[key] = offset
+        standing.entries.append((key, offset))
     return not reader.broken
 
 
@@ -97,4 +97,4 @@ def _packed(path: str) -> Standing:
             if not sound or reader.pending:
                 return standing
             standing.length = file.tell() - len(content)
-            standing.offsets.update(member.offsets)
+            standing.entries += member.entries

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError
+from ninja.errors import InputError, LatticeError
 from ninja.formats.head import Head
-from ninja.formats.sources import Place
+from ninja.formats.sources import Place, resolve
 from ninja.formats.streams import open_stream
 from ninja.lattice import Array, Lattice
 
@@ -45,7 +45,10 @@ class TransitionModel:
         Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
         """
         name = os.fspath(path)
-        with open_stream(Place(name)) as stream:
+        places = [Place(name)] if isinstance(path, os.PathLike) else resolve(name, typed=True)
+        if len(places) != 1:
+            raise InputError(f"names {len(places)} files, but one model is wanted", name)
+        with open_stream(places[0]) as stream:
             return _model(Head(stream), name)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from types import TracebackType
 from typing import Literal
 
@@ -25,7 +26,7 @@ class Writer:
     """
 
     def __init__(self, chosen: Target, *, resume: bool = False, kind: Kind | None = None) -> None:
-        self.keys_done: frozenset[str] = frozenset()  # keys that stand in the output already, with `resume`
+        self.keys_done: Counter[str] = Counter()  # how often keys stand in the output already, with `resume`
         self._target = chosen
         self._resume = resume
         self._kind = kind
@@ -46,10 +47,10 @@ class Writer:
             standing = stand(chosen) if self._resume else Standing()
             self._file = PartFile(chosen.archive, standing.length)
             self._position = standing.length
-            self.keys_done = frozenset(standing.offsets)
+            self.keys_done = Counter(key for key, _ in standing.entries)
             if chosen.script is not None:
                 self._script = PartFile(chosen.script)
-                self._script_lines = [self._script_line(key, at) for key, at in standing.offsets.items()]
+                self._script_lines = [self._script_line(key, at) for key, at in standing.entries]
         if chosen.packed:
             self._packed = Packed(self._file)
         return self

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _evaluate
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError
 from ninja.graph.build import from_arcs
 from ninja.lattice import Lattice
 
@@ -49,14 +49,13 @@ def oracle(
 
     Raises:
         LatticeError: No path leads from the start to a final state, or lattice and reference are so long that their
-            comparison would take more than 4 GiB.
-        OptionError: The reference holds an epsilon.
+            comparison would take more than 4 GiB, or the reference holds an epsilon.
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
     wanted = np.ascontiguousarray(reference, np.int32)
     if (wanted == 0).any():
-        raise OptionError("the reference holds word id 0, epsilon, which is no word")
+        raise LatticeError("the reference holds word id 0, epsilon, which is no word", key=lattice.key)
     wanted = without(wanted, wildcards)
     cells = lattice.num_states * (len(wanted) + 1)
     if cells > MOST_CELLS:

@@ -1,0 +1,99 @@
+"""Texts from wherever Kaldi's users name them, and what the commands make of Kaldi's way of calling."""
+
+import gzip
+import io
+
+import pytest
+
+from ninja import read, write
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.formats.texts import read_whole
+from ninja.formats.transition_model import TransitionModel
+from ninja.graph import from_arcs, prune
+from ninja.pipeline import Each, stream
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text").write_text("utt a b\n")
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"utt a b\n"))
+    return tmp_path / "text"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with write(tmp_path / "lat.ark") as output:
+        for key in ("a", "b", "a"):
+            output.write(from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}))
+    return tmp_path / "lat.ark"
+
+
+@pytest.mark.parametrize("name", ["{}", "ark:{}", "ark,t:{}", "gunzip -c {}.gz |", "ark:zcat {}.gz|", "cat {} |"])
+def test_a_text_may_be_named_in_kaldis_way(text, name):
+    assert read_whole(name.format(text)) == "utt a b\n"
+
+
+@pytest.mark.parametrize("name", ["-", "ark:-", "ark,t:-"])
+def test_a_text_may_come_from_standard_input(monkeypatch, name):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt \xc3\xa4\n")))
+    assert read_whole(name) == "utt ä\n"
+
+
+def test_other_commands_are_not_run_and_what_is_no_text_is_told(tmp_path, monkeypatch):
+    with pytest.raises(FormatError, match="is not run"):
+        read_whole("touch x |")
+    with pytest.raises(InputError, match="none"):
+        read_whole(str(tmp_path / "none"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a\n\xff\n")))
+    with pytest.raises(FormatError, match="-:2: not UTF-8"):
+        read_whole("-")
+
+
+def test_kaldis_scoring_line_works(ninja, text, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a c\n")))
+    code, printed, errors = ninja("compute-wer", "--text", "--mode=present", f"ark:{text}", "ark,p:-")
+    assert code == 0, errors
+    assert printed.startswith("%WER 50.00 [ 1 / 2,")
+
+
+def test_a_model_is_one_file(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"{number}.mdl").write_text("")
+    with pytest.raises(InputError, match="names 2 files"):
+        TransitionModel.read(f"{tmp_path}/*.mdl")
+
+
+def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_path):
+    code, _, errors = ninja("prune", f"ark:{archive}", f"ark:{tmp_path}/out.ark")
+    assert code == 2
+    assert "out.ark meant to be written? Outputs are named with -o" in errors
+    assert ninja("prune", f"ark:{archive}", f"ark:{archive}", "-o", tmp_path / "out.ark")[0] == 0
+    assert ninja("info", f"ark:{archive}", f"ark:{archive}")[0] == 0
+
+
+def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
+    (tmp_path / "empty.ark").write_bytes(b"")
+    code, _, errors = ninja("prune", tmp_path / "empty.ark", "-o", tmp_path / "out.ark")
+    assert code == 1
+    assert f"there is no lattice in {tmp_path / 'empty.ark'}; nothing is written" in errors
+    assert not (tmp_path / "out.ark").exists()
+
+
+def test_a_key_is_left_out_as_often_as_it_stands_in_the_output(ninja, archive, tmp_path):
+    out = tmp_path / "out.ark"
+    with write(out) as output:
+        output.write(next(lattice for _, lattice in read(archive)))
+    code, _, errors = ninja("prune", archive, "-o", out, "--resume")
+    assert code == 0
+    assert "1 lattices stood in the output already" in errors
+    assert [key for key, _ in read(out)] == ["a", "b", "a"]
+
+
+def test_a_wrong_option_is_told_once(ninja, archive, tmp_path):
+    code, _, errors = ninja("prune", archive, "--acoustic-scale", "nan", "-o", tmp_path / "out.ark")
+    assert code == 2
+    assert len(errors.splitlines()) == 1
+    failures = []
+    with pytest.raises(OptionError):
+        list(stream(read(archive), Each(lambda lattice: prune(lattice, -1.0)), on_error=failures.append))
+    assert failures == []
