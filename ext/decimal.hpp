@@ -155,4 +155,40 @@ inline const char* parse_cost(const char* at, const char* end, float& cost) {
   return nullptr;
 }
 
+// Parse a finite decimal number in [at, end); null when there is none. `*end` must be readable and no part of a number.
+inline const char* parse_decimal(const char* at, const char* end, double& number) {
+  static constexpr double kPower[] = {1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  const bool negative = *at == '-';
+  at += negative || *at == '+';
+  const char* first = at;
+  uint64_t digits = 0;
+  while (static_cast<unsigned char>(*at - '0') < 10) digits = digits * 10 + (*at++ - '0');
+  int64_t num_digits = at - first, places = 0;
+  if (*at == '.') {
+    const char* point = ++at;
+    while (static_cast<unsigned char>(*at - '0') < 10) digits = digits * 10 + (*at++ - '0');
+    places = at - point;
+    num_digits += places;
+  }
+  if (num_digits == 0) return nullptr;
+  double size = 0;
+  if (num_digits <= 15 && (*at | 32) != 'e') {
+    size = static_cast<double>(digits) / kPower[places];  // both are exact, so the quotient is correctly rounded
+  } else {
+#ifdef __cpp_lib_to_chars
+    const auto [stop, failure] = std::from_chars(first, end, size);
+    if (failure == std::errc::result_out_of_range) return nullptr;
+    at = stop;
+#else
+    char* stop = nullptr;
+    size = std::strtod(first, &stop);
+    at = stop;
+#endif
+    if (!std::isfinite(size)) return nullptr;
+  }
+  number = negative ? -size : size;
+  return at;
+}
+
 }  // namespace ninja

@@ -1,0 +1,158 @@
+"""SRILM's probabilistic finite-state grammars (PFSG), read and written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ninja import _textual
+from ninja.errors import FormatError, LatticeError
+from ninja.formats import textual
+from ninja.formats.nodes import word_nodes
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+NULL = "NULL"
+SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
+_LARGEST = 2**31 - 1
+_FIRST = re.compile(rb"\s*name[ \t]+\S+\s+nodes\s+\d+\s")
+
+
+@dataclass(frozen=True, slots=True)
+class PfsgOptions:
+    """How a PFSG is understood."""
+
+    fold: Literal["never", "null"] = "null"  # whether transitions to a final NULL node become final costs
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        textual.check_encoding(self.encoding)
+
+
+def is_pfsg(head: bytes) -> bool:
+    """Tell whether a file begins as a PFSG does: a name, then the number of nodes.
+
+    Args:
+        head: Its first bytes, some thousands or all.
+    """
+    return _FIRST.match(head) is not None
+
+
+def read_pfsg(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: PfsgOptions = PfsgOptions(),
+) -> Lattice:
+    """Read a lattice from the bytes of a PFSG file.
+
+    Nodes become states, transitions become arcs with the word of the node they enter. A transition's only cost becomes
+    the graph cost. There are no times.
+
+    Args:
+        content: The whole file, unpacked, with one PFSG in it (see ``read_pfsgs`` for more).
+        key: Utterance id the lattice is to have.
+        path: File name for error messages.
+        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
+        options: How the file is understood.
+
+    Raises:
+        FormatError: The file is no PFSG, damaged, cut short, or there is more behind it.
+        LatticeError: A cycle, no path from the initial node to the final one, a cost beyond float32.
+        SymbolError: A word is not in ``words``.
+
+    Source: SRILM, pfsg-format(5).
+    """
+    found = _found(content, 0, 1, key, path, options)
+    if found["stop"] < len(content):
+        message = "more behind the lattice; if these are several lattices, read them one by one"
+        raise FormatError(message, path, key=key, line=found["line"])
+    return textual.Naming(key, path, words, options.encoding).lattice(found)
+
+
+def read_pfsgs(
+    content: bytes,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: PfsgOptions = PfsgOptions(),
+) -> Iterator[Lattice]:
+    """Read the lattices of a PFSG file one by one; their names become the keys.
+
+    Args:
+        content: The whole file, unpacked.
+        path: As for ``read_pfsg``.
+        words: As for ``read_pfsg``.
+        options: As for ``read_pfsg``.
+
+    Raises:
+        FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
+        LatticeError: As for ``read_pfsg``.
+        SymbolError: As for ``read_pfsg``.
+    """
+    at, line = 0, 1
+    while at < len(content):
+        found = _found(content, at, line, "", path, options)
+        at, line = found["stop"], found["line"]
+        naming = textual.Naming("", path, words, options.encoding)
+        name = naming.decoded(found["name"], line)
+        yield textual.Naming(name, path, words, options.encoding).lattice(found)
+
+
+def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
+    null = [NULL.encode(), textual.EPSILON_NAME.encode()]
+    fold = 1 if options.fold == "null" else 0
+    return _textual.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
+
+
+def write_pfsg(
+    lattice: Lattice,
+    words: SymbolTable | None = None,
+    *,
+    costs: Literal["total", "graph", "acoustic"] = "total",
+    acoustic_scale: float = 1.0,
+    encoding: str = "utf-8",
+) -> bytes:
+    """Return a lattice as the bytes of a PFSG file.
+
+    Every state becomes a node for each word that ends there, with the transitions that this needs. Costs are rounded
+    to 1/10000.5; times and alignments stay behind, and of two costs the sum is left. Reading what was read from a PFSG
+    gives the same lattice.
+
+    Args:
+        lattice: The lattice; its key becomes the name.
+        words: Its symbol table; None: the one attached to it.
+        costs: Cost of a transition: "total" = ``acoustic_scale * acoustic + graph``, or one of its two terms.
+        acoustic_scale: Factor of the acoustic cost.
+        encoding: Of the file.
+
+    Raises:
+        OptionError: An argument is none of the above.
+        SymbolError: A word has no name, or one with blanks in it.
+        LatticeError: No state is final, a cost is beyond 32 bits, or words on nodes would need too many transitions.
+
+    Source: SRILM, pfsg-format(5).
+    """
+    textual.refuse_empty(lattice)
+    textual.check_encoding(encoding)
+    place, names = textual.spelled(lattice, words, NULL, encoding)
+    for name in names:
+        textual.refuse_blanks(name, lattice.key)
+    made = word_nodes(lattice, "end")
+    cost = textual.one_cost(made.graph, made.acoustic, costs, acoustic_scale)
+    score = np.rint(-cost * SCALE)
+    if np.abs(score).max(initial=0) > _LARGEST:
+        raise LatticeError("a cost is beyond the whole numbers of a PFSG (214,737)", key=lattice.key)
+    label = [NULL.encode() if arc < 0 else names[place[arc]] for arc in made.word.tolist()]
+    key = textual.encoded(lattice.key or "lattice", encoding, lattice.key)
+    textual.refuse_blanks(key, lattice.key)
+    lines = [b"name " + key, b"nodes %d " % len(label) + b" ".join(label)]
+    lines += [b"initial %d" % made.start, b"final %d" % made.end, b"transitions %d" % len(score)]
+    rows = zip(made.src.tolist(), made.dst.tolist(), score.tolist(), strict=True)
+    lines += [b"%d %d %d" % row for row in rows]
+    lines += [b"", b""]
+    return b"\n".join(lines)

@@ -1,0 +1,253 @@
+"""Moses' lattices (PLF, the Python lattice format), read and written: one lattice a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _textual
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.formats import textual
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+NULL = "*EPS*"
+_FIRST = re.compile(rb"""\s*(\(\s*\)\s+)*\(\s*\(\s*\(\s*['"]|\s*(\(\s*\)\s*)+\Z""")
+_KINDS: dict[str, int] = {"log": 0, "probability": 1, "score": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class PlfOptions:
+    """How a PLF lattice is understood."""
+
+    scores: Literal["log", "probability", "score"] = "log"  # log-probabilities, probabilities, any natural logarithms
+    graph: int | None = 0  # which score of an arc is its graph cost; None: none is
+    acoustic: int | None = None  # which one is its acoustic cost
+    fold: Literal["never", "null"] = "null"  # whether arcs with *EPS* to the last state become final costs
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        textual.check_encoding(self.encoding)
+        if self.scores not in _KINDS:
+            raise OptionError(f"scores is {self.scores!r}, but one of {', '.join(_KINDS)} is needed")
+        for which in (self.graph, self.acoustic):
+            if which is not None and not 0 <= which < 1000:
+                raise OptionError(f"there is no score {which}; they are counted from 0")
+
+
+@dataclass(frozen=True, slots=True)
+class PlfLattice:
+    """A lattice with what its line says beside it."""
+
+    lattice: Lattice
+    scores: npt.NDArray[np.float64]  # [arcs, scores], as in the file
+    final_scores: npt.NDArray[np.float64]  # [states, scores], of the arcs that became final costs; nan where none
+    lost: tuple[str, ...]  # what the lattice itself lacks, in words
+
+
+def is_plf(head: bytes) -> bool:
+    """Tell whether a file begins as PLF does: with a line in three parentheses, empty lines and "()" before it or not.
+
+    Args:
+        head: Its first bytes, some thousands or all.
+    """
+    return _FIRST.match(head) is not None
+
+
+def read_plf(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: PlfOptions = PlfOptions(),
+    *,
+    line: int = 1,
+) -> Lattice:
+    """Read the lattice of one PLF line.
+
+    The columns become states, the last one leading to a final state of its own. The first score of an arc becomes its
+    graph cost, others are left out unless ``options`` names them; by default scores are natural logarithms of
+    probabilities. A line without columns, or an empty one, is the empty sentence. There are no times.
+
+    Args:
+        content: The line, with or without its end.
+        key: Utterance id the lattice is to have.
+        path: File name for error messages.
+        words: Symbol table that the words must be in; None: one of the line's own words is made, epsilon 0.
+        options: How the line is understood.
+        line: Its number, for error messages.
+
+    Raises:
+        FormatError: The line is no PLF lattice, is cut short, or has scores of another kind.
+        LatticeError: No path leads from the first state to the last, or a cost is beyond float32.
+        SymbolError: A word is not in ``words``.
+
+    Source: Moses, "Word lattices" (PLF); C. Dyer et al., 2008, "Generalizing word lattice translation".
+    """
+    return textual.Naming(key, path, words, options.encoding).lattice(_found(content, key, path, options, line))
+
+
+def read_plf_whole(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: PlfOptions = PlfOptions(),
+    *,
+    line: int = 1,
+) -> PlfLattice:
+    """Read the lattice of one PLF line with all scores of its arcs, as ``read_plf`` reads it.
+
+    Args:
+        content: As for ``read_plf``.
+        key: As for ``read_plf``.
+        path: As for ``read_plf``.
+        words: As for ``read_plf``.
+        options: As for ``read_plf``.
+        line: As for ``read_plf``.
+
+    Raises:
+        FormatError: As for ``read_plf``.
+        LatticeError: As for ``read_plf``.
+        SymbolError: As for ``read_plf``.
+    """
+    found = _found(content, key, path, options, line)
+    lattice = textual.Naming(key, path, words, options.encoding).lattice(found)
+    scores = found["scores"].reshape(-1, found["num_scores"])
+    final_scores = np.full((lattice.num_states, found["num_scores"]), np.nan)
+    ends = found["final_link"] >= 0
+    final_scores[ends] = scores[found["final_link"][ends]]
+    unused = found["num_scores"] - len({options.graph, options.acoustic} - {None})
+    lost = (f"{unused} scores of each arc: in neither cost",) if unused > 0 else ()
+    return PlfLattice(lattice, scores[found["link"]], final_scores, lost)
+
+
+def read_plfs(
+    content: bytes,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: PlfOptions = PlfOptions(),
+) -> Iterator[Lattice | NinjaError]:
+    """Read the lattices of a PLF file, one a line; the numbers of the lines, from 1, are the keys.
+
+    Args:
+        content: The whole file, unpacked.
+        path: As for ``read_plf``.
+        words: As for ``read_plf``.
+        options: As for ``read_plf``.
+
+    Yields:
+        The lattice of each line, or what is wrong with it.
+    """
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield read_plf(line, str(number), path, words, options, line=number)
+        except NinjaError as error:
+            yield error
+
+
+def _found(content: bytes, key: str, path: str | None, options: PlfOptions, line: int) -> dict[str, Any]:
+    content = bytes(content)
+    inside = content.rstrip(b"\r\n")
+    if b"\n" in inside:
+        message = "more than one line; if these are several lattices, read them one by one"
+        raise FormatError(message, path, key=key, line=line + 1)
+    null = [name.encode() for name in (NULL, textual.EPSILON_NAME)]
+    return _textual.read_plf(
+        inside,
+        line,
+        path,
+        key,
+        kind=_KINDS[options.scores],
+        graph=-1 if options.graph is None else options.graph,
+        acoustic=-1 if options.acoustic is None else options.acoustic,
+        fold=1 if options.fold == "null" else 0,
+        null=null,
+    )
+
+
+def write_plf(
+    lattice: Lattice,
+    words: SymbolTable | None = None,
+    *,
+    scores: Literal["total", "graph", "acoustic", "both"] = "total",
+    acoustic_scale: float = 1.0,
+    encoding: str = "utf-8",
+) -> bytes:
+    """Return a lattice as one PLF line, with its end.
+
+    Scores are natural logarithms, with the digits that read back as the same cost. Final costs stand on arcs with
+    *EPS* to a last state, unless the lattice ends in its last state without any. Times and alignments stay behind.
+
+    Args:
+        lattice: The lattice.
+        words: Its symbol table; None: the one attached to it.
+        scores: What an arc has: "total" = ``acoustic_scale * acoustic + graph``, one of its two terms, or "both":
+            the graph score, then the acoustic score, unscaled.
+        acoustic_scale: Factor of the acoustic cost.
+        encoding: Of the file.
+
+    Raises:
+        OptionError: An argument is none of the above.
+        SymbolError: A word has no name.
+        LatticeError: No state is final.
+
+    Source: Moses, "Word lattices" (PLF).
+    """
+    textual.refuse_empty(lattice)
+    textual.check_encoding(encoding)
+    place, names = textual.spelled(lattice, words, NULL, encoding)
+    for name in names:
+        if b"\n" in name or not name:
+            textual.refuse_blanks(name, lattice.key)
+    labels = [b"'" + name.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'" for name in names]
+    final = np.flatnonzero(lattice.is_final)
+    end = lattice.num_states if _needs_end(lattice) else lattice.num_states - 1
+
+    def columns(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> list[str]:
+        if scores == "both":
+            rows = zip(_digits(graph), _digits(acoustic), strict=True)
+            return [f"{one}, {other}" for one, other in rows]
+        return _digits(textual.one_cost(graph, acoustic, scores, acoustic_scale).astype(np.float32))
+
+    score = columns(lattice.graph, lattice.acoustic)
+    final_score = dict(
+        zip(final.tolist(), columns(lattice.final_graph[final], lattice.final_acoustic[final]), strict=True)
+    )
+    begin, dst = lattice.arc_begin.tolist(), lattice.dst.tolist()
+    parts = [b"("]
+    for state in range(end):
+        parts.append(b"(")
+        for arc in range(begin[state], begin[state + 1]):
+            parts.append(b"(%s, %s, %d)," % (labels[place[arc]], score[arc].encode(), dst[arc] - state))
+        if end == lattice.num_states and state in final_score:
+            parts.append(b"('%s', %s, %d)," % (NULL.encode(), final_score[state].encode(), end - state))
+        parts.append(b"),")
+    parts.append(b")\n")
+    return b"".join(parts)
+
+
+def _digits(cost: npt.NDArray[np.float32]) -> list[str]:
+    """Return the shortest digits of each score that read back as the same cost."""
+    return [f"{value!s}" for value in (0 - cost)]
+
+
+def _needs_end(lattice: Lattice) -> bool:
+    """Tell whether final costs need a last state of their own; where not, reading must not fold what is there."""
+    final = np.flatnonzero(lattice.is_final)
+    last = lattice.num_states - 1
+    if len(final) > 1 or final[0] != last or lattice.final_graph[last] or lattice.final_acoustic[last]:
+        return True
+    entering = np.flatnonzero(lattice.dst == last)
+    if last == 0 or (lattice.word[entering] != 0).any():
+        return False
+    source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
+    return len(np.unique(source)) == len(source)

@@ -1,0 +1,417 @@
+"""HTK's standard lattice format (SLF), read and written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _textual
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.formats import textual
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+WordPosition = Literal["auto", "begin", "end"]
+Fold = Literal["never", "null", "silent"]
+Rows = tuple[Mapping[str, Mapping[int, str]], dict[int, int]]  # values of fields, and which row each number is
+
+NULL = "!NULL"
+SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
+_FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
+_POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
+_COST = re.compile(r"([A-Za-z0-9_]+)(?:\[(\d{1,3})\])?")
+_NO_COSTS = {"t", "time", "W", "WORD", "S", "START", "E", "END", "L", "SUBLAT", "I", "J"}
+_FIRST = re.compile(  # what the first line of a file must begin with
+    rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
+    rb"|N|NODES|L|LINKS)="
+)
+_SPECIAL = re.compile(rb"[\x00-\x20\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class SlfOptions:
+    """How an HTK lattice is understood."""
+
+    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost; None: l and r, those that there are
+    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost; None: a
+    frame_shift: float = 0.01  # seconds; times are rounded to its multiples
+    silent: frozenset[str] = SILENT  # words that become epsilon, besides !NULL
+    words_on: WordPosition = "auto"  # where the words of nodes stand: they begin or end at their node
+    fold: Fold = "null"  # which links into the end become final costs: none, those with !NULL, or the silent ones, too
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        textual.checked_shift(self.frame_shift)
+        textual.check_encoding(self.encoding)
+        if self.words_on not in _POSITIONS or self.fold not in _FOLDS:
+            raise OptionError(f"words_on is {self.words_on!r} and fold {self.fold!r}; see SlfOptions for what there is")
+        names = [*(self.graph or ()), *(self.acoustic or ())]
+        for name in names:
+            if not _COST.fullmatch(name) or name in _NO_COSTS:
+                raise OptionError(f"{name!r} is no field with a score; give names such as l or n, or i[0] for lists")
+        if len(set(names)) != len(names) or len(names) > 30:
+            raise OptionError("a field can be part of one cost, once")
+
+    def costs(self) -> list[tuple[bytes, int, bool]]:
+        """Return the ``(field, item or -1, is acoustic)`` of each cost, long names beside short ones."""
+        result = []
+        for names, acoustic in (
+            (self.graph or ("l", "r", "language"), False),
+            (self.acoustic or ("a", "acoustic"), True),
+        ):
+            for name in names:
+                found = _COST.fullmatch(name)
+                assert found is not None
+                result.append((found[1].encode(), -1 if found[2] is None else int(found[2]), acoustic))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class SlfExtras:
+    """What an HTK file says that has no place in ``Lattice``; ``write_slf`` writes it again.
+
+    Values are as in the file, with their quotes.
+    """
+
+    header: tuple[tuple[str, str], ...] = ()  # in order, without the size
+    on_state: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # field name -> state -> value
+    on_arc: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    on_final: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # of the link that ends the lattice there
+    on_end: Mapping[str, str] = field(default_factory=dict)  # of an end node that became final costs
+    end_time: int | None = None  # of that node, in frames
+    shape: tuple[int, int] = (0, 0)  # states and arcs of the lattice that the numbers belong to
+
+
+@dataclass(frozen=True, slots=True)
+class SlfLattice:
+    """A lattice with all that its file says beside it."""
+
+    lattice: Lattice
+    extras: SlfExtras
+    lost: tuple[str, ...]  # what neither of them keeps, in words
+
+    @property
+    def utterance(self) -> str | None:
+        """Name of the utterance that the header gives."""
+        return next((value for name, value in self.extras.header if name in ("UTTERANCE", "U")), None)
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales and penalties of the header, as they stand there: none is applied to the lattice.
+
+        ``wdpenalty`` and its like are logarithms in the header's base.
+
+        Raises:
+            FormatError: One of them is no number.
+        """
+        found = {}
+        for name, value in self.extras.header:
+            if name.endswith("scale") or name == "wdpenalty":
+                try:
+                    found[name] = float(value)
+                except ValueError as error:
+                    raise FormatError(f"{name}={value} in the header is no number", key=self.lattice.key) from error
+        return found
+
+
+def is_slf(head: bytes) -> bool:
+    """Tell whether a file begins as an HTK lattice does: comments, then a field of the header.
+
+    Args:
+        head: Its first bytes, some thousands or all.
+    """
+    return _FIRST.match(textual.first_line(head)) is not None
+
+
+def read_slf(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: SlfOptions = SlfOptions(),
+) -> Lattice:
+    """Read a lattice from the bytes of an HTK file.
+
+    Nodes become states, links become arcs; a word on a node moves to the links that enter it (leave it where
+    ``dir=b`` or PocketSphinx says that words begin at their nodes), with the scores of the node, if any. Scores are
+    logarithms in the header's ``base`` (absent or 1: natural; 0: probabilities) and become natural-log costs. The
+    graph cost is that of ``l`` plus ``r``, the language model and the pronunciation; ``options.graph`` names others:
+    ``("n",)``, ``("l", "n")``, ``("i[0]",)`` for the first number of a list. No scale, no penalty of the header is
+    applied. Sub-lattices are put in the place of the nodes that name them. Unknown fields are passed over.
+
+    Args:
+        content: The whole file, unpacked.
+        key: Utterance id the lattice is to have.
+        path: File name for error messages.
+        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
+        options: How the file is understood.
+
+    Raises:
+        FormatError: The file is no HTK lattice, damaged or cut short; or a field that ``options`` names is missing.
+        LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
+        SymbolError: A word is not in ``words``.
+
+    Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice).
+    """
+    return textual.Naming(key, path, words, options.encoding).lattice(
+        _found(content, key, path, options, keep=False), options.frame_shift
+    )
+
+
+def read_slf_whole(
+    content: bytes,
+    key: str | None,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: SlfOptions = SlfOptions(),
+) -> SlfLattice:
+    """Read a lattice and what has no place in it, as ``read_slf`` reads it.
+
+    Args:
+        content: As for ``read_slf``.
+        key: Utterance id; None: the one of the header, else "".
+        path: As for ``read_slf``.
+        words: As for ``read_slf``.
+        options: As for ``read_slf``.
+
+    Raises:
+        FormatError: As for ``read_slf``.
+        LatticeError: As for ``read_slf``.
+        SymbolError: As for ``read_slf``.
+    """
+    found = _found(content, key or "", path, options, keep=True)
+    naming = textual.Naming(key or "", path, words, options.encoding)
+    lattice = naming.lattice(found, options.frame_shift)
+    header = tuple((name.decode(), naming.decoded(value)) for name, value in found["header"])
+    extras = _extras(found, header, naming, lattice)
+    whole = SlfLattice(lattice, extras, tuple(_lost(found, naming, options)))
+    if key is None and whole.utterance is not None:
+        whole = SlfLattice(lattice.with_key(whole.utterance), extras, whole.lost)
+    return whole
+
+
+def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, keep: bool) -> dict[str, Any]:
+    costs = options.costs()
+    found = _textual.read_slf(
+        bytes(content),
+        path,
+        key,
+        frame_shift=options.frame_shift,
+        keep=keep,
+        words=_POSITIONS[options.words_on],
+        fold=_FOLDS[options.fold],
+        costs=costs,
+        silent=[word.encode(options.encoding) for word in sorted(options.silent)],
+        null=[NULL.encode(), textual.EPSILON_NAME.encode()],
+    )
+    for (name, _, acoustic), count in zip(costs, found["num_costs"], strict=True):
+        if count == 0 and len(found["dst"]) > 0 and (options.acoustic if acoustic else options.graph) is not None:
+            what = "acoustic" if acoustic else "graph"
+            message = f"no link has the field {name.decode()!r}, which is to be the {what} cost"
+            raise FormatError(message, path, key=key or None)
+    return found
+
+
+def _extras(
+    found: dict[str, Any], header: tuple[tuple[str, str], ...], naming: textual.Naming, lattice: Lattice
+) -> SlfExtras:
+    """Sort the fields without a place by the states and arcs they belong to."""
+    names = [name.decode() for name, _ in found["others"]]
+    on_state: dict[str, dict[int, str]] = {}
+    on_arc: dict[str, dict[int, str]] = {}
+    on_final: dict[str, dict[int, str]] = {}
+    on_end: dict[str, str] = {}
+    if found["fields"] and found["num_sublattices"] == 0:
+        state_of = _inverse(found["node"])
+        arc_of = _inverse(found["link"])
+        final_of = _inverse(found["final_link"])
+        for on_link, row, number, value in found["fields"]:
+            name, text = names[number], naming.decoded(value)
+            places = ((on_arc, arc_of), (on_final, final_of)) if on_link else ((on_state, state_of),)
+            for table, place in places:
+                if row in place:
+                    table.setdefault(name, {})[place[row]] = text
+            if not on_link and row not in state_of and found["end_node"] == row:
+                on_end[name] = text
+    return SlfExtras(
+        header, on_state, on_arc, on_final, on_end, found["end_time"], (lattice.num_states, lattice.num_arcs)
+    )
+
+
+def _inverse(numbers: npt.NDArray[np.int32]) -> dict[int, int]:
+    return {number: place for place, number in enumerate(numbers.tolist()) if number >= 0}
+
+
+def _lost(found: dict[str, Any], naming: textual.Naming, options: SlfOptions) -> list[str]:
+    """Say in words what reading lost."""
+    lost = [f"{count} times the word {naming.decoded(word)!r}: read as epsilon" for word, count in found["silent"]]
+    if found["num_rounded"]:
+        lost.append(f"{found['num_rounded']} times: rounded to multiples of {options.frame_shift} s")
+    if found["num_untimed"]:
+        lost.append(f"times: {found['num_untimed']} nodes have none, so no state has")
+    if found["num_sublattices"]:
+        lost.append(f"{found['num_sublattices']} sub-lattices: put in their places; times and unknown fields are gone")
+    if len({name for name, _, acoustic in options.costs() if not acoustic}) > 1:
+        given = [
+            name.decode() + (f"[{item}]" if item >= 0 else "")
+            for (name, item, acoustic), count in zip(options.costs(), found["num_costs"], strict=True)
+            if count and not acoustic
+        ]
+        if len(given) > 1:
+            lost.append(f"the terms {', '.join(given)} of the graph cost: added up")
+    return lost
+
+
+def write_slf(
+    lattice: Lattice,
+    words: SymbolTable | None = None,
+    *,
+    extras: SlfExtras | None = None,
+    base: float | None = None,
+    frame_shift: float | None = None,
+    encoding: str = "utf-8",
+) -> bytes:
+    """Return a lattice as the bytes of an HTK file, words on its links.
+
+    States become nodes, arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs stand on links
+    with !NULL to an end node of their own, unless the lattice ends in one state without any. Reading gives the same
+    lattice: with natural or other logarithms bit for bit, with probabilities (``base=0``) but for their last digit.
+    Alignments stay behind; the times that they give are written.
+
+    Args:
+        lattice: The lattice.
+        words: Its symbol table; None: the one attached to it.
+        extras: What reading found beside the lattice, to be written again; the lattice must still be of that shape.
+        base: Of the logarithms; 0: probabilities; None: as ``extras`` say, else natural.
+        frame_shift: Seconds; None: the lattice's own, else 0.01.
+        encoding: Of the file.
+
+    Raises:
+        OptionError: ``base`` or ``frame_shift`` makes no sense, or ``extras`` belong to another lattice.
+        SymbolError: A word has no name.
+        LatticeError: No state is final, or a cost is too large for a probability.
+
+    Source: HTK HNet.c (WriteLattice).
+    """
+    textual.refuse_empty(lattice)
+    textual.check_encoding(encoding)
+    extras = extras or SlfExtras(shape=(lattice.num_states, lattice.num_arcs))
+    if extras.shape != (lattice.num_states, lattice.num_arcs):
+        raise OptionError(
+            f"extras of a lattice of {extras.shape[0]} states, {extras.shape[1]} arcs do not fit {lattice!r}"
+        )
+    header = dict(extras.header)
+    if base is None:
+        base = float(header["base"]) if "base" in header else 1.0
+    if not (base == 0 or 1 <= base < math.inf):
+        raise OptionError(f"base is {base}, but 0 (probabilities), 1 (natural logarithms) or more are needed")
+    shift = textual.checked_shift(frame_shift or lattice.frame_shift or 0.01)
+    if base == 0:
+        _check_probabilities(lattice)
+    place, names = textual.spelled(lattice, words, NULL, encoding)
+    time = textual.frames(lattice)
+    end = _needs_end(lattice)
+    end_time = 0 if time is None else max(textual.end_frame(lattice, time), extras.end_time or 0)
+    on_node, on_link = _kept_fields(lattice, extras, encoding, end=end)
+    lines = _textual.slf_lines(
+        lattice,
+        place,
+        [_quoted(name) for name in names],
+        None if time is None else np.maximum(time, 0),
+        frame_shift=shift,
+        decimals=_decimals(shift),
+        log_base=1.0 if base in (0, 1) else math.log(base),
+        linear=base == 0,
+        graph=True,
+        acoustic=True,
+        end=end,
+        end_time=end_time,
+        on_node=on_node,
+        on_link=on_link,
+    )
+    return _header(lattice, header, base, encoding, end=end) + lines
+
+
+def _header(lattice: Lattice, header: dict[str, str], base: float, encoding: str, *, end: bool) -> bytes:
+    ours = ("VERSION", "V", "UTTERANCE", "U", "base", "start", "end", "dir", "tscale")
+    rows = [("VERSION", header.get("VERSION", header.get("V", "1.1")))]
+    utterance = header.get("UTTERANCE", header.get("U", lattice.key))
+    if utterance:
+        rows.append(("UTTERANCE", utterance))
+    if base != 1:
+        rows.append(("base", repr(base)))
+    rows += [(name, value) for name, value in header.items() if name not in ours]
+    last = lattice.num_states if end else int(np.flatnonzero(lattice.is_final)[0])
+    rows += [("start", "0"), ("end", str(last))]
+    lines = [name.encode() + b"=" + _quoted(textual.encoded(value, encoding, lattice.key)) for name, value in rows]
+    num_links = lattice.num_arcs + (int(lattice.is_final.sum()) if end else 0)
+    lines.append(b"N=%d\tL=%d" % (lattice.num_states + end, num_links))
+    return b"\n".join(lines) + b"\n"
+
+
+def _needs_end(lattice: Lattice) -> bool:
+    """Tell whether final costs need an end node of their own; where not, reading must not fold what is there."""
+    final = np.flatnonzero(lattice.is_final)
+    last = int(final[0])
+    if len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]:
+        return True
+    if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
+        return True
+    entering = np.flatnonzero(lattice.dst == last)
+    if last == 0 or (lattice.word[entering] != 0).any():
+        return False
+    source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
+    return len(np.unique(source)) == len(source)
+
+
+def _check_probabilities(lattice: Lattice) -> None:
+    final = lattice.is_final
+    for cost in (lattice.graph, lattice.acoustic, lattice.final_graph[final], lattice.final_acoustic[final]):
+        if np.abs(cost).max(initial=0) > 700:  # exp(-cost) would be 0 or infinite
+            worst = float(cost[np.abs(cost).argmax()])
+            raise LatticeError(f"the cost {worst:g} is too large for a probability; write logarithms", key=lattice.key)
+
+
+def _decimals(shift: float) -> int:
+    """Return how many decimals tell the multiples of a shift apart."""
+    return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
+
+
+def _quoted(text: bytes) -> bytes:
+    """Return a value as HTK reads it: blanks and backslashes escaped, quotes where they would open a quoted text."""
+    if not text:
+        return b'""'
+    text = _SPECIAL.sub(lambda found: b"\\\\" if found[0] == b"\\" else b"\\%03o" % found[0][0], text)
+    return b"\\" + text if text[:1] in (b'"', b"'") else text
+
+
+def _kept_fields(lattice: Lattice, extras: SlfExtras, encoding: str, *, end: bool) -> tuple[list[bytes], list[bytes]]:
+    """Return what stands at the end of each node and link line; empty lists: nothing."""
+
+    def lines(tables: list[Rows], length: int) -> list[bytes]:
+        if not any(table for table, _ in tables):
+            return []
+        made = [b""] * length
+        for table, row_of in tables:
+            for name, values in table.items():
+                for number, value in values.items():
+                    row = row_of.get(number, -1) if row_of else number
+                    if row >= 0:
+                        made[row] += b"\t" + name.encode() + b"=" + textual.encoded(value, encoding, lattice.key)
+        return made
+
+    finals = np.flatnonzero(lattice.is_final).tolist() if end else []
+    final_row = {state: lattice.num_arcs + rank for rank, state in enumerate(finals)}
+    on_node: list[Rows] = [(extras.on_state, {})]
+    if end and extras.on_end:
+        on_node.append(({name: {lattice.num_states: value} for name, value in extras.on_end.items()}, {}))
+    on_link: list[Rows] = [(extras.on_arc, {})]
+    if finals:
+        on_link.append((extras.on_final, final_row))
+    return lines(on_node, lattice.num_states + end), lines(on_link, lattice.num_arcs + len(finals))

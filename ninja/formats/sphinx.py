@@ -1,0 +1,196 @@
+"""Lattices of CMU Sphinx (Sphinx 3, PocketSphinx), read and written."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _textual
+from ninja.errors import LatticeError, OptionError
+from ninja.formats import textual
+from ninja.formats.nodes import word_nodes
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+SILENT = frozenset({"<s>", "</s>", "<sil>"})
+NULL = "<sil>"
+BASE = 1.0001  # of the logarithms that Sphinx writes
+_LARGEST = 2**31 - 1
+_FIRST = re.compile(rb"Frames[ \t]+\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class SphinxOptions:
+    """How a Sphinx lattice is understood."""
+
+    silent: frozenset[str] = SILENT  # words that become epsilon
+    bracketed: bool = True  # words within [] or ++, such as [NOISE], become epsilon, too
+    base: float | None = None  # of the logarithms, where no line "# -logbase" says it; None: such a file is refused
+    frame_shift: float = 0.01  # seconds; the files count frames
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        textual.checked_shift(self.frame_shift)
+        textual.check_encoding(self.encoding)
+        if self.base is not None and not 1 < self.base < math.inf:
+            raise OptionError(f"base is {self.base}, but Sphinx takes logarithms to a base greater than 1")
+
+
+@dataclass(frozen=True, slots=True)
+class SphinxLattice:
+    """A lattice with what its file says beside it."""
+
+    lattice: Lattice
+    base: float  # of the file's logarithms
+    frames: int  # of the utterance
+    variant: npt.NDArray[np.int32]  # [states], pronunciation of the words that begin there: 2 of "to(2)"; 0: no node
+    first_end: npt.NDArray[np.int32]  # [states], first frame in which the word ends
+    last_end: npt.NDArray[np.int32]  # [states], last frame in which it does
+    lost: tuple[str, ...]  # what reading lost, in words
+
+
+def is_sphinx(head: bytes) -> bool:
+    """Tell whether a file begins as a Sphinx lattice does: comments, then the number of frames.
+
+    Args:
+        head: Its first bytes, some thousands or all.
+    """
+    return _FIRST.fullmatch(textual.first_line(head)) is not None
+
+
+def read_sphinx(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: SphinxOptions = SphinxOptions(),
+) -> Lattice:
+    """Read a lattice from the bytes of a Sphinx file.
+
+    Nodes become states, at the frame in which their word begins; edges become arcs with the word of the node they
+    leave and its acoustic score. Pronunciations are taken off the words ("to(2)" is "to"), fillers become epsilon.
+    There are no language model scores, so graph costs are 0.
+
+    Args:
+        content: The whole file, unpacked.
+        key: Utterance id the lattice is to have.
+        path: File name for error messages.
+        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
+        options: How the file is understood.
+
+    Raises:
+        FormatError: The file is no Sphinx lattice, damaged or cut short.
+        LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
+        SymbolError: A word is not in ``words``.
+
+    Source: pocketsphinx, src/ps_lattice.c (ps_lattice_read).
+    """
+    return read_sphinx_whole(content, key, path, words, options).lattice
+
+
+def read_sphinx_whole(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: SphinxOptions = SphinxOptions(),
+) -> SphinxLattice:
+    """Read a lattice and what has no place in it, as ``read_sphinx`` reads it.
+
+    Args:
+        content: As for ``read_sphinx``.
+        key: As for ``read_sphinx``.
+        path: As for ``read_sphinx``.
+        words: As for ``read_sphinx``.
+        options: As for ``read_sphinx``.
+
+    Raises:
+        FormatError: As for ``read_sphinx``.
+        LatticeError: As for ``read_sphinx``.
+        SymbolError: As for ``read_sphinx``.
+    """
+    found = _textual.read_sphinx(
+        bytes(content),
+        path,
+        key,
+        base=options.base or 0.0,
+        bracketed=options.bracketed,
+        silent=[word.encode(options.encoding) for word in sorted(options.silent)],
+    )
+    naming = textual.Naming(key, path, words, options.encoding)
+    lattice = naming.lattice(found, options.frame_shift)
+    node = found["node"]
+
+    def by_state(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        return np.where(node >= 0, values[np.maximum(node, 0)], 0).astype(np.int32)
+
+    lost = [f"{count} times the filler {naming.decoded(word)!r}: read as epsilon" for word, count in found["silent"]]
+    return SphinxLattice(
+        lattice,
+        found["base"],
+        found["frames"],
+        by_state(found["variant"]),
+        by_state(found["first_end"]),
+        by_state(found["last_end"]),
+        tuple(lost),
+    )
+
+
+def write_sphinx(
+    lattice: Lattice, words: SymbolTable | None = None, *, base: float = BASE, encoding: str = "utf-8"
+) -> bytes:
+    """Return a lattice as the bytes of a Sphinx file.
+
+    Every state becomes a node for each word that begins there, with the edges that this needs. Acoustic scores are
+    rounded to whole logarithms in ``base`` (1.0001: to 0.0001), graph costs stay behind, as do alignments; their times,
+    or the lattice's, are written (0 where there are none). Reading what was read from Sphinx gives the same lattice.
+
+    Args:
+        lattice: The lattice.
+        words: Its symbol table; None: the one attached to it.
+        base: Of the logarithms.
+        encoding: Of the file.
+
+    Raises:
+        OptionError: ``base`` is not greater than 1.
+        SymbolError: A word has no name, or one that Sphinx would take for something else.
+        LatticeError: No state is final, a score is beyond 32 bits, or words on nodes would need too many edges.
+
+    Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
+    """
+    textual.refuse_empty(lattice)
+    textual.check_encoding(encoding)
+    if not 1 < base < math.inf:
+        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
+    place, names = textual.spelled(lattice, words, NULL, encoding)
+    for name in names:
+        textual.refuse_blanks(name, lattice.key)
+    made = word_nodes(lattice, "begin")
+    known = textual.frames(lattice)
+    time = np.zeros(lattice.num_states, np.int32) if known is None else np.maximum(known, 0)
+    last = textual.end_frame(lattice, time)
+    begin = np.append(time, last)[made.state]
+    # Words end in the frame before the next one begins; without links, in their own.
+    first_end, last_end = np.full(len(begin), _LARGEST, np.int64), begin.astype(np.int64)
+    ends = begin[made.dst].astype(np.int64) - 1
+    np.minimum.at(first_end, made.src, ends)
+    np.maximum.at(last_end, made.src, ends)
+    first_end = np.clip(first_end, begin, last_end)
+    score = np.rint(-made.acoustic.astype(np.float64) / math.log(base))
+    if np.abs(score).max(initial=0) > _LARGEST:
+        raise LatticeError(f"a score is beyond 32 bits with base {base}; give a larger one", key=lattice.key)
+    lines = [b"# getcwd: .", b"# -logbase %s" % repr(base).encode(), b"#", b"Frames %d" % max(last, 1), b"#"]
+    lines.append(b"Nodes %d (NODEID WORD STARTFRAME FIRST-ENDFRAME LAST-ENDFRAME)" % len(begin))
+    for node, arc in enumerate(made.word.tolist()):
+        name = NULL.encode() if arc < 0 else names[place[arc]]
+        lines.append(b"%d %s %d %d %d ; %d" % (node, name, begin[node], first_end[node], last_end[node], node))
+    lines += [b"#", b"Initial %d" % made.start, b"Final %d" % made.end, b"#"]
+    lines += [b"BestSegAscr 0 (NODEID ENDFRAME ASCORE)", b"#", b"Edges (FROM-NODEID TO-NODEID ASCORE)"]
+    edges = zip(made.src.tolist(), made.dst.tolist(), score.tolist(), strict=True)
+    lines += [b"%d %d %d" % edge for edge in edges]
+    lines += [b"End", b""]
+    return b"\n".join(lines)

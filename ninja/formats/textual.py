@@ -1,0 +1,242 @@
+"""Words and times of lattices in text formats: strings to ids of a symbol table and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _textual
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.lattice import Lattice
+from ninja.symbols import EPSILON, SymbolTable
+
+EPSILON_NAME = "<eps>"  # in tables made of a file's own words
+DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the words of a file become ids, and whose names an error gives."""
+
+    key: str
+    path: str | None
+    words: SymbolTable | None  # None: a table of the file's own words is made
+    encoding: str = "utf-8"
+
+    def decoded(self, name: bytes, line: int | None = None) -> str:
+        """Return a piece of the file as a string.
+
+        Raises:
+            FormatError: It is not of the encoding.
+        """
+        try:
+            return name.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
+            raise FormatError(message, self.path, key=self.key, line=line) from error
+
+    def table(self, found: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
+        """Return the id of each word that a kernel found, the null word before them, and the table.
+
+        Raises:
+            FormatError: A word is not of the encoding.
+            SymbolError: A word is missing from the table; the message names it and its line.
+        """
+        names = [self.decoded(name, line) for name, line in found]
+        words = self.words
+        if words is None:
+            words = SymbolTable.from_words([EPSILON_NAME, *dict.fromkeys(names)])
+        ids = np.array([EPSILON, *words.ids(names)], np.int32)
+        if (ids < 0).any():
+            missing = int(np.flatnonzero(ids < 0)[0]) - 1
+            raise SymbolError(
+                f"word {names[missing]!r} is not in the symbol table; is it the right one?",
+                self.path,
+                key=self.key,
+                line=found[missing][1],
+            )
+        return ids, words
+
+    def lattice(self, found: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
+        """Make a lattice of what a kernel found.
+
+        Raises:
+            FormatError: A word is not of the encoding.
+            SymbolError: A word is missing from the table.
+        """
+        ids, words = self.table(found["words"])
+        num_states, num_arcs = len(found["final_graph"]), len(found["dst"])
+        return Lattice(
+            self.key,
+            found["arc_begin"],
+            found["dst"],
+            _read_only(ids[found["word"]]),
+            found["graph"],
+            found["acoustic"],
+            _read_only(np.zeros(num_arcs + 1, np.int64)),
+            _read_only(np.zeros(0, np.int32)),
+            found["final_graph"],
+            found["final_acoustic"],
+            _read_only(np.zeros(num_states + 1, np.int64)),
+            _read_only(np.zeros(0, np.int32)),
+            time=found["time"],
+            frame_shift=None if found["time"] is None else frame_shift,
+            words=words,
+        )
+
+
+def spelled(
+    lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
+) -> tuple[npt.NDArray[np.int32], list[bytes]]:
+    """Return which name each arc's word has, int32 [num_arcs], and the names, encoded.
+
+    Args:
+        lattice: The lattice.
+        words: Its symbol table; None: the one attached to it.
+        null: Name of epsilon.
+        encoding: Of the file that is to be written.
+
+    Raises:
+        SymbolError: There is no table, a word is missing from it, or is named as epsilon or cannot be encoded.
+    """
+    table = lattice.words if words is None else words
+    largest = int(lattice.word.max(initial=0))
+    if largest < DENSE:
+        used = np.zeros(largest + 1, np.bool_)
+        used[lattice.word] = True
+        ids = np.flatnonzero(used)
+        rank = np.zeros(largest + 1, np.int32)
+        rank[ids] = np.arange(len(ids), dtype=np.int32)
+        place = rank[lattice.word]
+    else:
+        ids, inverse = np.unique(lattice.word, return_inverse=True)
+        place = inverse.astype(np.int32)
+    names: list[bytes] = []
+    for number in ids.tolist():
+        if number == EPSILON:
+            names.append(null.encode())
+            continue
+        if table is None:
+            raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+        name = table.word(number)
+        if name == null:
+            raise SymbolError(f"the word {name!r} (id {number}) is the name of epsilon in this format", key=lattice.key)
+        names.append(encoded(name, encoding, lattice.key))
+    return place, names
+
+
+def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
+    """Return the frame of each state: its times, else those its alignments give, int32 [num_states]; None: neither."""
+    if lattice.time is not None:
+        return lattice.time
+    if not len(lattice.ali) and not len(lattice.final_ali):
+        return None
+    return _textual.state_times(lattice)
+
+
+def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
+    """Return the frame at which the last final state is over."""
+    final = lattice.is_final
+    length = np.diff(lattice.final_ali_begin)
+    return max(0, int((time[final] + length[final]).max(initial=0)))
+
+
+def check_encoding(encoding: str) -> None:
+    """Refuse what is no encoding, or none in which ASCII stands for itself.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    try:
+        same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
+    except (LookupError, UnicodeError) as error:
+        raise OptionError(f"there is no encoding {encoding!r}") from error
+    if not same:
+        raise OptionError(f"in the encoding {encoding!r} ASCII has other bytes; convert the file with iconv")
+
+
+def encoded(text: str, encoding: str, key: str) -> bytes:
+    """Return a string as bytes of a file; bytes of a key that were no UTF-8 come back as they were.
+
+    Raises:
+        SymbolError: The encoding lacks a character.
+    """
+    try:
+        return text.encode(encoding, "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise SymbolError(f"{text!r} cannot be written as {encoding.upper()}", key=key) from error
+
+
+def checked_shift(frame_shift: float) -> float:
+    """Return a frame shift that makes sense.
+
+    Raises:
+        OptionError: It is not positive.
+    """
+    if not 1e-6 <= frame_shift <= 1e6:
+        raise OptionError(f"frame_shift is {frame_shift}, but seconds > 0 are needed")
+    return frame_shift
+
+
+def one_cost(
+    graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32], costs: str, acoustic_scale: float
+) -> npt.NDArray[np.float64]:
+    """Return the one cost that a format has room for, float64.
+
+    Args:
+        graph: Graph costs.
+        acoustic: Acoustic costs.
+        costs: "total" = ``acoustic_scale * acoustic + graph``, "graph" or "acoustic".
+        acoustic_scale: Factor of the acoustic cost.
+
+    Raises:
+        OptionError: ``costs`` is none of these, or the scale is not finite.
+    """
+    if costs == "graph":
+        return graph.astype(np.float64)
+    if costs == "acoustic":
+        return acoustic.astype(np.float64)
+    if costs != "total" or not math.isfinite(acoustic_scale):
+        raise OptionError(
+            f"costs is {costs!r}, acoustic_scale {acoustic_scale}: see the documentation for what there is"
+        )
+    return acoustic_scale * acoustic.astype(np.float64) + graph
+
+
+def first_line(head: bytes) -> bytes:
+    """Return the first line that is neither empty nor a comment with '#', without blanks around it; b"" if none is."""
+    for line in head.split(b"\n"):
+        line = line.strip(b" \t\r\v\f")
+        if line and not line.startswith(b"#"):
+            return line
+    return b""
+
+
+def refuse_blanks(name: bytes, key: str) -> None:
+    """Refuse a name that a format without quotes cannot hold.
+
+    Raises:
+        SymbolError: It is empty or has blanks in it.
+    """
+    if not name or any(letter in b" \t\n\v\f\r\0" for letter in name):
+        raise SymbolError(f"{name.decode('utf-8', 'replace')!r} cannot be written without quotes", key=key)
+
+
+def refuse_empty(lattice: Lattice) -> None:
+    """Refuse a lattice without a path, which no format but Kaldi's can hold.
+
+    Raises:
+        LatticeError: No state is final.
+    """
+    if not lattice.is_final.any():
+        raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,394 @@
+"""Text lattices read slowly and strictly, from the descriptions of their formats: the twins of ext/slf*.hpp and kin.
+
+A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums something over all its paths that knows
+words, their order and both costs, without moving words about as the kernels do; a lattice has one, too.
+"""
+
+import ast
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+BLANKS = " \t\r\v\f"
+SILENT = {"!NULL", "<eps>", "!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"}
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+LARGEST = 2**31 - 1
+
+
+class Refused(Exception):
+    """The file breaks a rule."""
+
+
+@dataclass
+class Graph:
+    start: int = 0
+    end: int = 0
+    begins: bool = False  # words begin at nodes
+    words: dict = field(default_factory=dict)  # node -> word
+    costs: dict = field(default_factory=dict)  # node -> (graph, acoustic)
+    times: dict = field(default_factory=dict)  # node -> frame
+    links: list = field(default_factory=list)  # (from, to, word or None, graph, acoustic)
+    scored: dict = field(default_factory=dict)  # node -> names of its scores
+    nodes: int = 0
+
+
+def demand(condition, message):
+    if not condition:
+        raise Refused(message)
+
+
+def number(text):
+    demand(NUMBER.fullmatch(text), f"no number: {text}")
+    value = float(text)
+    demand(math.isfinite(value) and (value or not re.search(r"[1-9]", re.split("[eE]", text)[0])), "too large or small")
+    return value
+
+
+def integer(text, limit):
+    demand(
+        re.fullmatch(r"-?\d{1,11}", text) and 0 <= int(text) < min(limit, LARGEST + 1),
+        f"no integer below {limit}: {text}",
+    )
+    return int(text)
+
+
+def unescaped(raw):
+    if len(raw) > 1 and raw[0] in "'\"" and raw[-1] == raw[0]:
+        raw = raw[1:-1]
+    letters, at = [], 0
+    while at < len(raw):
+        if raw[at] != "\\":
+            letters.append(raw[at])
+            at += 1
+            continue
+        octal = re.match("[0-3][0-7][0-7]", raw[at + 1 :])
+        demand(octal or (at + 1 < len(raw) and not re.match("[0-9]", raw[at + 1])), "no escape")
+        letters.append(chr(int(octal[0], 8)) if octal else raw[at + 1])
+        at += 4 if octal else 2
+    return "".join(letters)
+
+
+def slf_fields(line):
+    """Split a line into (name, value as it stands), values with their quotes."""
+    at, found = 0, []
+    while True:
+        while at < len(line) and line[at] in BLANKS:
+            at += 1
+        if at == len(line) or line[at] == "#":
+            return found
+        if line[at] == ".":
+            demand(not found and not line[at + 1 :].strip(BLANKS), "a '.' not alone")
+            found.append((".", ""))
+            return found
+        name = re.match(r"[A-Za-z0-9_]*", line[at:])[0]
+        at += len(name)
+        demand(name and line[at : at + 1] == "=", "no NAME=VALUE")
+        rest = line[at + 1 :]
+        quoted = re.match(
+            r"""(?:"(?:[^"\\]|\\.|"(?![ \t\r\v\f]|$))*?"|'(?:[^'\\]|\\.|'(?![ \t\r\v\f]|$))*?')(?=[ \t\r\v\f]|$)""",
+            rest,
+            re.S,
+        )
+        value = quoted[0] if quoted else re.match(r"[^ \t\r\v\f]*", rest)[0]
+        demand(value, "no value")
+        found.append((name, value))
+        at += 1 + len(value)
+
+
+def read_slf(
+    content, graph_fields=("l", "r", "language"), acoustic_fields=("a", "acoustic"), frame_shift=0.01, begins=None
+):
+    lines = content.decode("latin-1").split("\n")
+    comment = lines[0].lstrip(BLANKS)
+    made_by_sphinx = comment.startswith("#") and "by PocketSphinx" in comment
+    base, base_seen, tscale, direction = 1.0, False, 1.0, None
+    graphs, at = {}, 0
+    while True:
+        size, name, start, end = {}, None, None, None
+        while not ({"N", "L"} <= set(size)):
+            demand(at < len(lines), "no size")
+            fields = slf_fields(lines[at])
+            at += 1
+            for key, raw in fields:
+                if key in ("N", "NODES", "L", "LINKS"):
+                    demand(key[:1] not in size, "two sizes")
+                    size[key[:1]] = integer(raw, LARGEST)
+                    demand(size[key[0]] <= len(content) // (4 if key[0] == "N" else 11), "too large")
+                elif key in ("I", "J", "."):
+                    raise Refused("the body begins early")
+                elif key == "base":
+                    demand(not base_seen, "two bases")
+                    base_seen, base = True, number(raw)
+                    demand(base == 0 or base >= 1, "no base")
+                elif key == "tscale":
+                    tscale = number(raw)
+                    demand(tscale > 0, "no scale")
+                elif key == "start":
+                    demand(start is None, "two starts")
+                    start = integer(raw, LARGEST)
+                elif key == "end":
+                    demand(end is None, "two ends")
+                    end = integer(raw, LARGEST)
+                elif key == "dir":
+                    direction = unescaped(raw)
+                    demand(direction in ("f", "b"), "no direction")
+                elif key in ("SUBLAT", "S"):
+                    demand(name is None or name == "", "two names")
+                    name = unescaped(raw)
+                    demand(name and name not in graphs, "no name, or known")
+                else:
+                    unescaped(raw)
+        demand(size["N"] > 0, "empty")
+        for node in (start, end):
+            demand(node is None or node < size["N"], "no such node")
+        made = Graph(nodes=size["N"])
+        made.begins = direction == "b" if direction else made_by_sphinx
+        if begins is not None:
+            made.begins = begins
+        known, links, subs, stopped = set(), {}, {}, False
+        while at < len(lines):
+            fields = slf_fields(lines[at])
+            at += 1
+            if not fields:
+                continue
+            demand(not stopped, "more behind the end")
+            (kind, which), rest = fields[0], fields[1:]
+            if kind == ".":
+                stopped = True
+                if name:
+                    break
+                continue
+            if kind == "I":
+                node = integer(which, size["N"])
+                demand(node not in known, "twice")
+                known.add(node)
+                read_node(node, rest, made, subs, graphs, (base, tscale, frame_shift), (graph_fields, acoustic_fields))
+            elif kind == "J":
+                link = integer(which, size["L"])
+                demand(link not in links, "twice")
+                links[link] = read_link(rest, size["N"], base, (graph_fields, acoustic_fields))
+            else:
+                raise Refused("neither node nor link")
+        demand(not name or stopped, "cut short")
+        demand(len(links) == size["L"] and len(known) in (0, size["N"]), "too few")
+        demand(known or size["N"] <= 2 * size["L"] + 1, "nodes out of nowhere")
+        made.links = [links[link][0] for link in range(size["L"])]
+        for (src, dst, *_), seen in links.values():
+            demand(not seen & made.scored.get(src if made.begins else dst, set()), "scores on link and node")
+        if made.times and len(made.times) < size["N"]:
+            made.times = {}
+        into, out = {link[1] for link in made.links}, {link[0] for link in made.links}
+        firsts = [start] if start is not None else [node for node in range(size["N"]) if node not in into]
+        lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in out]
+        demand(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
+        made.start, made.end = firsts[0], lasts[0]
+        made = with_subs(made, subs, graphs, len(content))
+        if not name:
+            return made
+        graphs[name] = made
+
+
+def read_node(node, fields, made, subs, graphs, scales, costs):
+    base, tscale, frame_shift = scales
+    seen = set()
+    sums = [0.0, 0.0]
+    for name, raw in fields:
+        if name in ("t", "time"):
+            demand(node not in made.times, "two times")
+            frame = number(raw) * tscale / frame_shift
+            made.times[node] = round(frame)
+            demand(0 <= made.times[node] <= LARGEST, "no frame")
+        elif name in ("W", "WORD", "L", "SUBLAT"):
+            demand(node not in made.words and node not in subs, "two words")
+            if name[0] == "W":
+                made.words[node] = decoded(unescaped(raw))
+            else:
+                demand(unescaped(raw) in graphs, "no such sub-lattice")
+                subs[node] = unescaped(raw)
+        else:
+            add_cost(name, raw, base, costs, seen, sums)
+    if seen:
+        made.costs[node] = sums
+        made.scored[node] = seen
+
+
+def read_link(fields, num_nodes, base, costs):
+    found, seen, sums = {}, set(), [0.0, 0.0]
+    for name, raw in fields:
+        if name in ("S", "START", "E", "END"):
+            demand(name[0] not in found, "two of them")
+            found[name[0]] = integer(raw, num_nodes)
+        elif name in ("W", "WORD"):
+            demand("W" not in found, "two words")
+            found["W"] = decoded(unescaped(raw))
+        else:
+            add_cost(name, raw, base, costs, seen, sums)
+    demand("S" in found and "E" in found, "no ends")
+    return (found["S"], found["E"], found.get("W"), *sums), seen
+
+
+def add_cost(name, raw, base, costs, seen, sums):
+    for which, names in enumerate(costs):
+        if name in names:
+            demand(name not in seen, "twice")
+            seen.add(name)
+            value = number(raw)
+            demand(base > 0 or value > 0, "no probability")
+            sums[which] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))
+            demand(abs(sums[which]) < 3.4e38, "beyond float32")
+
+
+def decoded(text):
+    return text.encode("latin-1").decode("utf-8")
+
+
+def with_subs(made, subs, graphs, most):
+    """Put sub-lattices in their nodes' places, nodes named by pairs."""
+    if not subs:
+        return made
+    whole = Graph((made.start, 0), (made.end, 0), made.begins)
+    entry = {node: (node, 0) for node in range(made.nodes)}
+    leave = dict(entry)
+    for node in range(made.nodes):
+        if node not in subs:
+            whole.words.update({(node, 0): made.words[node]} if node in made.words else {})
+            whole.costs.update({(node, 0): made.costs[node]} if node in made.costs else {})
+            continue
+        inner = graphs[subs[node]]
+        inside = lambda each: (node, 1, each)  # noqa: B023, E731 - used within this turn
+        whole.words.update({inside(each): word for each, word in inner.words.items()})
+        whole.costs.update({inside(each): list(cost) for each, cost in inner.costs.items()})
+        whole.links += [(inside(link[0]), inside(link[1]), *link[2:]) for link in inner.links]
+        entry[node], leave[node] = inside(inner.start), inside(inner.end)
+        if node in made.costs:
+            edge = leave[node] if made.begins else entry[node]
+            had = whole.costs.get(edge, [0.0, 0.0])
+            whole.costs[edge] = [had[0] + made.costs[node][0], had[1] + made.costs[node][1]]
+    whole.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in made.links]
+    whole.start, whole.end = entry[made.start], leave[made.end]
+    whole.nodes = made.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
+    demand(whole.nodes + len(whole.links) <= most, "grows out of bounds")
+    return whole
+
+
+def read_sphinx(content):
+    lines = content.decode("latin-1").split("\n")
+    (base,) = {number(line.split()[2]) for line in lines if line.lstrip(BLANKS).startswith("# -logbase ")}
+    rows = iter([row for line in lines if (row := re.findall(r"[^ \t\r\v\f]+", line)) and not row[0].startswith("#")])
+    take = lambda name: (row := next(rows))[0] == name and int(row[1])  # noqa: E731 - a cursor
+    take("Frames")
+    made = Graph(begins=True, nodes=take("Nodes"))
+    for _ in range(made.nodes):
+        row = next(rows)
+        if not re.fullmatch(r"\[.*\]|\+\+.*\+\+|<sil>|<s>|</s>", word := without_number(row[1])):
+            made.words[int(row[0])] = decoded(word)
+        made.times[int(row[0])] = int(row[2])
+    made.start, made.end = take("Initial"), take("Final")
+    for _ in range(take("BestSegAscr")):
+        next(rows)
+    assert next(rows)[0] == "Edges"
+    for row in rows:
+        if row[0] == "End":
+            return made
+        made.links.append((int(row[0]), int(row[1]), None, 0.0, -int(row[2]) * math.log(base)))
+    raise Refused("no End")
+
+
+def without_number(word):
+    found = re.fullmatch(r"(.+)\((\d{1,11})\)", word)
+    return found[1] if found and 0 < int(found[2]) <= LARGEST else word
+
+
+def read_pfsg(content):
+    tokens = iter(re.findall(r"[^ \t\r\v\f\n]+", content.decode("latin-1")))
+    take = lambda name: next(tokens) == name or demand(False, f"no {name}")  # noqa: E731 - a cursor
+    take("name")
+    next(tokens)
+    take("nodes")
+    made = Graph(nodes=int(next(tokens)))
+    made.words = {node: word for node in range(made.nodes) if (word := decoded(next(tokens))) != "NULL"}
+    take("initial")
+    made.start = int(next(tokens))
+    take("final")
+    made.end = int(next(tokens))
+    take("transitions")
+    for _ in range(int(next(tokens))):
+        made.links.append((int(next(tokens)), int(next(tokens)), None, -float(next(tokens)) / 10000.5, 0.0))
+    return made
+
+
+def read_plf(content):
+    columns = ast.literal_eval(content.decode().strip() or "()")
+    made = Graph(end=len(columns), nodes=len(columns) + 1)
+    for state, column in enumerate(columns):
+        for word, score, *_, distance in column:
+            made.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
+    return made
+
+
+def matrix(word):
+    if word is None or word in SILENT:
+        return np.eye(2)
+    seed = zlib.crc32(word.encode())
+    return np.array(
+        [[1 + (seed & 255) / 256, (seed >> 8 & 255) / 256], [(seed >> 16 & 255) / 256, 1 + (seed >> 24) / 256]]
+    )
+
+
+def weight(graph, acoustic):
+    return math.exp(max(-300.0, min(300.0, -0.0013 * graph - 0.00037 * acoustic)))
+
+
+def fingerprint(made):
+    """Return the sum over all paths of the product of their words and costs, [2, 2]; None: there is a cycle."""
+    values = {made.start: node_factor(made, made.start)}
+    waiting, leaving = {}, {}
+    reachable, stack = {made.start}, [made.start]
+    for link in made.links:
+        leaving.setdefault(link[0], []).append(link)
+    while stack:
+        for link in leaving.get(stack.pop(), ()):
+            waiting[link[1]] = waiting.get(link[1], 0) + 1
+            if link[1] not in reachable:
+                reachable.add(link[1])
+                stack.append(link[1])
+    ready = [made.start] if not waiting.get(made.start) else []
+    done = 0
+    while ready:
+        node = ready.pop()
+        done += 1
+        for _, to, word, graph, acoustic in leaving.get(node, ()):
+            side = made.words.get(node if made.begins else to)
+            if word is not None and side is not None and side not in SILENT:
+                demand(side == word, "two words")
+                word = None
+            step = values[node] @ matrix(word) * weight(graph, acoustic) @ node_factor(made, to)
+            values[to] = values.get(to, 0) + step
+            waiting[to] -= 1
+            if waiting[to] == 0:
+                ready.append(to)
+    if done < len(reachable):
+        return None
+    demand(made.end in values, "no path")
+    return values[made.end]
+
+
+def node_factor(made, node):
+    return matrix(made.words.get(node)) * weight(*made.costs.get(node, (0.0, 0.0)))
+
+
+def lattice_fingerprint(lattice):
+    """Return the same sum for a lattice; words must be named by its table."""
+    values = np.zeros((lattice.num_states, 2, 2))
+    values[0] = np.eye(2)
+    total = np.zeros((2, 2))
+    names = {number: name for name, number in lattice.words}
+    arcs = zip(*(getattr(lattice, name).tolist() for name in ("src", "dst", "word", "graph", "acoustic")), strict=True)
+    for src, dst, word, graph, acoustic in arcs:
+        values[dst] += values[src] @ matrix(names[word] if word else None) * weight(graph, acoustic)
+    for state in np.flatnonzero(lattice.is_final):
+        total += values[state] * weight(lattice.final_graph[state], lattice.final_acoustic[state])
+    return total

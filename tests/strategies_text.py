@@ -1,0 +1,135 @@
+"""Helpers for tests of text lattices: small files, sentences of lattices, lattices for hypothesis."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+import reference_slf as slow
+from conftest import SHARED
+from hypothesis import strategies as st
+
+from ninja.formats.slf import read_slf
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+FILES = SHARED / "data" / "formats"
+needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
+
+SMALL = b"""VERSION=1.0
+UTTERANCE=utt
+lmscale=12 wdpenalty=-1.5
+N=4 L=4
+I=0 t=0.00
+I=1 t=0.10
+I=2 t=0.11
+I=3 t=0.30
+J=0 S=0 E=1 W=one a=-10 l=-1
+J=1 S=0 E=2 W=two a=-11 l=-2
+J=2 S=1 E=3 W=!NULL a=-5 l=-0.5
+J=3 S=2 E=3 W=four a=-6 l=-0.25
+"""
+SUBLATTICES = b"""VERSION=1.0
+base=10
+SUBLAT=digit
+N=4 L=4
+I=0 W=!NULL
+I=1 W=one
+I=2 W=two
+I=3 W=!NULL
+J=0 S=0 E=1 l=-0.5
+J=1 S=0 E=2 l=-1.5
+J=2 S=1 E=3
+J=3 S=2 E=3
+.
+
+N=4 L=3
+I=0 W=<s>
+I=1 L=digit
+I=2 L=digit
+I=3 W=</s>
+J=0 S=0 E=1 a=-1
+J=1 S=1 E=2 a=-2
+J=2 S=2 E=3 a=-3
+"""
+
+
+def unpacked(name):
+    content = (FILES / name).read_bytes()
+    return gzip.decompress(content) if name.endswith(".gz") else content
+
+
+def sentences(lattice):
+    """Return the words and the costs of every path."""
+    found = []
+    src, dst, word = (getattr(lattice, name).tolist() for name in ("src", "dst", "word"))
+    leaving = {}
+    for arc, state in enumerate(src):
+        leaving.setdefault(state, []).append(arc)
+    stack = [(0, (), 0.0, 0.0)]
+    while stack:
+        state, words, graph, acoustic = stack.pop()
+        if lattice.is_final[state]:
+            costs = (graph + lattice.final_graph[state], acoustic + lattice.final_acoustic[state])
+            found.append((" ".join(lattice.words.spell(words)), *map(float, costs)))
+        for arc in leaving.get(state, ()):
+            more = (word[arc],) if word[arc] else ()
+            costs = (graph + float(lattice.graph[arc]), acoustic + float(lattice.acoustic[arc]))
+            stack.append((dst[arc], words + more, *costs))
+    return sorted(found)
+
+
+def same_as_twin(content, **options):
+    made = slow.read_slf(content, **options)
+    lattice = read_slf(content, "k")
+    check(lattice)
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-5)
+    return made, lattice
+
+
+def accepts(lattice, sentence):
+    """Tell whether a lattice has a path with these words."""
+    leaving = [[] for _ in range(lattice.num_states)]
+    for src, dst, word in zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.word.tolist(), strict=True):
+        leaving[src].append((dst, word))
+
+    def closed(states):
+        waiting = list(states)
+        while waiting:
+            for dst, word in leaving[waiting.pop()]:
+                if word == 0 and dst not in states:
+                    states.add(dst)
+                    waiting.append(dst)
+        return states
+
+    states = closed({0})
+    for word in sentence:
+        wanted = lattice.words.id(word)
+        states = closed({dst for state in states for dst, other in leaving[state] if other == wanted})
+    return any(lattice.is_final[state] for state in states)
+
+
+def lattice_of(arcs, finals, names=("<eps>", "a", "b", "c"), times=None):
+    """Make a lattice of (from, to, word, graph, acoustic) and state: (graph, acoustic)."""
+    num_states = 1 + max([0, *finals, *(arc[1] for arc in arcs)])
+    begin = np.searchsorted([arc[0] for arc in arcs], range(num_states + 1))
+    columns = list(zip(*arcs, strict=True)) or [()] * 5
+    final = [[finals.get(state, (np.inf, np.inf))[which] for state in range(num_states)] for which in range(2)]
+    return Lattice.from_arrays("k", begin, *columns[1:], *final, time=times, words=SymbolTable.from_words(names))
+
+
+@st.composite
+def any_lattices(draw, unit=1.0):
+    num_states = draw(st.integers(1, 6))
+    cost = st.integers(-300, 300).map(lambda number: number * unit)
+    arcs = [(0, 1, draw(st.integers(0, 3)), 0.0, draw(cost))] if num_states > 1 else []
+    for state in range(1, num_states - 1):
+        arcs.append((state, state + 1, draw(st.integers(0, 3)), draw(cost), draw(cost)))
+        for _ in range(draw(st.integers(0, 2))):
+            arcs.append(
+                (state, draw(st.integers(state + 1, num_states - 1)), draw(st.integers(0, 3)), draw(cost), draw(cost))
+            )
+    finals = {state: (draw(cost), draw(cost)) for state in draw(st.sets(st.integers(0, num_states - 1)))}
+    finals.setdefault(num_states - 1, (0.0, 0.0))
+    return lattice_of(arcs, finals)

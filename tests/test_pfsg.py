@@ -1,0 +1,151 @@
+"""SRILM's PFSGs: read as a slow reader reads them, written so that they read back as they were."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+import reference_slf as slow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_text import any_lattices, lattice_of
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.pfsg import PfsgOptions, read_pfsg, read_pfsgs, write_pfsg
+from ninja.lattice import check
+from ninja.symbols import SymbolTable
+
+SMALL = b"""name utt1
+nodes 5 NULL a b c NULL
+initial 0
+final 4
+transitions 5
+0 1 -10000
+0 2 -20000
+1 3 -30000
+2 3 0
+3 4 -5000
+
+"""
+
+
+def test_words_are_on_the_transitions_that_enter_their_nodes():
+    lattice = read_pfsg(SMALL, "k")
+    check(lattice)
+    assert (lattice.num_states, lattice.num_arcs) == (4, 4)  # the transition to the final NULL is a final cost
+    assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["a", "b", "c", "c"]
+    np.testing.assert_allclose(lattice.graph, np.array([1e4, 2e4, 3e4, 0]) / 10000.5, rtol=1e-6)
+    np.testing.assert_allclose(lattice.final_graph[3], 5e3 / 10000.5, rtol=1e-6)
+    assert lattice.time is None
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_pfsg(SMALL)), rtol=1e-6)
+    kept = read_pfsg(SMALL, "k", options=PfsgOptions(fold="never"))
+    assert (kept.num_states, kept.num_arcs) == (5, 5)
+
+
+def test_several_lattices_of_a_file_have_their_names_as_keys():
+    both = list(read_pfsgs(SMALL + SMALL.replace(b"utt1", b"utt2")))
+    assert [lattice.key for lattice in both] == ["utt1", "utt2"]
+    with pytest.raises(FormatError, match=r"^f:12, key 'k': more behind the lattice"):
+        read_pfsg(SMALL + SMALL, "k", "f")
+    found = read_pfsgs(SMALL + SMALL.replace(b"final 4", b"final 9"), "f")
+    assert next(found).key == "utt1"
+    with pytest.raises(FormatError, match=r"^f:15: the final node 9 is out of range"):
+        next(found)
+
+
+BAD = {
+    "name utt1": ("nome utt1", "expected 'name', found 'nome'"),
+    "nodes 5": ("nodes 999999", "the number of nodes is 999999, but"),
+    "nodes 5 NULL a b c NULL": ("nodes 0", "no nodes: the lattice is empty"),
+    "nodes 5 NULL": ("nodes 6 NULL", "expected 'initial', found '0'"),
+    "initial 0": ("initial 5", "the initial node 5 is out of range: 0 to 4"),
+    "final 4": ("final -4", "the final node -4 is out of range"),
+    "transitions 5": ("transitions 99999", "the number of transitions is 99999, but"),
+    "transitions 5\n": ("transitions 6\n", "the first node is no integer: ''"),
+    "1 3 -30000": ("1 7 -30000", "the second node 7 is out of range"),
+    "2 3 0": ("2 3 nan", "the cost is no finite number: 'nan'"),
+    "3 4 -5000": ("3 4 -5000 extra", "more behind the lattice"),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_files_are_refused_with_their_line(text):
+    wrong, message = BAD[text]
+    assert text.encode() in SMALL
+    with pytest.raises(FormatError) as caught:
+        read_pfsg(SMALL.replace(text.encode(), wrong.encode(), 1), "k", "bad.pfsg")
+    assert re.match(r"bad\.pfsg:\d+, key 'k': ", str(caught.value))
+    assert message in str(caught.value)
+
+
+def test_a_file_cut_anywhere_is_refused():
+    for cut in range(SMALL.rindex(b"-5000") + 1):
+        with pytest.raises(FormatError):
+            read_pfsg(SMALL[:cut], "k")
+
+
+def test_cycles_and_unknown_words_are_refused():
+    with pytest.raises(LatticeError, match=r"^f:9, key 'k': a cycle: nodes"):
+        read_pfsg(SMALL.replace(b"transitions 5", b"transitions 6").replace(b"2 3 0", b"2 3 0\n3 2 0"), "k", "f")
+    with pytest.raises(SymbolError, match=r"^f:2, key 'k': word 'c' is not in the symbol table"):
+        read_pfsg(SMALL, "k", "f", SymbolTable.from_words(["<eps>", "a", "b"]))
+    with pytest.raises(FormatError, match="not UTF-8"):
+        read_pfsg(SMALL.replace(b" c ", b" \xff "), "k")
+    assert "\xff" in read_pfsg(SMALL.replace(b" c ", b" \xff "), "k", options=PfsgOptions(encoding="latin-1")).words
+
+
+@given(any_lattices(unit=1 / 10000.5))
+def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
+    content = write_pfsg(lattice, acoustic_scale=2.0)
+    again = read_pfsg(content, "k", words=lattice.words)
+    total = lattice.graph + 2 * lattice.acoustic
+    finals = lattice.final_graph + 2 * lattice.final_acoustic
+    zero = np.zeros_like(total)
+    flat = lattice.from_arrays(
+        "k", lattice.arc_begin, lattice.dst, lattice.word, total, zero, finals, words=lattice.words
+    )
+    np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(flat), rtol=1e-5)
+    np.testing.assert_allclose(slow.fingerprint(slow.read_pfsg(content)), slow.lattice_fingerprint(flat), rtol=1e-5)
+    once_more = read_pfsg(write_pfsg(again), "k", words=lattice.words)
+    assert once_more.identical(again)
+
+
+def test_one_of_the_costs_can_be_written_alone():
+    lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
+    assert [write_pfsg(lattice, costs=costs).split()[-1] for costs in ("graph", "acoustic", "total")] == [
+        b"-10000", b"-20001", b"-30002",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_written_is_refused():
+    lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
+    with pytest.raises(OptionError, match="costs is 'x'"):
+        write_pfsg(lattice, costs="x")
+    with pytest.raises(SymbolError, match="without quotes"):
+        write_pfsg(lattice, SymbolTable.from_words(["<eps>", "a b"]))
+    with pytest.raises(SymbolError, match="name of epsilon"):
+        write_pfsg(lattice, SymbolTable.from_words(["<eps>", "NULL"]))
+    with pytest.raises(LatticeError, match="beyond the whole numbers"):
+        write_pfsg(lattice_of([(0, 1, 1, 1e6, 2.0)], {1: (0, 0)}))
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 2**32))
+def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(seed):
+    random_ = random.Random(seed)
+    damaged = bytearray(SMALL)
+    for _ in range(random_.randrange(1, 4)):
+        at = random_.randrange(len(damaged))
+        damaged[at : at + random_.randrange(3)] = random_.choice(
+            [b"", b"-1", b"999999999", b"nan", b"\n", b" ", b"\xff", b"2"]
+        )
+    try:
+        lattice = read_pfsg(bytes(damaged), "k")
+    except NinjaError:
+        return
+    check(lattice)
+    np.testing.assert_allclose(
+        slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_pfsg(bytes(damaged))), rtol=1e-4
+    )

@@ -1,0 +1,217 @@
+"""Moses' lattices: read as Python itself reads them, written so that they read back bit for bit."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import math
+import random
+import re
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import reference_slf as slow
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_text import accepts, any_lattices, lattice_of
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.plf import PlfOptions, read_plf, read_plf_whole, read_plfs, write_plf
+from ninja.graph import best_path
+from ninja.lattice import check
+from ninja.symbols import SymbolTable
+
+FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
+needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
+
+SMALL = b"((('a', -1.5, 1),('b', -0.5, 2),),(('c', -2, 1),),(('d', 0, 1),),)\n"
+
+
+def test_arcs_lead_as_many_states_on_as_they_say():
+    lattice = read_plf(SMALL, "k")
+    check(lattice)
+    assert (lattice.num_states, lattice.num_arcs) == (4, 4)
+    assert lattice.dst.tolist() == [1, 2, 2, 3]
+    assert lattice.graph.tolist() == [1.5, 0.5, 2, 0]
+    assert lattice.words.spell(lattice.word) == ["a", "b", "c", "d"]
+    assert lattice.time is None
+
+
+def test_words_may_have_either_quotes_and_escapes():
+    line = b"""((("l'eau", -1, 1), ('d\\'or', -1, 1), ('\\\\', -1, 1), ('"', -1, 1), ('\xc3\xa9', -1, 1)),)"""
+    lattice = read_plf(line, "k")
+    assert lattice.words.spell(lattice.word) == ["l'eau", "d'or", "\\", '"', "é"]
+    assert ast.literal_eval(line.decode())[0][1][0] == "d'or"
+    assert [arc[0] for arc in ast.literal_eval(write_plf(lattice).decode())[0]] == lattice.words.spell(lattice.word)
+    assert read_plf(write_plf(lattice), "k", words=lattice.words).identical(lattice)
+
+
+@pytest.mark.parametrize("line", [b"()", b"", b"\n", b" ( ) \r\n"])
+def test_no_columns_are_the_empty_sentence(line):
+    lattice = read_plf(line, "k")
+    assert (lattice.num_states, lattice.num_arcs, lattice.is_final.tolist()) == (1, 0, [True])
+    assert write_plf(lattice) == b"()\n"
+
+
+def test_scores_are_what_the_options_say():
+    line = b"((('a', 0.25, 0.5, 1),),)"
+    with pytest.raises(FormatError, match=r"^f:7, key 'k': a score is positive"):
+        read_plf(line, "k", "f", line=7)
+    both = read_plf_whole(line, "k", options=PlfOptions("probability", graph=0, acoustic=1))
+    assert (both.lattice.graph[0], both.lattice.acoustic[0]) == (np.float32(math.log(4)), np.float32(math.log(2)))
+    assert (both.scores.tolist(), both.lost) == ([[0.25, 0.5]], ())
+    one = read_plf_whole(line, "k", options=PlfOptions("score", graph=1))
+    assert (one.lattice.graph[0], one.lattice.acoustic[0]) == (-0.5, 0)
+    assert one.lost == ("1 scores of each arc: in neither cost",)
+    with pytest.raises(FormatError, match="score 2 is wanted, but arcs have 2"):
+        read_plf(line, "k", options=PlfOptions("score", graph=2))
+    with pytest.raises(FormatError, match="no probability above 0"):
+        read_plf(SMALL, "k", options=PlfOptions("probability"))
+    for wrong in ({"scores": "x"}, {"graph": -1}):
+        with pytest.raises(OptionError):
+            PlfOptions(**wrong)
+
+
+BAD = {
+    b"(": "the lattice ends within its parentheses",
+    b"x": "expected '(', found 'x'",
+    b"((('a', -1, 1),),) x": "more behind the lattice: 'x'",
+    b"((('a', -1, 1)),)": "a comma is missing behind the only element",
+    b"((('a', -1, 1),))": "a comma is missing behind the only element",
+    b"((('a', -1, 1) ('b', -1, 1)),)": "expected ',' or ')'",
+    b"((('a', -1, 2),),)": "an arc leads to state 2, but the last one is 1",
+    b"((('a', -1, 0),),)": "an arc needs a distance",
+    b"((('a', -1, 1.5),),)": "an arc needs a distance",
+    b"((('a', -1, 1e9),),)": "an arc leads to state 1000000000",
+    b"((('a', -1, -1),),)": "an arc needs a distance",
+    b"((('a', nan, 1),),)": "expected a finite number, found 'nan,'",
+    b"((('a', -1e999, 1),),)": "expected a finite number",
+    b"((('a',),),)": "an arc needs a word, scores and a distance",
+    b"((('a', 1),),)": "score 0 is wanted, but arcs have 0",
+    b"((('a', -1, 1),('b', -1, -1, 1)),)": "an arc has 2 scores, the others 1",
+    b"((('a, -1, 1),),)": "the word has no closing quote",
+    b"((('', -1, 1),),)": "the word is empty",
+    b"((('a\\n', -1, 1),),)": "a backslash needs a quote or a backslash behind it",
+    b"(((a, -1, 1),),)": "expected a word in quotes",
+    b"()\n()": "more than one line",
+    b"((('\xff', -1, 1),),)": "not UTF-8",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_lines_are_refused_with_their_number(line):
+    with pytest.raises(FormatError) as caught:
+        read_plf(line, "k", "bad.plf", line=3)
+    assert re.match(r"bad\.plf:[34], key 'k': ", str(caught.value))
+    assert BAD[line] in str(caught.value)
+
+
+def test_ends_out_of_reach_and_unknown_words_are_refused():
+    with pytest.raises(LatticeError, match=r"no path leads from the first state \(0\) to the last \(2\)"):
+        read_plf(b"((('a', -1, 1),),(),)", "k")
+    with pytest.raises(SymbolError, match=r"^f:1, key 'k': word 'd' is not in the symbol table"):
+        read_plf(SMALL, "k", "f", SymbolTable.from_words(["<eps>", "a", "b", "c"]))
+
+
+def test_a_line_cut_anywhere_is_refused():
+    for cut in range(1, len(SMALL) - 1):
+        with pytest.raises(FormatError):
+            read_plf(SMALL[:cut], "k")
+
+
+def test_lines_of_a_file_are_read_one_by_one():
+    found = list(read_plfs(SMALL + b"broken\n" + SMALL, "f.plf"))
+    assert [getattr(each, "key", None) for each in found] == ["1", "2", "3"]
+    assert str(found[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
+
+
+@given(any_lattices(unit=0.37))
+def test_what_is_written_reads_back(lattice):
+    content = write_plf(lattice, scores="both")
+    again = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
+    np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(lattice), rtol=1e-5)
+    assert again.identical(lattice)
+    total = read_plf(write_plf(lattice, acoustic_scale=0.5), "k", words=lattice.words, options=PlfOptions("score"))
+    np.testing.assert_array_equal(
+        total.graph, (lattice.graph + 0.5 * lattice.acoustic.astype(float)).astype(np.float32)
+    )
+    assert len(ast.literal_eval(content.decode())) in (lattice.num_states, lattice.num_states - 1)
+
+
+def test_what_cannot_be_written_is_refused():
+    lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
+    with pytest.raises(OptionError, match="costs is 'x'"):
+        write_plf(lattice, scores="x")
+    with pytest.raises(SymbolError, match="name of epsilon"):
+        write_plf(lattice, SymbolTable.from_words(["<eps>", "*EPS*"]))
+    with pytest.raises(SymbolError, match="cannot be written"):
+        write_plf(lattice, SymbolTable.from_words(["<eps>", "a\nb"]))
+
+
+@lru_cache
+def real(name):
+    lines = {}
+    for suffix in ("plf", "asr", "oracle"):
+        lines[suffix] = gzip.decompress((FILES / f"{name}.{suffix}.gz").read_bytes()).split(b"\n")[:-1]
+    return lines["plf"], list(read_plfs(b"\n".join(lines["plf"]))), [
+        [line.decode().split() for line in lines[suffix]] for suffix in ("asr", "oracle")
+    ]  # fmt: skip
+
+
+@needs_files
+@pytest.mark.parametrize(("name", "number"), [("callhome_evltest", 1829), ("fisher_dev", 3979)])
+def test_all_real_lattices_are_read_and_written_again(name, number):
+    lines, lattices, _ = real(name)
+    assert len(lattices) == number
+    for lattice, line in zip(lattices, lines, strict=True):
+        assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
+        columns = line.count(b"),),") if line.startswith(b"((") else 0
+        assert lattice.num_states == columns + 1
+
+
+@needs_files
+@pytest.mark.parametrize("name", ["callhome_evltest", "fisher_dev"])
+def test_real_lattices_are_read_as_python_reads_them(name):
+    lines, lattices, _ = real(name)
+    for line, lattice in list(zip(lines, lattices, strict=True))[::13]:
+        np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-5)
+
+
+@needs_files
+@pytest.mark.parametrize(
+    ("name", "paths", "bests", "oracles"), [("callhome_evltest", 1816, 1802, 381), ("fisher_dev", 3966, 3933, 1504)]
+)
+def test_first_bests_and_oracles_are_paths_as_far_as_the_lattices_go(name, paths, bests, oracles):
+    # The corpus holds pruned lattices with one posterior an arc: most oracle paths have left them, and of the first
+    # bests only those that say nothing at all, and three more.
+    _, lattices, (asr, oracle) = real(name)
+    follow = [accepts(lattice, said) for lattice, said in zip(lattices, asr, strict=True)]
+    assert sum(follow) == paths
+    assert sum(bool(said) for said, found in zip(asr, follow, strict=True) if not found) <= 3
+    best = (lattice.words.spell(best_path(lattice).words) == said for lattice, said in zip(lattices, asr, strict=True))
+    assert sum(best) == bests
+    assert sum(accepts(lattice, said) for lattice, said in zip(lattices, oracle, strict=True)) == oracles
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 2**32))
+def test_damaged_lines_are_refused_or_read_as_python_reads_them(seed):
+    random_ = random.Random(seed)
+    damaged = bytearray(SMALL)
+    for _ in range(random_.randrange(1, 4)):
+        at = random_.randrange(len(damaged))
+        damaged[at : at + random_.randrange(3)] = random_.choice(
+            [b"", b"-1", b"999999999", b"nan", b"\n", b" ", b"\xff", b"2", b"()", b"'"]
+        )
+    try:
+        lattice = read_plf(bytes(damaged), "k")
+    except NinjaError:
+        return
+    check(lattice)
+    try:
+        made = slow.read_plf(bytes(damaged))
+    except SyntaxError:
+        return  # Python reads no 01
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)

@@ -1,0 +1,385 @@
+"""HTK's lattices: read as a strict slow reader reads them, written so that they read back as they were."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+import reference_slf as slow
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
+
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+
+def rounded(lattice):
+    return [(words, round(graph, 4), round(acoustic, 4)) for words, graph, acoustic in sentences(lattice)]
+
+
+def test_words_on_links_are_read_with_both_costs_and_times():
+    lattice = read_slf(SMALL, "k")
+    assert (lattice.key, lattice.num_states, lattice.num_arcs, lattice.frame_shift) == ("k", 4, 4, 0.01)
+    assert rounded(lattice) == [("one", 1.5, 15.0), ("two four", 2.25, 17.0)]
+    assert lattice.time.tolist() == [0, 10, 11, 30]
+    assert dict(lattice.words)["<eps>"] == 0
+    check(lattice)
+
+
+def test_words_on_nodes_move_to_the_links_that_enter_them():
+    content = b"N=4 L=4\nI=0 W=<s>\nI=1 W=one a=-3\nI=2 W=two\nI=3 W=end\n"
+    content += b"J=0 S=0 E=1\nJ=1 S=0 E=2 a=-2 l=-1\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
+    assert rounded(same_as_twin(content)[1]) == [("one end", 0.0, 3.0), ("two end", 1.0, 2.0)]
+
+
+def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
+    content = b"dir=b\nN=3 L=2\nI=0 W=one\nI=1 W=two r=-3\nI=2 W=end l=-1\nJ=0 S=0 E=1 a=-1\nJ=1 S=1 E=2 a=-2\n"
+    made, lattice = same_as_twin(content)
+    assert made.begins
+    assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["one", "two", "end"]
+    assert lattice.graph.tolist() == [0, 3, 1]
+    assert lattice.acoustic.tolist() == [1, 2, 0]
+    ends = read_slf(content, "k", options=SlfOptions(words_on="end"))
+    assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word stands before all links
+
+
+def test_a_score_stands_on_a_link_or_on_its_node():
+    content = b"N=2 L=1\nI=0 a=-1\nI=1 W=a r=-2\nJ=0 S=0 E=1 a=-3 l=-4\n"
+    assert sentences(same_as_twin(content)[1]) == [("a", 6, 4)]
+    with pytest.raises(FormatError, match=r"^f:4, key 'k': the link has a score that its node 1 has, too"):
+        read_slf(content.replace(b"r=-2", b"a=-2"), "k", "f")
+
+
+def test_a_word_on_the_first_node_gets_an_arc_of_its_own():
+    lattice = same_as_twin(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
+    assert rounded(lattice) == [("hello world", 0.0, 1.0)]
+    assert lattice.time.tolist() == [0, 30, 50]
+
+
+def test_a_word_on_link_and_node_must_be_the_same():
+    lattice = read_slf(b"N=2 L=1\nI=0\nI=1 W=a\nJ=0 S=0 E=1 W=a\n", "k")
+    assert sentences(lattice) == [("a", 0, 0)]
+    with pytest.raises(FormatError, match=r"^k.slf:4, key 'k': the link's word differs from that of node 1"):
+        read_slf(b"N=2 L=1\nI=0\nI=1 W=a\nJ=0 S=0 E=1 W=b\n", "k", "k.slf")
+
+
+@pytest.mark.parametrize("base", [2.0, 10.0, 1.0001, math.e, 1.0])
+def test_scores_of_any_base_become_natural_log_costs(base):
+    unit = math.log(base) if base != 1 else 1
+    content = b"base=%r\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=-3 l=2\n" % base
+    lattice = read_slf(content, "k")
+    assert lattice.acoustic[0] == np.float32(3 * unit)
+    assert lattice.graph[0] == np.float32(-2 * unit)
+
+
+LONG = ["3" * 19, "12345678901234567890123456789", "0." + "0" * 30 + "1", "0.1234567890123456789012345"]
+
+
+@pytest.mark.parametrize("number", ["-0", "+1.5", ".5", "2.", "1e3", "-1.25E-2", *LONG])
+def test_numbers_are_read_to_the_last_digit(number):
+    lattice = read_slf(f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a={number}".encode(), "k")
+    assert lattice.acoustic[0] == np.float32(-float(number))
+
+
+def test_probabilities_become_costs():
+    lattice = read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=0.5 l=1\n", "k")
+    assert (lattice.acoustic[0], lattice.graph[0]) == (np.float32(math.log(2)), 0)
+    with pytest.raises(FormatError, match=r"^p:5, key 'k': base=0 makes a= a probability, but it is '0'"):
+        read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=0\n", "k", "p")
+
+
+def test_the_fields_of_the_costs_are_chosen_by_name():
+    content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=-1 l=-2 r=-4 n=-8 i=-16,-32\n"
+
+    def graph(*names):
+        return read_slf(content, "k", options=SlfOptions(graph=names)).graph[0]
+
+    assert read_slf(content, "k").graph[0] == 6  # language model and pronunciation
+    assert [graph("l"), graph("n"), graph("l", "n"), graph("i[0]"), graph("i[1]")] == [2, 8, 10, 16, 32]
+    assert read_slf(content, "k", options=SlfOptions(acoustic=("a", "r"), graph=("l",))).acoustic[0] == 5
+    for name, message in {"x1": "no link has the field 'x1'", "i": "no finite number", "i[2]": "no item 2"}.items():
+        with pytest.raises(FormatError, match=message):
+            graph(name)
+    with pytest.raises(OptionError, match="no field with a score"):
+        SlfOptions(graph=("W",))
+    with pytest.raises(OptionError, match="once"):
+        SlfOptions(graph=("l", "l"))
+
+
+def test_scales_are_facts_of_the_header_and_never_applied():
+    whole = read_slf_whole(SMALL, None)
+    assert whole.lattice.key == whole.utterance == "utt"
+    assert whole.scales == {"lmscale": 12.0, "wdpenalty": -1.5}
+    with pytest.raises(FormatError, match="lmscale=x in the header is no number"):
+        _ = read_slf_whole(SMALL.replace(b"lmscale=12", b"lmscale=x"), "k").scales
+
+
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        (b"plain", "plain"),
+        (b"'em", "'em"),
+        (b"\\'em", "'em"),
+        (b'"a b"', "a b"),
+        (b"'a b'", "a b"),
+        (b'"say \\"hi\\""', 'say "hi"'),
+        (b"d'accord", "d'accord"),
+        (b"a\\040b", "a b"),
+        (b"\\303\\251t\\303\\251", "été"),
+        ("네".encode(), "네"),
+        (b"back\\\\slash", "back\\slash"),
+        (b"a=b", "a=b"),
+        (b"#1", "#1"),
+    ],
+)
+def test_quotes_and_escapes_are_understood(written, word):
+    content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=" + written + b" a=-1\n"
+    lattice = same_as_twin(content)[1]
+    assert lattice.words.spell(lattice.word) == [word]
+    again = write_slf(lattice)
+    assert read_slf(again, "k", words=lattice.words).identical(lattice)
+    same_as_twin(again)
+
+
+def test_names_fields_and_lines_come_in_any_order():
+    content = b"""# a comment
+      LINKS=2   NODES=3 # another
+    J=1 END=2 a=-2 START=1 WORD=b
+    \tI=2 time=0.2\r
+
+    J=0 acoustic=-1 v=3 div=:x,0.1:y,0.2: language=-4 E=1 S=0 W=a
+    I=0 time=0
+    I=1 time=0.1
+    """
+    lattice = same_as_twin(content)[1]
+    assert rounded(lattice) == [("a b", 4.0, 3.0)]
+    assert lattice.time.tolist() == [0, 10, 20]
+
+
+def test_nodes_may_be_numbered_backwards_and_left_out():
+    lattice = same_as_twin(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
+    assert rounded(lattice) == [("a b", 0.0, 0.0)]
+    assert lattice.time is None
+
+
+def test_times_are_rounded_to_frames_and_that_is_said():
+    content = SMALL.replace(b"t=0.10", b"t=0.104")
+    whole = read_slf_whole(content, "k")
+    assert whole.lattice.time.tolist() == [0, 10, 11, 30]
+    assert "1 times: rounded to multiples of 0.01 s" in whole.lost
+    assert read_slf(SMALL, "k", options=SlfOptions(frame_shift=0.005)).time.tolist() == [0, 20, 22, 60]
+    assert read_slf(b"tscale=2\n" + SMALL, "k").time.tolist() == [0, 20, 22, 60]
+    half = read_slf_whole(SMALL.replace(b" t=0.10", b""), "k")
+    assert half.lattice.time is None
+    assert "times: 1 nodes have none, so no state has" in half.lost
+
+
+def test_sub_lattices_take_the_places_of_their_nodes():
+    _, lattice = same_as_twin(SUBLATTICES)
+    unit = math.log(10)
+    expected = {
+        (f"{one} {two}", a + b) for one, a in (("one", 0.5), ("two", 1.5)) for two, b in (("one", 0.5), ("two", 1.5))
+    }
+    assert {(words, round(graph / unit, 4)) for words, graph, _ in sentences(lattice)} == expected
+    assert {round(acoustic / unit, 4) for _, _, acoustic in sentences(lattice)} == {6.0}
+    assert (lattice.num_states, lattice.num_arcs) == (10, 11)
+
+
+def test_sub_lattices_may_be_numbered_backwards_and_have_scores_on_their_nodes():
+    content = b"SUBLAT=x\nN=3 L=2\nI=0 W=three\nI=1 W=two a=-5\nI=2 W=one\nJ=0 S=2 E=1\nJ=1 S=1 E=0\n.\n"
+    content += b"N=2 L=1\nI=0 W=zero\nI=1 L=x r=-7\nJ=0 S=0 E=1 l=-1\n"
+    assert sentences(same_as_twin(content)[1]) == [("zero one two three", 8, 5)]
+    assert sentences(same_as_twin(b"dir=b\n" + content)[1]) == [("zero one two three", 8, 5)]
+
+
+def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
+    lines = [b"SUBLAT=s0\nN=2 L=1\nI=0 W=a\nI=1\nJ=0 S=0 E=1\n."]
+    for level in range(1, 31):
+        nodes = b"".join(b"I=%d L=s%d\n" % (node, level - 1) for node in range(10))
+        links = b"".join(b"J=%d S=%d E=%d\n" % (link, link, link + 1) for link in range(9))
+        lines.append(b"SUBLAT=s%d\nN=10 L=9\n" % level + nodes + links + b".")
+    lines.append(b"N=1 L=0\nI=0 L=s30\n")
+    begin = time.process_time()
+    with pytest.raises(FormatError, match="the sub-lattices make more than"):
+        read_slf(b"\n".join(lines), "k")
+    assert time.process_time() - begin < 1
+    deep = [b"SUBLAT=s0\nN=1 L=0\nI=0 W=a\n."]
+    deep += [b"SUBLAT=s%d\nN=1 L=0\nI=0 L=s%d\n." % (level, level - 1) for level in range(1, 5000)]
+    with pytest.raises(FormatError, match="more than 32"):
+        read_slf(b"\n".join([*deep, b"N=1 L=0\nI=0 L=s4999\n"]), "k")
+
+
+def test_links_without_words_to_an_end_of_their_own_become_final_costs():
+    content = b"N=3 L=3\nJ=0 S=0 E=1 W=a a=-1\nJ=1 S=0 E=2 W=!NULL a=-7 l=-8\nJ=2 S=1 E=2 W=%s a=-2 l=-3\n"
+    lattice = read_slf(content % b"!NULL", "k")
+    assert (lattice.num_states, lattice.num_arcs) == (2, 1)
+    assert (lattice.final_graph.tolist(), lattice.final_acoustic.tolist()) == ([8, 3], [7, 2])
+    for options, word in ((SlfOptions(fold="never"), b"!NULL"), (SlfOptions(), b"</s>"), (SlfOptions(), b"b")):
+        kept = read_slf(content % word, "k", options=options)
+        assert (kept.num_states, kept.num_arcs) == (3, 3)
+    assert read_slf(content % b"</s>", "k", options=SlfOptions(fold="silent")).num_states == 2
+    twice = b"N=2 L=2\n###\nJ=0 S=0 E=1 W=!NULL a=-1\nJ=1 S=0 E=1 W=!NULL a=-2\n"
+    assert sentences(same_as_twin(twice)[1]) == [("", 0, 1), ("", 0, 2)]
+
+
+def test_words_must_be_in_the_given_table():
+    table = SymbolTable([("<eps>", 0), ("one", 5), ("two", 7), ("four", 9)])
+    lattice = read_slf(SMALL, "k", words=table)
+    assert sorted(lattice.word.tolist()) == [0, 5, 7, 9]
+    assert lattice.words is table
+    with pytest.raises(SymbolError, match=r"^f.slf:10, key 'k': word 'two' is not in the symbol table"):
+        read_slf(SMALL, "k", "f.slf", SymbolTable([("<eps>", 0), ("one", 5), ("four", 9)]))
+
+
+def test_other_encodings_are_read_when_named():
+    content = SMALL.replace(b"four", "été".encode("latin-1"))
+    with pytest.raises(FormatError, match=r"^f:12, key 'k': not UTF-8 .*give the encoding"):
+        read_slf(content, "k", "f")
+    lattice = read_slf(content, "k", options=SlfOptions(encoding="latin-1"))
+    assert "été" in lattice.words
+    assert b"W=\xe9t\xe9" in write_slf(lattice, encoding="latin-1")
+    with pytest.raises(SymbolError, match="cannot be written as ASCII"):
+        write_slf(lattice, encoding="ascii")
+    for encoding, message in {"utf-16": "ASCII has other bytes", "nonsense": "there is no encoding"}.items():
+        with pytest.raises(OptionError, match=message):
+            SlfOptions(encoding=encoding)
+
+
+def costs():
+    return st.floats(-1e4, 1e4, width=32).map(lambda cost: cost + 0.0)
+
+
+@st.composite
+def lattices(draw):
+    num_states = draw(st.integers(1, 7))
+    table = SymbolTable.from_words(["<eps>", "a", "b c", "'em", '"', "\\", "네", "#", "d=e", ""])
+    arcs = []
+    for state in range(num_states - 1):
+        for _ in range(draw(st.integers(0 if state else 1, 3))):
+            arcs.append(
+                (
+                    state,
+                    draw(st.integers(state + 1, num_states - 1)),
+                    draw(st.integers(0, 9)),
+                    draw(costs()),
+                    draw(costs()),
+                )
+            )
+    begin = np.searchsorted([arc[0] for arc in arcs], range(num_states + 1))
+    reached = {0}
+    for arc in arcs:
+        reached |= {arc[1]} if arc[0] in reached else set()
+    finals = draw(st.sets(st.sampled_from(sorted(reached)), min_size=1))
+    free = draw(st.booleans())
+    final = [
+        [(0.0 if free else draw(costs())) if state in finals else math.inf for state in range(num_states)]
+        for _ in range(2)
+    ]
+    times = np.sort(draw(st.lists(st.integers(0, 10**6), min_size=num_states, max_size=num_states)))
+    columns = list(zip(*arcs, strict=True)) or [()] * 5
+    return Lattice.from_arrays(
+        "key of it", begin, *columns[1:], *final, time=times if draw(st.booleans()) else None, words=table
+    )
+
+
+@given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
+def test_what_is_written_reads_back_bit_for_bit(lattice, base):
+    content = write_slf(lattice, base=base)
+    again = read_slf_whole(content, None, words=lattice.words)
+    reached = np.zeros(lattice.num_states, bool)
+    reached[0] = True
+    for src, dst in zip(lattice.src, lattice.dst, strict=True):
+        reached[dst] |= reached[src]
+    made = slow.read_slf(content)
+    if reached[lattice.is_final].any():
+        assert again.lattice.identical(lattice)
+        assert (again.lattice.time is None) == (lattice.time is None)
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)
+    assert write_slf(again.lattice, extras=again.extras) == content
+
+
+@given(lattices())
+def test_probabilities_read_back_but_for_their_last_digits(lattice):
+    large = max(np.abs(lattice.graph).max(initial=0), np.abs(lattice.acoustic).max(initial=0))
+    if (
+        large > 700
+        or max(
+            np.abs(lattice.final_graph[lattice.is_final]).max(), np.abs(lattice.final_acoustic[lattice.is_final]).max()
+        )
+        > 700
+    ):
+        with pytest.raises(LatticeError, match="too large for a probability"):
+            write_slf(lattice, base=0)
+        return
+    again = read_slf(write_slf(lattice, base=0), "key of it", words=lattice.words)
+    np.testing.assert_allclose(again.graph, lattice.graph, rtol=1e-6, atol=1e-12)
+
+
+def test_what_has_no_place_in_a_lattice_is_written_again():
+    content = b"""VERSION=1.0
+UTTERANCE="my utterance"
+lmname="the model" xscale=3
+lmscale=12.0
+N=3 L=3
+I=0 t=0.0 v=1
+I=1 t=0.1 s="a tag"
+I=2 t=0.4 v=2
+J=0 S=0 E=1 W=a a=-1 n=-3 x1=4
+J=1 S=0 E=2 W=!NULL a=-2 n=-4 p=0.25
+J=2 S=1 E=2 W=!NULL a=-3 d=:x,0.2:
+"""
+    whole = read_slf_whole(content, None)
+    assert whole.lattice.num_states == 2
+    assert whole.extras.on_arc == {"n": {0: "-3"}, "x1": {0: "4"}}
+    assert whole.extras.on_final == {"n": {0: "-4"}, "p": {0: "0.25"}, "d": {1: ":x,0.2:"}}
+    assert whole.extras.on_state == {"v": {0: "1"}, "s": {1: '"a tag"'}}
+    assert (whole.extras.on_end, whole.extras.end_time) == ({"v": "2"}, 40)
+    again = read_slf_whole(write_slf(whole.lattice, extras=whole.extras), None)
+    assert again.lattice.identical(whole.lattice)
+    assert again.extras == whole.extras
+    with pytest.raises(OptionError, match="do not fit"):
+        write_slf(read_slf(SMALL, "k"), extras=whole.extras)
+
+
+def test_what_cannot_be_written_is_refused():
+    lattice = read_slf(SMALL, "k")
+    with pytest.raises(OptionError, match="base is -1"):
+        write_slf(lattice, base=-1)
+    with pytest.raises(OptionError, match="frame_shift is -1"):
+        write_slf(lattice, frame_shift=-1)
+    with pytest.raises(SymbolError, match="give their symbol table"):
+        write_slf(lattice.with_words(None))
+    with pytest.raises(SymbolError, match="name of epsilon"):
+        write_slf(lattice, SymbolTable.from_words(["<eps>", "!NULL", "b", "c"]))
+    endless = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.0], words=lattice.words)
+    object.__setattr__(endless, "final_graph", np.array([np.inf], np.float32))
+    with pytest.raises(LatticeError, match="no state is final"):
+        write_slf(endless)
+    with pytest.raises(OptionError, match="frame_shift is 0"):
+        SlfOptions(frame_shift=0)
+    with pytest.raises(OptionError, match="fold 'x'"):
+        SlfOptions(fold="x")
+
+
+def test_times_of_alignments_are_written():
+    lattice = Lattice.from_arrays(
+        "k",
+        [0, 1, 1],
+        [1],
+        [0],
+        [0],
+        [0],
+        [np.inf, 0],
+        ali_begin=[0, 3],
+        ali=[7, 7, 7],
+        final_ali_begin=[0, 0, 2],
+        final_ali=[8, 8],
+    )
+    assert write_slf(lattice, SymbolTable.from_words(["<eps>"]), frame_shift=0.03).splitlines()[5:8] == [
+        b"I=0\tt=0.00", b"I=1\tt=0.09", b"I=2\tt=0.15",
+    ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""Text lattices as a whole: each is known by its first bytes, and goes from one format into the others."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+import reference_slf as slow
+from hypothesis import given
+from strategies_text import FILES, SMALL, SUBLATTICES, any_lattices, needs_files
+
+from ninja.formats.pfsg import is_pfsg, read_pfsg, write_pfsg
+from ninja.formats.plf import PlfOptions, is_plf, read_plf, write_plf
+from ninja.formats.slf import is_slf, read_slf, write_slf
+from ninja.formats.sphinx import is_sphinx, write_sphinx
+
+KNOWN = {"slf": is_slf, "sphinx": is_sphinx, "pfsg": is_pfsg, "plf": is_plf}
+
+
+def recognised(content):
+    return [name for name, known in KNOWN.items() if known(content)]
+
+
+@needs_files
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("ami_slf/*.lat.gz", "slf"),
+        ("*pocketsphinx/*.slf.gz", "slf"),
+        ("theanolm/lattice.slf", "slf"),
+        ("*pocketsphinx/*.lat.gz", "sphinx"),
+        ("plf_fisher_callhome/*.plf.gz", "plf"),
+        ("theanolm/lattice.lat", None),
+        ("ami_slf/*.nbest", None),
+        ("plf_fisher_callhome/*.asr.gz", None),
+        ("nbest_*/*", None),
+        ("ctc_*/*", None),
+        ("arpa/*", None),
+    ],
+)
+def test_real_files_are_known_by_their_content(pattern, name):
+    paths = [path for path in FILES.glob(pattern) if path.is_file()]
+    assert paths
+    for path in paths:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        assert recognised(content[:4096]) == ([name] if name else []), path
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"#", b"name x\nnumaligns 3\n", b"key \n0 1 2 3,4,\n\n", b"\xd6\xfd\xb2\x7e", b"(hello)"]
+)
+def test_other_files_are_not_taken_for_lattices(content):
+    assert recognised(content) == []
+
+
+@pytest.mark.parametrize("content", [SMALL, SUBLATTICES, b"# made by x\n\n N=1 L=0\n", b"base=10\n"])
+def test_htk_lattices_begin_with_any_field_of_a_header(content):
+    assert recognised(content) == ["slf"]
+
+
+@given(any_lattices())
+def test_what_is_written_is_known_and_means_the_same_after_a_tour(lattice):
+    slf = read_slf(write_slf(lattice), "k", words=lattice.words)
+    assert slf.identical(lattice)
+    plf = read_plf(
+        write_plf(slf, scores="both"), "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1)
+    )
+    assert plf.identical(lattice)
+    pfsg = read_pfsg(write_pfsg(plf), "k", words=lattice.words)
+    total = slow.lattice_fingerprint(
+        lattice.from_arrays(
+            "k",
+            lattice.arc_begin,
+            lattice.dst,
+            lattice.word,
+            lattice.graph + lattice.acoustic,
+            np.zeros_like(lattice.acoustic),
+            lattice.final_graph + lattice.final_acoustic,
+            words=lattice.words,
+        )
+    )
+    np.testing.assert_allclose(slow.lattice_fingerprint(pfsg), total, rtol=1e-5)
+    contents = [write_slf(lattice), write_sphinx(lattice), write_pfsg(lattice)]
+    assert [recognised(content) for content in contents] == [["slf"], ["sphinx"], ["pfsg"]]
+    assert recognised(write_plf(lattice)) == ["plf"]
