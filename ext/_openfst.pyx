@@ -65,15 +65,17 @@ def write_image(str arc_type not None, const int64_t[::1] arc_begin not None, co
     return image
 
 
-def parse_image(bytes image not None):
-    """Parse the binary image of a vector FST.
+def parse_image(bytes image not None, int64_t begin=0):
+    """Parse the binary image of a vector or const FST, from an offset on.
 
     Returns:
-        (error, byte, fields): what is wrong, or ""; its offset, or -1; and
+        (error, byte, fields): what is wrong, or ""; its offset behind `begin`, or -1; and
         (arc type, bytes taken, arc_begin, dst, ilabel, olabel, cost, final_cost, symbols or None).
     """
-    cdef const char* content = PyBytes_AS_STRING(image)
-    cdef int64_t size = len(image)
+    if not 0 <= begin <= len(image):
+        raise ValueError("an image that begins outside the bytes")
+    cdef const char* content = PyBytes_AS_STRING(image) + begin
+    cdef int64_t size = len(image) - begin
     cdef ParsedFst fst
     with nogil:
         fst = c_parse_image(content, size)
@@ -87,3 +89,15 @@ def parse_image(bytes image not None):
         fst.arc_type.decode(), fst.end, int64s(fst.arc_begin), int32s(fst.dst), int32s(fst.ilabel),
         int32s(fst.olabel), doubles(fst.cost), doubles(fst.final_cost), symbols,
     )
+
+
+def image_end(bytes image not None, int64_t begin=0):
+    """Return how many bytes an image takes that is well formed, but no lattice; 0 if it is malformed."""
+    if not 0 <= begin <= len(image):
+        raise ValueError("an image that begins outside the bytes")
+    cdef const char* content = PyBytes_AS_STRING(image) + begin
+    cdef int64_t size = len(image) - begin
+    cdef ParsedFst fst
+    with nogil:
+        fst = c_parse_image(content, size)
+    return 0 if fst.byte >= 0 else fst.end

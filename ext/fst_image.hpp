@@ -1,9 +1,11 @@
-// OpenFst's binary image of a vector FST: written from flat arrays, parsed into them.
+// OpenFst's binary images: vector FSTs written from flat arrays, vector and const FSTs parsed into them.
 //
 // Layout (little-endian, as every machine OpenFst's wheels are built for):
 //   i32 magic; str "vector"; str arc type; i32 version 2; i32 flags; u64 properties; i64 start, states, arcs;
 //   [symbol tables]; per state: weight, i64 arcs, arcs x {i32 input label, i32 output label, weight, i32 next state}
-// with str = i32 length and that many bytes.
+// with str = i32 length and that many bytes. A const FST says "const" and has, behind the same header and symbols, its
+// states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then all arcs, both as they lie
+// in memory (log64: arcs of 24 bytes) and, in aligned files, each from a multiple of 16 bytes on.
 #pragma once
 
 #include <cmath>
@@ -170,6 +172,60 @@ inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::
   }
 }
 
+// A const FST; the header has said how many states and arcs there are.
+template <typename Weight>
+inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_t num_arcs, bool aligned,
+                      std::vector<int64_t>& arc_byte) {
+  struct State {
+    Weight final_cost;
+    uint32_t first, count, input_epsilons, output_epsilons;
+  };
+  struct Arc {
+    int32_t ilabel, olabel;
+    Weight cost;
+    int32_t dst;
+  };
+  const auto align = [&] {
+    const int64_t padding = aligned ? (16 - cursor.at() % 16) % 16 : 0;
+    cursor.need(padding, "the padding of a const FST");
+    cursor.skip(padding);
+  };
+  align();
+  if (num_states < 0 || num_states > cursor.left() / static_cast<int64_t>(sizeof(State))) {
+    throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
+                    std::to_string(cursor.left()) + " bytes are left", cursor.at()};
+  }
+  fst.arc_begin.push_back(0);
+  for (int64_t state = 0; state < num_states; ++state) {
+    const int64_t here = cursor.at();
+    const State found = cursor.get<State>("a state");
+    if (found.first != fst.arc_begin.back() || found.count > num_arcs - fst.arc_begin.back()) {
+      throw Malformed{"state " + std::to_string(state) + " claims the arcs " + std::to_string(found.first) + " to " +
+                      std::to_string(static_cast<int64_t>(found.first) + found.count) + " of " +
+                      std::to_string(num_arcs), here};
+    }
+    fst.final_cost.push_back(found.final_cost);
+    fst.arc_begin.push_back(fst.arc_begin.back() + found.count);
+  }
+  if (fst.arc_begin.back() != num_arcs) {
+    throw Malformed{"the header claims " + std::to_string(num_arcs) + " arcs, but the states have " +
+                    std::to_string(fst.arc_begin.back()), cursor.at()};
+  }
+  align();
+  if (num_arcs > cursor.left() / static_cast<int64_t>(sizeof(Arc))) {
+    throw Malformed{std::to_string(num_arcs) + " arcs, but " + std::to_string(cursor.left()) + " bytes are left",
+                    cursor.at()};
+  }
+  for (int64_t state = 0; state < num_states; ++state) arc_byte.push_back(cursor.at() + fst.arc_begin[state] * sizeof(Arc));
+  for (int64_t i = 0; i < num_arcs; ++i) {
+    const Arc arc = cursor.get<Arc>("an arc");
+    fst.ilabel.push_back(arc.ilabel);
+    fst.olabel.push_back(arc.olabel);
+    fst.cost.push_back(arc.cost);
+    fst.dst.push_back(arc.dst);
+  }
+}
+
 // Returns what forbids the machine to be a lattice, or nothing.
 inline std::string flaw(const ParsedFst& fst) {
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
@@ -225,7 +281,8 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   if (cursor.get<int32_t>("the header") != kFstMagic) throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
   int64_t here = cursor.at();
   const std::string fst_type = cursor.get_string("the header");
-  if (fst_type != "vector") {
+  const bool is_const = fst_type == "const";
+  if (fst_type != "vector" && !is_const) {
     throw Malformed{"an FST of type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector", here};
   }
   here = cursor.at();
@@ -235,15 +292,19 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   }
   here = cursor.at();
   const int32_t version = cursor.get<int32_t>("the header");
-  if (version != 2) throw Malformed{"version " + std::to_string(version) + " of a vector FST; 2 is needed", here};
+  // Version 1 of const FSTs is version 2, aligned, from before there was a flag for it.
+  if (version != 2 && !(is_const && version == 1)) {
+    throw Malformed{"version " + std::to_string(version) + " of a " + fst_type + " FST; 2 is needed", here};
+  }
   here = cursor.at();
   const int32_t flags = cursor.get<int32_t>("the header");
-  if (flags & ~3) throw Malformed{"unknown header flags " + std::to_string(flags), here};
+  const bool aligned = is_const && (version == 1 || (flags & 4));
+  if (flags & ~(is_const ? 7 : 3)) throw Malformed{"unknown header flags " + std::to_string(flags), here};
   cursor.get<uint64_t>("the header");
   here = cursor.at();
   const int64_t start = cursor.get<int64_t>("the header");
   const int64_t num_states = cursor.get<int64_t>("the header");
-  cursor.get<int64_t>("the header");  // the number of arcs is 0 in most files: never relied on
+  const int64_t num_arcs = cursor.get<int64_t>("the header");  // 0 in most vector FSTs: relied on in const ones alone
   if (num_states < -1 || num_states > std::numeric_limits<int32_t>::max() || num_states > cursor.left() / 12) {
     throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
                     std::to_string(cursor.left()) + " bytes are left", here + 8};
@@ -252,7 +313,14 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   if (flags & 2) get_symbols(cursor, fst);
 
   std::vector<int64_t> arc_byte;
-  if (fst.arc_type == "log64") {
+  if (is_const) {
+    if (num_arcs < 0) throw Malformed{"the header claims " + std::to_string(num_arcs) + " arcs", here + 16};
+    if (fst.arc_type == "log64") {
+      get_const<double>(cursor, fst, num_states, num_arcs, aligned, arc_byte);
+    } else {
+      get_const<float>(cursor, fst, num_states, num_arcs, aligned, arc_byte);
+    }
+  } else if (fst.arc_type == "log64") {
     get_states<double>(cursor, fst, num_states, arc_byte);
   } else {
     get_states<float>(cursor, fst, num_states, arc_byte);

@@ -9,9 +9,10 @@ def write_image(
     arc_type: str, arc_begin: Int64, dst: Int32, ilabel: Int32, olabel: Int32, cost: Float64, final_cost: Float64
 ) -> bytes: ...
 def parse_image(
-    image: bytes,
+    image: bytes, begin: int = 0
 ) -> tuple[
     str,
     int,
     tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, list[tuple[bytes, int]] | None] | None,
 ]: ...
+def image_end(image: bytes, begin: int = 0) -> int: ...

@@ -172,9 +172,34 @@ def from_image(image: bytes, key: str = "", path: str | None = None) -> Lattice:
         FormatError: The image is damaged or of another kind of FST.
         LatticeError: The machine is no lattice; see ``from_openfst``.
     """
-    _, end, arc_begin, dst, _, olabel, cost, final_cost, symbols = parse_image(image, key, path)
-    if end != len(image):
-        raise FormatError(f"{len(image) - end} bytes follow the end of the FST", path, key=key or None, byte=end)
+    fields = parse_image(image, key, path)
+    if fields[1] != len(image):
+        left = len(image) - fields[1]
+        raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=fields[1])
+    return _of_fields(fields, key, path)
+
+
+def image_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
+    """Make a lattice of an image that begins somewhere in other bytes.
+
+    Returns:
+        The lattice, or why the machine there is none; and where its image ends.
+
+    Raises:
+        FormatError: The image is damaged or of another kind of FST, so that nobody knows where it ends.
+    """
+    try:
+        fields = parse_image(content, key, path, begin)
+    except LatticeError as error:
+        return error, begin + _openfst.image_end(content, begin)
+    try:
+        return _of_fields(fields, key, path), begin + fields[1]
+    except LatticeError as error:
+        return error, begin + fields[1]
+
+
+def _of_fields(fields: Fields, key: str, path: str | None) -> Lattice:
+    _, _, arc_begin, dst, _, olabel, cost, final_cost, symbols = fields
     words = None
     if symbols is not None:
         try:
@@ -184,10 +209,33 @@ def from_image(image: bytes, key: str = "", path: str | None = None) -> Lattice:
     # Costs beyond float32, possible in log64 only, become infinite and are refused as such.
     with np.errstate(over="ignore"):
         graph, final_graph = cost.astype(np.float32), final_cost.astype(np.float32)
-    try:
-        return Lattice.from_arrays(key, arc_begin, dst, olabel, graph, np.zeros_like(graph), final_graph, words=words)
-    except LatticeError as error:
-        raise LatticeError(error.message, path, key=key or None) from None
+    final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
+    if not np.isfinite(graph).all() or np.isneginf(final_graph).any() or np.isposinf(final_graph).all():
+        try:
+            return Lattice.from_arrays(key, arc_begin, dst, olabel, graph, np.zeros_like(graph), final_graph)
+        except LatticeError as error:
+            raise LatticeError(error.message, path, key=key or None) from None
+    # All else has been checked by the parser.
+    nothing, none = np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int32)
+    final_nothing = np.zeros(len(final_graph) + 1, np.int64)
+    acoustic = np.zeros_like(graph)
+    for array in (graph, acoustic, nothing, none, final_graph, final_acoustic, final_nothing):
+        array.flags.writeable = False
+    return Lattice(
+        key,
+        arc_begin,
+        dst,
+        olabel,
+        graph,
+        acoustic,
+        nothing,
+        none,
+        final_graph,
+        final_acoustic,
+        final_nothing,
+        none,
+        words=words,
+    )
 
 
 def recover(
@@ -270,8 +318,8 @@ def _gathered(pool: Int32, begin: Int64, length: Int64) -> tuple[Int64, Int32]:
     return new_begin, pool[np.repeat(begin - new_begin[:-1], length) + np.arange(new_begin[-1])]
 
 
-def parse_image(image: bytes, key: str = "", path: str | None = None) -> Fields:
-    """Parse a binary image into flat arrays, states sorted as ``from_openfst`` says.
+def parse_image(image: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Fields:
+    """Parse a binary image, which begins at a byte, into flat arrays, states sorted as ``from_openfst`` says.
 
     Returns:
         (arc type, bytes taken, arc_begin, dst, input label, output label, weight, final weight, symbols or None), as in
@@ -281,9 +329,9 @@ def parse_image(image: bytes, key: str = "", path: str | None = None) -> Fields:
         FormatError: The image is damaged or of another kind of FST.
         LatticeError: A cycle, no start, a NaN or infinite weight, a negative label.
     """
-    error, byte, fields = _openfst.parse_image(image)
+    error, byte, fields = _openfst.parse_image(image, begin)
     if error and byte >= 0:
-        raise FormatError(error, path, key=key or None, byte=byte)
+        raise FormatError(error, path, key=key or None, byte=begin + byte)
     if error:
         raise LatticeError(error, path, key=key or None)
     assert fields is not None

@@ -1,4 +1,4 @@
-"""OpenFst's own binary files: vector FSTs of the arc types standard, log and log64."""
+"""OpenFst's own binary files: FSTs of the arc types standard, log and log64; vector and const ones are read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def read_fst(content: bytes, key: str, path: str | None = None) -> Lattice:
         path: File name for error messages.
 
     Raises:
-        FormatError: Not a vector FST of the three arc types, damaged, cut short, or followed by more bytes.
+        FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
         LatticeError: A cycle, no start, no final state, a NaN or infinite weight, a negative label.
 
-    Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), fst.cc (FstHeader).
+    Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).
     """
     return from_image(content, key, path)
 

@@ -1,0 +1,77 @@
+"""How fast k2's files, our own files and OpenFst's are read and written: CPU time of all threads of this process.
+
+    python -m benchmarks.bench_tables [ARCHIVE]
+
+ARCHIVE is a Kaldi archive (default: the Korean test-bed's lat.ark.gz), taken $NINJA_BENCH_COPIES times (20) in one
+file. A lattice counts as read when it can be used; files are in the page cache.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads spin while they wait, and would be counted
+
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ninja.formats import read
+from ninja.formats.fst_archive import read_fst_archive, write_fst_archive
+from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.native import NativeFile
+from ninja.formats.native_writer import NativeWriter
+
+SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
+COPIES = int(os.environ.get("NINJA_BENCH_COPIES", "20"))
+
+
+def drain(lattices):
+    for _ in lattices:
+        pass
+
+
+def write_native(lattices, path):
+    with open(path, "wb") as file, NativeWriter(file) as writer:
+        for lattice in lattices:
+            writer.write(lattice)
+
+
+def main():
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else SHARED / "data/korean/lat.ark.gz")
+    once = [lattice for _, lattice in read(str(path))]
+    lattices = [lattice.with_key(f"{lattice.key}-{copy}") for copy in range(COPIES) for lattice in once]
+    num_arcs = sum(lattice.num_arcs for lattice in lattices)
+    print(f"{path}: {len(lattices)} lattices, {num_arcs} arcs, {sum(len(each.ali) for each in lattices)} labels")
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        k2, plain, native = (Path(folder, name) for name in ("k2.pt", "plain.pt", "native.arrow"))
+        keys = [lattice.key for lattice in lattices]
+        random.Random(1).shuffle(keys)
+        archive = write_fst_archive(lattices)
+        text = write_fst_archive(once, text=True)
+        runs = {
+            "k2: write": lambda: plain.write_bytes(write_k2s(lattices, extras=False)),
+            "k2: write, with alignments": lambda: k2.write_bytes(write_k2s(lattices)),
+            "k2: read": lambda: drain(read_k2s(plain)),
+            "k2: read, from bytes": lambda: drain(read_k2s(plain.read_bytes())),
+            "k2: read, with alignments": lambda: drain(read_k2s(k2)),
+            "native: write": lambda: write_native(lattices, native),
+            "native: read, checked": lambda: drain(NativeFile(native)),
+            "native: read, unchecked": lambda: drain(NativeFile(native, check="none")),
+            "native: by key, checked": lambda: drain(map(NativeFile(native).__getitem__, keys)),
+            "FST archive: write": lambda: write_fst_archive(lattices),
+            "FST archive: read": lambda: drain(read_fst_archive(archive)),
+            "FST archive: read from text": lambda: drain(read_fst_archive(text)),
+        }
+        for name, run in runs.items():
+            seconds = []
+            for _ in range(3):
+                begin = time.process_time()
+                run()
+                seconds.append(time.process_time() - begin)
+            arcs = num_arcs // COPIES if "text" in name else num_arcs
+            print(f"{name:28}{arcs / sorted(seconds)[1] / 1e6:10.1f} M arcs/s")
+
+
+if __name__ == "__main__":
+    main()

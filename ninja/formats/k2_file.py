@@ -1,0 +1,361 @@
+"""The file around k2's FSAs: a dictionary of tensors as torch saves it, and nothing else that a pickle could hold."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickletools
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.symbols import SymbolTable
+
+Array = npt.NDArray[Any]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+_STANDARD = ("arcs", "scores", "labels", "properties")
+_RAGGED = ("_k2.ragged.RaggedTensor", "k2.ragged.RaggedTensor")
+_TABLE = "k2.symbol_table.SymbolTable"
+# What the pickle of tensors, numbers, strings, lists and dictionaries names; all else is refused unread.
+_NAMED = {"torch._utils _rebuild_tensor_v2", "collections OrderedDict", "_codecs encode", "torch Size"}
+_NAMED |= {f"torch {name}Storage" for name in ("Float", "Double", "Half", "Int", "Long", "Short", "Bool")}
+_NAMED |= {f"torch {name}Storage" for name in ("Char", "Byte", "BFloat16")}
+_NAMED |= {path.rpartition(".")[0] + " " + path.rpartition(".")[2] for path in (*_RAGGED, _TABLE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """A list of integers for each arc."""
+
+    begin: Int64  # [arcs + 1]
+    values: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The FSAs of a file, one behind the other."""
+
+    arcs: Int32  # [4 * arcs]: source, destination, label, bits of the score
+    state_begin: Int64  # [FSAs + 1], states of those before
+    arc_begin: Int64  # [FSAs + 1]
+    attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [arcs] each
+    others: Mapping[str, Any] = field(default_factory=dict)
+    origin: Machines | None = None  # what the file had, where arcs were split
+
+    @property
+    def count(self) -> int:
+        """Number of FSAs."""
+        return len(self.arc_begin) - 1
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs of all FSAs."""
+        return len(self.arcs) // 4
+
+    @property
+    def source(self) -> Machines:
+        """The FSAs as they stand in the file."""
+        return self.origin or self
+
+    def symbols(self, name: str, path: str | None) -> SymbolTable | None:
+        """Return the symbol table that k2 keeps under a name, if any.
+
+        Raises:
+            FormatError: It is not a table of strings.
+            SymbolError: Words and ids do not fit each other.
+        """
+        table = self.others.get(name)
+        entries = getattr(table, "_id2sym", None)
+        if table is None:
+            return None
+        if not isinstance(entries, dict) or not all(type(i) is int and type(w) is str for i, w in entries.items()):
+            raise FormatError(f"{name} is not a symbol table of strings", path)
+        return SymbolTable(((word, number) for number, word in sorted(entries.items())), path)
+
+
+class _RaggedTensor:
+    """Stands for k2's class while a file is read."""
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _SymbolTable:
+    """Stands for k2's class while a file is read."""
+
+
+def _stand_ins() -> list[type]:
+    """Return a class under each name of k2's that a file may call for."""
+    classes = []
+    for path, base in [*((path, _RaggedTensor) for path in _RAGGED), (_TABLE, _SymbolTable)]:
+        module, _, name = path.rpartition(".")
+        classes.append(type(name, (base,), {"__module__": module, "__qualname__": name}))
+    return classes
+
+
+def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | None = None) -> Machines:
+    """Read the FSAs of a file, without k2.
+
+    Args:
+        content: The whole file, or where it is.
+        path: File name for error messages.
+        key: Utterance id for error messages.
+
+    Raises:
+        FormatError: It is no such file, or damaged.
+        InputError: It cannot be read.
+    """
+    path = os.fspath(content) if path is None and not isinstance(content, bytes) else path
+
+    def refuse(message: str) -> FormatError:
+        return FormatError(message, path, key=key)
+
+    try:
+        with io.BytesIO(content) if isinstance(content, bytes) else open(content, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            _look_through(file, size)
+        loaded = _loaded(content)
+    except FormatError as error:
+        raise refuse(error.message) from error.__cause__
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path) from error
+    if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
+        raise refuse("not a dictionary; save lattices of k2 with torch.save(fsa.as_dict(), FILE)")
+    if "arcs" not in loaded:
+        raise refuse("a dictionary without arcs, so not a k2 FSA")
+    arcs, state_begin, arc_begin = _machines(_array(loaded["arcs"], "arcs", size, refuse), refuse)
+    attributes: dict[str, Array | Ragged] = {}
+    others: dict[str, Any] = {}
+    count = len(arcs) // 4
+    for name, value in loaded.items():
+        if name in _STANDARD:
+            continue
+        if isinstance(value, _RaggedTensor):
+            attributes[name] = _ragged(value, name, count, size, refuse)
+        elif hasattr(value, "element_size"):
+            array = _array(value, name, size, refuse)
+            if array.ndim == 0 or array.shape[0] != count:
+                raise refuse(f"{name} has shape {list(array.shape)}, but there are {count} arcs")
+            attributes[name] = array
+        else:
+            others[name] = value
+    return Machines(arcs, state_begin, arc_begin, attributes, others)
+
+
+def _look_through(file: IO[bytes], size: int) -> None:
+    """Refuse what is none of ours, or would take more memory than the file has bytes, before torch reads it.
+
+    Raises:
+        FormatError: Something is wrong.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise FormatError("a packed entry in the zip file, which torch does not write")
+            if sum(entry.file_size for entry in entries) > size:
+                raise FormatError("the entries of the zip file claim more bytes than it has")
+            pickles = [entry for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
+            if len(pickles) != 1:
+                raise FormatError("a zip file, but not one of torch: it has no data.pkl, or several")
+            _refuse_strangers(archive.read(pickles[0]))
+    except FormatError:
+        raise
+    except Exception as error:  # what zipfile and pickletools raise depends on the damage
+        raise FormatError(f"not a file that torch saved, or damaged: {error}") from error
+
+
+def _refuse_strangers(pickle: bytes) -> None:
+    for opcode, argument, _ in pickletools.genops(pickle):
+        if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "BYTEARRAY8"):
+            raise FormatError(f"a pickle with {opcode.name}, which torch does not write")
+        if opcode.name == "GLOBAL" and argument not in _NAMED:
+            name = str(argument).replace(" ", ".")
+            raise FormatError(f"an object of {name}; only tensors, numbers, strings, lists and dictionaries are read")
+
+
+def _loaded(content: bytes | os.PathLike[str]) -> Any:
+    import torch
+
+    safe = getattr(torch.serialization, "safe_globals", None)
+    with nullcontext() if safe is None else safe(_stand_ins()):
+        try:
+            if isinstance(content, bytes):
+                return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            return torch.load(os.fspath(content), map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:  # what torch raises depends on the damage
+            raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
+
+
+def _array(tensor: Any, name: str, size: int, refuse: Any) -> Array:
+    """Return a tensor as an array; one that repeats its few bytes to seem large is refused."""
+    if not hasattr(tensor, "element_size") or tensor.layout.__repr__() != "torch.strided":
+        raise refuse(f"{name} is not a plain tensor")
+    if tensor.numel() * tensor.element_size() > size:
+        raise refuse(f"{name} claims {tensor.numel()} elements, more than the file holds")
+    if "bfloat16" in str(tensor.dtype):
+        tensor = tensor.float()
+    return np.ascontiguousarray(tensor.detach().numpy())
+
+
+def _machines(arcs: Array, refuse: Any) -> tuple[Int32, Int64, Int64]:
+    if arcs.dtype != np.int32:
+        raise refuse(f"arcs are {arcs.dtype}, but int32 is needed")
+    if arcs.ndim == 2 and arcs.shape[1] == 4:
+        final = arcs[arcs[:, 2] == -1, 1]
+        num_states = 0 if not len(arcs) else int(final[0]) + 1 if len(final) else int(arcs[:, :2].max()) + 2
+        if num_states < 0 or num_states > np.iinfo(np.int32).max or num_states > 16 * len(arcs) + 16:
+            raise refuse(f"{num_states} states, but only {len(arcs)} arcs")
+        return arcs.ravel(), np.array([0, num_states]), np.array([0, len(arcs)])
+    if arcs.ndim != 1 or len(arcs) < 2:
+        raise refuse(f"arcs have the shape {list(arcs.shape)}; an Fsa has [arcs, 4], an FsaVec one axis")
+    count = int(arcs[0])
+    if count < 0 or arcs[1] != 0 or 2 + 2 * (count + 1) > len(arcs):
+        raise refuse(f"an FsaVec that claims {count} FSAs in {len(arcs)} numbers")
+    state_begin = arcs[2 : count + 3].astype(np.int64)
+    arc_begin = arcs[count + 3 : 2 * count + 4].astype(np.int64)
+    rest = arcs[2 * count + 4 :]
+    for name, begin in (("states", state_begin), ("arcs", arc_begin)):
+        if begin[0] != 0 or (np.diff(begin) < 0).any():
+            raise refuse(f"the numbers of {name} of an FsaVec must rise from 0")
+    if 4 * arc_begin[-1] != len(rest):
+        raise refuse(f"an FsaVec that claims {arc_begin[-1]} arcs in {len(rest)} numbers")
+    if (np.diff(state_begin) > 16 * np.diff(arc_begin) + 16).any():
+        raise refuse("an FsaVec that claims many more states than arcs")
+    return rest, state_begin, arc_begin
+
+
+def _ragged(value: _RaggedTensor, name: str, count: int, size: int, refuse: Any) -> Ragged:
+    state = getattr(value, "state", None)
+    if not isinstance(state, tuple) or len(state) != 3:
+        raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
+    begin = _array(state[0], name, size, refuse)
+    values = _array(state[2], name, size, refuse)
+    if begin.shape != (count + 1,) or begin.dtype.kind != "i" or values.ndim != 1:
+        raise refuse(f"{name} has {len(begin.ravel()) - 1} lists, but there are {count} arcs")
+    if begin[0] != 0 or begin[-1] != len(values) or (np.diff(begin) < 0).any():
+        raise refuse(f"the lists of {name} do not follow each other")
+    return Ragged(begin.astype(np.int64), values)
+
+
+def piece(values: Array | Ragged, first: int, last: int) -> Any:
+    """Return the part of an attribute that belongs to the arcs ``first : last``: an array, or lists."""
+    if isinstance(values, Ragged):
+        begin = values.begin
+        return [values.values[begin[arc] : begin[arc + 1]].tolist() for arc in range(first, last)]
+    return values[first:last].copy()
+
+
+def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.float32] | None:
+    """Return an attribute that holds a score for each arc, float32 [arcs], if there is one.
+
+    Raises:
+        FormatError: It does not hold that.
+    """
+    values = machines.attributes.get(name)
+    if values is None:
+        return None
+    if isinstance(values, Ragged) or values.ndim != 1 or values.dtype.kind != "f":
+        raise FormatError(f"{name} is not one score for each arc", path)
+    with np.errstate(over="ignore"):  # infinite scores are named later
+        return np.ascontiguousarray(values, np.float32)
+
+
+def one_word_each(
+    machines: Machines, words: Array | Ragged | None, path: str | None
+) -> tuple[Machines, Int32 | None, Int64 | None]:
+    """Split arcs with several words into several arcs.
+
+    Args:
+        machines: The FSAs.
+        words: Their words, by arc; None: the labels are words.
+        path: File name for error messages.
+
+    Returns:
+        The FSAs; the word of each of their arcs, int32 [arcs], or None; and the arc that each was, int64 [arcs], or
+        None where no arc was split. Scores stand on the first piece of an arc, 0 on the others.
+
+    Raises:
+        FormatError: Words are not integers.
+    """
+    if words is None:
+        return machines, None, None
+    values = words.values if isinstance(words, Ragged) else words
+    if values.dtype.kind != "i" or values.ndim != 1:
+        raise FormatError("aux_labels are not integers, one for each arc or a list of them", path)
+    small = values.astype(np.int32)
+    if not np.array_equal(small, values):
+        raise FormatError("aux_labels are beyond int32", path)
+    if not isinstance(words, Ragged):
+        return machines, np.ascontiguousarray(small), None
+    arc = np.repeat(np.arange(machines.num_arcs), np.diff(words.begin))
+    is_final = machines.arcs.reshape(-1, 4)[:, 2] == -1
+    told = (small != 0) & ~((small == -1) & is_final[arc])  # k2 ends the words of a path with -1, too
+    small, arc = small[told], arc[told]
+    if len(arc) < 2 or (np.diff(arc) > 0).all():
+        word = np.where(is_final, np.int32(-1), np.int32(0))
+        word[arc] = small
+        return machines, word, None
+    return _split(machines, small, arc)
+
+
+def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int32, Int64]:
+    count = np.maximum(np.bincount(arc, minlength=machines.num_arcs), 1)
+    original = np.repeat(np.arange(machines.num_arcs), count)
+    begin = np.concatenate([[0], np.cumsum(count)])
+    step = np.arange(len(original)) - begin[original]
+    rows = machines.arcs.reshape(-1, 4)[original]
+    is_last = step == count[original] - 1
+    word = np.where(rows[:, 2] == -1, np.int32(-1), np.int32(0))
+    word[begin[arc] + np.arange(len(arc)) - np.searchsorted(arc, arc)] = words
+    arc_begin = begin[machines.arc_begin]
+    owner = np.repeat(np.arange(machines.count), np.diff(arc_begin))
+    extra = np.bincount(owner[~is_last], minlength=machines.count)  # states between the pieces of arcs
+    state_begin = machines.state_begin + np.concatenate([[0], np.cumsum(extra)])
+    last = np.diff(machines.state_begin) - 1  # the final state, which has to stay the last one
+    rank = np.cumsum(~is_last) - 1
+    rank -= np.concatenate([[0], np.cumsum(extra)])[owner]
+    between = last[owner] + rank
+    rows[rows[:, 1] == last[owner], 1] += extra[owner[rows[:, 1] == last[owner]]].astype(np.int32)
+    rows[~is_last, 1] = between[~is_last]
+    rows[~is_last, 2] = 0
+    later = np.flatnonzero(step > 0)
+    rows[later, 0] = between[later - 1]
+    rows[later, 3] = 0  # the bits of 0.0
+    attributes: dict[str, Array | Ragged] = {}
+    order = np.lexsort((rows[:, 0], owner))
+    for name in ("lm_scores", "am_scores"):
+        values = machines.attributes.get(name)
+        if isinstance(values, np.ndarray):
+            attributes[name] = np.where(step > 0, 0, values[original])[order]
+    arcs = np.ascontiguousarray(rows[order]).ravel()
+    split = Machines(arcs, state_begin, arc_begin, attributes, machines.others, machines)
+    return split, np.ascontiguousarray(word[order]), original[order]
+
+
+def written(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a file with arcs, attributes of arcs, and others, in which arrays become tensors, too."""
+    import torch
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return torch.from_numpy(value if value.flags.writeable else value.copy())
+        if isinstance(value, Mapping):
+            return {name: converted(inner) for name, inner in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [converted(inner) for inner in value]
+        return value
+
+    buffer = io.BytesIO()
+    try:
+        torch.save(converted({"arcs": arcs, **columns, **others}), buffer)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"cannot be written as a k2 file: {error}") from error
+    return buffer.getvalue()

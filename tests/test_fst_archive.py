@@ -1,0 +1,145 @@
+"""Kaldi archives of FSTs: Kaldi's own output, what OpenFst makes of ours, and damage."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_formats import read_table
+from reference_k2 import same_with_total
+from strategies import lattices
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.fst_archive import fst_entry, read_fst_archive, write_fst_archive
+from ninja.formats.openfst import write_fst
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+GOLDEN = SHARED / "golden" / "korean" / "fst.txt.gz"
+KEYS = st.text("abc01-_é", min_size=1, max_size=6)
+
+
+def small(key: str = "utt") -> Lattice:
+    return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 2], [1, 2], [0, 0], [np.inf, np.inf, 0])
+
+
+@settings(max_examples=60)
+@given(st.lists(lattices(connected=False, keys=KEYS), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_what_is_written_is_read_back_binary_or_text(several: list[Lattice], text: list[bool]) -> None:
+    entries = [fst_entry(one, text=flag) for one, flag in zip(several, text, strict=False)]
+    found = list(read_fst_archive(b"".join(entries)))
+    assert [key for key, _ in found] == [one.key for one in several]
+    for one, (_, back) in zip(several, found, strict=True):
+        assert isinstance(back, Lattice)
+        assert same_with_total(one, back)
+    assert b"".join(fst_entry(one) for one in several) == write_fst_archive(several)
+
+
+@settings(max_examples=20)
+@given(lattices(), st.sampled_from(["standard", "log", "log64"]))
+def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any) -> None:
+    fst = pytest.importorskip("pywrapfst")
+    entry = fst_entry(lattice.with_key("utt"), arc_type=arc_type)
+    machine = fst.VectorFst.read_from_string(entry.removeprefix(b"utt "))
+    assert machine.verify()
+    assert machine.num_states() == lattice.num_states
+
+
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are not here")
+def test_kaldis_own_archive_is_read() -> None:
+    content = gzip.decompress(GOLDEN.read_bytes())
+    source = {one.key: one for one in read_table(gzip.decompress((GOLDEN.parent / "lat.ark.gz").read_bytes()))}
+    found = dict(read_fst_archive(content))
+    assert len(found) == content.count(b"\n\n")
+    for key, lattice in found.items():
+        assert isinstance(lattice, Lattice)
+        assert lattice.num_states == source[key].num_states
+        assert np.array_equal(lattice.word, source[key].word)
+        assert np.allclose(lattice.graph, source[key].graph + source[key].acoustic, atol=1e-2, rtol=1e-5)
+
+
+def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
+    loop = bytearray(write_fst(small()))
+    loop[118:122] = bytes(4)  # where the second arc leads
+    content = fst_entry(small("a")) + b"b " + loop + b"c \n0 1 2 x\n\n" + b"d \n\n" + fst_entry(small("e"), text=True)
+    found = list(read_fst_archive(content, "x.ark"))
+    assert [key for key, _ in found] == ["a", "b", "c", "d", "e"]
+    assert [type(one) for _, one in found] == [Lattice, LatticeError, FormatError, LatticeError, Lattice]
+    assert "lies on a cycle" in str(found[1][1])
+    assert "'x' is no label" in str(found[2][1])
+
+
+def test_text_errors_name_their_line() -> None:
+    content = fst_entry(small("a"), text=True) + b"b \n0 1 1 1\n0 1 2\n\n"
+    found = list(read_fst_archive(content, "x.ark"))
+    assert str(found[1][1]).startswith("x.ark:8, key 'b': 3 fields")
+
+
+CUT: list[tuple[bytes, str]] = [
+    (b" x", "x.ark, byte 0: no key where an entry begins"),
+    (b"abc", "x.ark, byte 0: no key where an entry begins"),
+    (b"abc ", "x.ark, byte 4, key 'abc': neither an OpenFst image nor text"),
+    (b"abc def", "neither an OpenFst image nor text behind the key"),
+    (b"abc   0 1\n", "text on the line of the key"),
+    (b"abc \n0 1 2 3\n1\n", "the archive ends inside this machine: it is cut short"),
+    (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends inside the header"),
+    (b"a" * 5000 + b" ", "a key without an end"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), CUT)
+def test_damage_ends_the_reading_with_the_byte(content: bytes, message: str) -> None:
+    if content == b"abc":
+        message = "a key without an end"
+    ((_, error),) = read_fst_archive(content, "x.ark")
+    assert isinstance(error, FormatError)
+    assert message in str(error)
+
+
+def test_lattices_behind_the_end_of_an_image_are_found_at_their_bytes() -> None:
+    content = fst_entry(small("a")) + fst_entry(small("b"))[:-5]
+    found = list(read_fst_archive(content))
+    assert isinstance(found[0][1], Lattice)
+    assert isinstance(found[1][1], FormatError)
+    assert found[1][1].byte is not None
+    assert found[1][1].byte > len(fst_entry(small("a")))
+
+
+def test_a_table_is_attached_and_its_gaps_named() -> None:
+    words = SymbolTable.from_words(["<eps>", "one", "two"])
+    ((_, lattice),) = read_fst_archive(fst_entry(small()), words=words)
+    assert isinstance(lattice, Lattice)
+    assert lattice.words is words
+    ((_, error),) = read_fst_archive(fst_entry(small()), words=SymbolTable.from_words(["<eps>", "one"]))
+    assert isinstance(error, SymbolError)
+    assert str(error) == "key 'utt': word id 2 is not in the symbol table; is it the right one?"
+
+
+def test_keys_with_blanks_are_refused() -> None:
+    with pytest.raises(OptionError, match="a key of an archive has no blanks"):
+        fst_entry(small("a b"))
+
+
+@settings(max_examples=300)
+@given(st.lists(lattices(max_states=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
+def test_damage_gives_a_typed_error_or_sound_lattices(several: list[Lattice], chance: random.Random) -> None:
+    content = bytearray(
+        b"".join(fst_entry(one.with_key(str(at)), text=chance.random() < 0.5) for at, one in enumerate(several))
+    )
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(content) or 1)
+        if chance.randrange(3):
+            content[at : at + 1] = bytes([chance.choice([*b"0 9\n\t-.", 0, 127, 128, 255])])
+        else:
+            del content[at : at + chance.randrange(1, 9)]
+    for _, found in read_fst_archive(bytes(content)):
+        if isinstance(found, Lattice):
+            check(found)
+        else:
+            assert isinstance(found, NinjaError)

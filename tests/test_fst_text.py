@@ -1,0 +1,197 @@
+"""OpenFst's text and const files: with its own tools and its Python face as witnesses."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_k2 import same_with_total
+from reference_openfst import ways
+from strategies import lattices
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
+from ninja.formats.openfst import read_fst, write_fst
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
+TOOLS = pytest.mark.skipif(shutil.which("fstcompile") is None, reason="OpenFst's command-line tools are not installed")
+ARC_TYPES = ("standard", "log", "log64")
+
+
+def tool(*arguments: object) -> str:
+    return subprocess.run([str(each) for each in arguments], check=True, capture_output=True, text=True).stdout
+
+
+@settings(max_examples=100)
+@given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
+def test_what_is_written_is_read_back(lattice: Lattice, acceptor: bool, labels: Any) -> None:
+    lattice = lattice.with_words(WORDS)
+    content = write_fst_text(lattice, labels=labels, acceptor=acceptor)
+    if lattice.num_arcs:
+        options = FstTextOptions(acceptor=acceptor, labels=labels)
+        assert same_with_total(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
+    seen = read_fst_text(content, lattice.key, words=WORDS if labels == "words" else None)
+    if any(len(line.split()) in (3, 5) for line in content.splitlines()):  # else a number may be label or weight
+        assert same_with_total(lattice, seen)
+
+
+def test_lines_are_read_as_openfst_reads_them() -> None:
+    lattice = read_fst_text(b"3 1 7 1 0.5\n3 2 8 2\n1\t2 9  3 1e1\r\n\n2 0.25\n1\n", "utt")
+    assert lattice.num_states == 3
+    assert {(way.words, way.graph) for way in ways(lattice)} == {((1,), 0.5), ((1, 3), 10.75), ((2,), 0.25)}
+
+
+def test_columns_tell_an_acceptor_from_a_transducer() -> None:
+    assert read_fst_text(b"0 1 4 0.5\n1\n", "utt").word.tolist() == [4]
+    assert read_fst_text(b"0 1 4 5\n1\n", "utt").word.tolist() == [5]
+    assert read_fst_text(b"0 1 4 5\n1\n", "utt", options=FstTextOptions(acceptor=True)).graph.tolist() == [5]
+    assert read_fst_text(b"0 1 4\n1 2 4 5\n2\n", "utt").graph.tolist() == [0, 5]
+    assert read_fst_text(b"0 1 one two\n1\n", "utt", words=WORDS).word.tolist() == [2]
+    assert read_fst_text(b"0 1 one 2.5\n1\n", "utt", words=WORDS).graph.tolist() == [2.5]
+
+
+def test_words_get_a_table_of_their_own() -> None:
+    lattice = read_fst_text("0 1 yes yes 1\n1 2 <eps> <eps>\n2 3 né né\n3\n".encode(), "utt")
+    assert lattice.words is not None
+    assert lattice.words.spell(lattice.word) == ["yes", "né"]
+    assert lattice.word[1] == 0
+
+
+@TOOLS
+@settings(max_examples=15)
+@given(lattice=lattices(), arc_type=st.sampled_from(ARC_TYPES))
+def test_openfsts_tools_print_and_verify_what_is_written(
+    lattice: Lattice, arc_type: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("fst")
+    binary, text, compiled, words = folder / "a.fst", folder / "a.txt", folder / "b.fst", folder / "words.txt"
+    words.write_text("".join(f"{word} {number}\n" for word, number in WORDS))
+    binary.write_bytes(write_fst(lattice, arc_type))
+    text.write_bytes(write_fst_text(lattice.with_words(WORDS), labels="words"))
+    tool("fstcompile", "--keep_state_numbering", f"--arc_type={arc_type}", f"--isymbols={words}",
+         f"--osymbols={words}", text, compiled)  # fmt: skip
+    tool("fstequal", "--delta=0.0001", binary, compiled)
+    information = tool("fstinfo", binary)
+    assert f"# of states                                       {lattice.num_states}\n" in information
+    assert f"# of arcs                                         {lattice.num_arcs}\n" in information
+    printed = tool("fstprint", binary)
+    back = read_fst_text(printed.encode(), lattice.key)
+    assert sorted(way.words for way in ways(back)) == sorted(way.words for way in ways(lattice))
+    assert sorted(way.graph for way in ways(back)) == pytest.approx(sorted(way.total() for way in ways(lattice)), 1e-4)
+
+
+@TOOLS
+@settings(max_examples=12)
+@given(
+    lattice=lattices(connected=False),
+    arc_type=st.sampled_from(ARC_TYPES),
+    align=st.sampled_from(["--fst_align=false", "--fst_align=true"]),
+)
+def test_const_files_of_openfsts_tools_are_read(
+    lattice: Lattice, arc_type: Any, align: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("fst")
+    (folder / "a.fst").write_bytes(write_fst(lattice, arc_type))
+    tool("fstconvert", "--fst_type=const", align, folder / "a.fst", folder / "b.fst")
+    assert same_with_total(lattice, read_fst((folder / "b.fst").read_bytes(), lattice.key))
+
+
+def const(lattice: Lattice, arc_type: Any = "standard") -> bytes:
+    fst = pytest.importorskip("pywrapfst")
+    return fst.convert(fst.VectorFst.read_from_string(write_fst(lattice, arc_type)), "const").write_to_string()
+
+
+@settings(max_examples=60)
+@given(lattices(connected=False), st.sampled_from(ARC_TYPES))
+def test_const_files_of_pywrapfst_are_read(lattice: Lattice, arc_type: Any) -> None:
+    assert same_with_total(lattice, read_fst(const(lattice, arc_type), lattice.key))
+
+
+def chain() -> Lattice:
+    return Lattice.from_arrays("utt", [0, 1, 2, 2], [1, 2], [1, 2], [1, 2], [0, 0], [np.inf, np.inf, 0])
+
+
+def test_damaged_const_files_are_refused_with_the_byte() -> None:
+    content = const(chain())  # the header takes 65 bytes; states 20 each, arcs 16
+    cases = [
+        (content[:-1], "2 arcs, but 31 bytes are left"),
+        (content[:90], "the header claims 3 states, but 25 bytes are left"),
+        (content[:69] + b"\7" + content[70:], "byte 65, key 'utt': state 0 claims the arcs 7 to 8 of 2"),
+        (content[:73] + b"\7" + content[74:], "byte 65, key 'utt': state 0 claims the arcs 0 to 7 of 2"),
+        (content[:57] + b"\3" + content[58:], "the header claims 3 arcs, but the states have 2"),
+        (
+            content[:125] + b"\7" * 12 + b"\7\0\0\0" + content[141:],
+            "byte 125, key 'utt': arc 0 of state 0 enters state 7 of 3",
+        ),
+        (content + b"x", "1 bytes follow the end"),
+    ]
+    for damaged, message in cases:
+        with pytest.raises(FormatError, match=message):
+            read_fst(damaged, "utt")
+
+
+WRONG: list[tuple[bytes, type[NinjaError], str]] = [
+    (b"", LatticeError, "x.txt, key 'utt': the FST is empty"),
+    (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': 6 fields, which neither"),
+    (b"0 1 2 3 0.5\n0 1 2\n", FormatError, "x.txt:2, key 'utt': 3 fields, which neither .* a transducer has"),
+    (b"0 1 2\n0 1 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': 3 fields"),
+    (b"0 x 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': 'x' is no state"),
+    (b"0 99999999999 2 3 0.5\n", FormatError, "'99999999999' is no state"),
+    (b"0 4000000000 2 3 0.5\n", FormatError, "'4000000000' is no state"),
+    (b"0 1 2 3 0,5\n", FormatError, "'0,5' is no weight"),
+    (b"0 1 2 3 nan\n", FormatError, "'nan' is no weight"),
+    (b"0 1 2 3 Infinity\n1\n", LatticeError, "arc 0 of state 0 has the weight inf"),
+    (b"0 1 2 3 1e40\n1\n", LatticeError, "arc 0 has the graph cost inf"),
+    (b"0 1 2 5000000000 1\n1\n", FormatError, "'5000000000' is no label"),
+    (b"0 1 2 3 1\n1 0 2 3 1\n1\n", LatticeError, "lies on a cycle"),
+    (b"0 1 2 3 1\n", LatticeError, "no state is final"),
+    (b"0 1 a \xff 1\n1\n", FormatError, r"x.txt:1, key 'utt': not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("content", "kind", "message"), WRONG)
+def test_what_is_wrong_is_said(content: bytes, kind: type[NinjaError], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        read_fst_text(content, "utt", "x.txt")
+
+
+def test_words_and_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(SymbolError, match=r"x.txt:2, key 'utt': word 'six' is not in the symbol table"):
+        read_fst_text(b"0 1 one one 1\n1 2 six six 1\n2\n", "utt", "x.txt", WORDS)
+    with pytest.raises(SymbolError, match=r"x.txt:1, key 'utt': word id 6 is not in the symbol table"):
+        read_fst_text(b"0 1 6 6 1\n1\n", "utt", "x.txt", WORDS)
+    with pytest.raises(OptionError, match="labels is 'both'"):
+        FstTextOptions(labels="both")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="labels is 'both'"):
+        write_fst_text(chain(), labels="both")  # type: ignore[arg-type]
+    with pytest.raises(SymbolError, match="the words of the lattice have no names"):
+        write_fst_text(chain(), labels="words")
+    with pytest.raises(SymbolError, match="cannot be written without quotes"):
+        write_fst_text(chain(), SymbolTable.from_words(["<eps>", "a b", "c"]), labels="words")
+
+
+@settings(max_examples=300)
+@given(lattices(max_states=5), st.booleans(), st.randoms(use_true_random=False))
+def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, chance: random.Random) -> None:
+    content = bytearray(write_fst_text(lattice) if text else const(lattice, chance.choice(ARC_TYPES)))
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(content) or 1)
+        if chance.randrange(3):
+            content[at : at + 1] = bytes([chance.choice([*b"0 9\n\t-.ei", 0, 127, 128, 255])])
+        else:
+            del content[at : at + chance.randrange(1, 9)]
+    with suppress(NinjaError):
+        check(read_fst_text(bytes(content), "utt") if text else read_fst(bytes(content), "utt"))
+
+
+def test_a_state_number_takes_no_memory() -> None:
+    assert read_fst_text(b"2147483647 2147483646 1 1 1\n2147483646\n", "utt").num_states == 2

@@ -1,0 +1,448 @@
+"""k2's files: written and read, also as k2 itself would, damaged ones, and ones that want to do harm."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import random
+import sys
+import types
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_k2 import fsas, paths
+from reference_openfst import ways
+from strategies import KEYS, lattices
+
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.k2 import K2Options, read_k2, read_k2s, read_k2s_whole, write_k2, write_k2s
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+torch = pytest.importorskip("torch")
+
+
+def load(content: bytes) -> Any:
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+def saved(value: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def tensor(rows: list[tuple[int, int, int, float]]) -> Any:
+    arcs = torch.tensor([(*row[:3], 0) for row in rows], dtype=torch.int32).reshape(-1, 4)
+    arcs[:, 3] = torch.tensor([row[3] for row in rows], dtype=torch.float32).view(torch.int32)
+    return arcs
+
+
+# 0 -5-> 1 -6-> 2 -(-1)-> 3 and 0 -7-> 2
+SMALL = [(0, 1, 5, -1.5), (0, 2, 7, -4.0), (1, 2, 6, -2.0), (2, 3, -1, -0.5)]
+
+
+@settings(max_examples=60)
+@given(st.lists(lattices(connected=False), min_size=0, max_size=4), st.booleans())
+def test_what_is_written_is_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> None:
+    if timed:
+        several = [replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.01) for one in several]
+    read = list(read_k2s(write_k2s(several)))
+    assert len(read) == len(several)
+    for one, back in zip(several, read, strict=True):
+        assert isinstance(back, Lattice)
+        check(back)
+        assert back.identical(one)
+        assert back.frame_shift == one.frame_shift
+        assert (back.time is None) == (one.time is None)
+        if one.time is not None:
+            assert np.array_equal(back.time, one.time)
+    if several:
+        assert read_k2(write_k2(several[0]), several[0].key).identical(several[0])
+
+
+@settings(max_examples=60)
+@given(st.lists(lattices(), min_size=1, max_size=3), st.booleans())
+def test_k2_takes_what_is_written_and_sees_the_same_paths(several: list[Lattice], extras: bool) -> None:
+    machines = fsas(load(write_k2s(several, extras=extras)))
+    assert len(machines) == len(several)
+    for machine, one in zip(machines, several, strict=True):
+        theirs = sorted(paths(machine, lambda arc: [arc[4]["aux_labels"]]))
+        ours = sorted((way.words, -way.graph - way.acoustic, -way.graph) for way in ways(one))
+        assert theirs == ours
+    assert fsas(load(write_k2(several[0]))) == machines[:1]
+
+
+@settings(max_examples=40)
+@given(lattices())
+def test_costs_are_exact_where_they_do_not_add_up_exactly(lattice: Lattice) -> None:
+    graph = lattice.graph + np.float32(1e-3) * np.arange(lattice.num_arcs, dtype=np.float32)
+    lattice = lattice.with_costs(graph, lattice.acoustic * np.float32(1234.567))
+    assert read_k2(write_k2(lattice), lattice.key).identical(lattice)
+
+
+@st.composite
+def dictionaries(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+    """FSAs as k2 may hold them: states in any order, dead ends, several words an arc, arcs twice into the end."""
+    machines, ragged = draw(st.integers(1, 3)), draw(st.booleans())
+    rows, words, begins, states = [], [], [0], [0]
+    for _ in range(machines):
+        size = draw(st.integers(2, 6))
+        order = [0, *draw(st.permutations(range(1, size - 1)))]  # of the states but the final one
+        arcs = {(order[0], size - 1)} if size == 2 else set()
+        for at in range(size - 1):
+            for _ in range(draw(st.integers(1, 3))):
+                later = [*order[at + 1 :], size - 1]
+                arcs.add((order[at], draw(st.sampled_from(later))))
+        twice = [arc for arc in sorted(arcs) if draw(st.integers(0, 4)) == 0]
+        for src, dst in sorted([*arcs, *twice]):
+            final = dst == size - 1
+            label = -1 if final else draw(st.integers(0, 5))
+            rows.append((src, dst, label, draw(st.integers(-64, 64)) / 8))
+            said = draw(st.lists(st.integers(1, 9), max_size=3 if ragged else 1))
+            if not ragged:
+                said = [-1] if final else said or [0]
+            words.append([*said, -1] if ragged and final and draw(st.booleans()) else said)
+        begins.append(len(rows))
+        states.append(states[-1] + size)
+    flat = tensor(rows).flatten()
+    head = torch.tensor([machines, 0, *states, *begins], dtype=torch.int32)
+    result: dict[str, Any] = {"arcs": torch.cat([head, flat])}
+    if ragged:
+        splits = np.cumsum([0, *map(len, words)])
+        values = torch.tensor([word for said in words for word in said], dtype=torch.int32)
+        result["aux_labels"] = (torch.tensor(splits, dtype=torch.int32), "row_ids1", values)
+    else:
+        result["aux_labels"] = torch.tensor([said[0] for said in words], dtype=torch.int32)
+    if draw(st.booleans()):
+        scores = [draw(st.integers(-64, 64)) / 8 for _ in rows]
+        result["lm_scores"] = torch.tensor(scores, dtype=draw(st.sampled_from([torch.float32, torch.float64])))
+    return result, words
+
+
+class _Modules:
+    """k2's classes under their own names, as long as a file is written."""
+
+    def __enter__(self) -> Any:
+        self.ragged, self.table = types.ModuleType("_k2.ragged"), types.ModuleType("k2.symbol_table")
+
+        class RaggedTensor:
+            def __init__(self, state: Any) -> None:
+                self.state = state
+
+            def __getstate__(self) -> Any:
+                return self.state
+
+            def __setstate__(self, state: Any) -> None:
+                raise AssertionError("k2 is not here")
+
+        class SymbolTable:
+            def __init__(self, words: dict[int, str]) -> None:
+                self._id2sym, self._sym2id = words, {word: number for number, word in words.items()}
+                self._next_available_id, self.eps = 99, "<eps>"
+
+        RaggedTensor.__module__, RaggedTensor.__qualname__ = "_k2.ragged", "RaggedTensor"
+        SymbolTable.__module__, SymbolTable.__qualname__ = "k2.symbol_table", "SymbolTable"
+        self.ragged.RaggedTensor, self.table.SymbolTable = RaggedTensor, SymbolTable  # type: ignore[attr-defined]
+        sys.modules.update(self.modules())
+        return self
+
+    def modules(self) -> dict[str, types.ModuleType]:
+        parents = {"_k2": types.ModuleType("_k2"), "k2": types.ModuleType("k2")}
+        return {**parents, "_k2.ragged": self.ragged, "k2.symbol_table": self.table}
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.modules():
+            del sys.modules[name]
+
+
+def with_ragged(loaded: dict[str, Any]) -> bytes:
+    with _Modules() as k2:
+        return saved(
+            {
+                name: k2.ragged.RaggedTensor(value) if isinstance(value, tuple) else value
+                for name, value in loaded.items()
+            }
+        )
+
+
+@settings(max_examples=150)
+@given(dictionaries())
+def test_machines_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict[str, Any], Any]) -> None:
+    loaded, words = drawn
+    plain = {name: value for name, value in loaded.items() if name != "aux_labels"}
+    machines = fsas({**plain, "place": torch.arange(len(words))})
+    read = list(read_k2s(with_ragged(loaded)))
+    whole = list(read_k2s_whole(with_ragged(loaded)))
+    assert len(read) == len(machines)
+    for machine, back, more in zip(machines, read, whole, strict=True):
+        expected = list(paths(machine, lambda arc: words[arc[4]["place"]]))
+        assert isinstance(back, Lattice)
+        check(back)
+        has_lm = "lm_scores" in loaded
+        ours = [(way.words, -way.graph - way.acoustic, -way.graph) for way in ways(back)]
+        assert sorted(ours) == sorted((said, score, lm if has_lm else 0.0) for said, score, lm in expected)
+        assert not isinstance(more, NinjaError)
+        assert more.lattice.identical(back)
+        score = -(back.graph + back.acoustic)
+        kept = score != 0  # pieces of split arcs but the first cost nothing
+        assert np.array_equal(more.scores[more.arc][kept], score[kept])
+
+
+def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
+    lattice = read_k2(saved({"arcs": tensor(SMALL), "lm_scores": torch.tensor([-1.0, -3.0, -0.5, -0.25])}), "utt")
+    assert lattice.word.tolist() == [5, 7, 6]
+    assert lattice.graph.tolist() == [1.0, 3.0, 0.5]
+    assert lattice.acoustic.tolist() == [0.5, 1.0, 1.5]
+    assert lattice.final_graph.tolist() == [np.inf, np.inf, 0.25]
+    assert lattice.final_acoustic.tolist() == [np.inf, np.inf, 0.25]
+
+
+def test_without_lm_scores_the_score_is_one_cost_or_the_other() -> None:
+    content = saved({"arcs": tensor(SMALL)})
+    assert read_k2(content, "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
+    assert read_k2(content, "utt", options=K2Options("graph")).graph.tolist() == [1.5, 4.0, 2.0]
+    (whole,) = read_k2s_whole(content)
+    assert not isinstance(whole, NinjaError)
+    assert whole.lost == ("which part of the score is whose: without lm_scores all of it is acoustic cost",)
+
+
+def test_am_scores_that_no_longer_fit_are_not_used() -> None:
+    loaded = load(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
+    loaded["am_scores"] = loaded["am_scores"] + 1
+    assert read_k2(saved(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
+
+
+def test_other_attributes_are_kept_aside() -> None:
+    loaded = {
+        "arcs": tensor(SMALL),
+        "aux_labels": torch.tensor([11, 12, 0, -1], dtype=torch.int32),
+        "tokens": ([torch.tensor([0, 2, 2, 3, 3], dtype=torch.int32), "row_ids1", torch.tensor([8, 9, 7])]),
+        "post": torch.tensor([[0.5, 1.0]] * 4),
+        "note": "hello",
+    }
+    loaded["tokens"] = tuple(loaded["tokens"])
+    (whole,) = read_k2s_whole(with_ragged(loaded))
+    assert not isinstance(whole, NinjaError)
+    assert whole.lattice.word.tolist() == [11, 12, 0]
+    assert whole.labels.tolist() == [5, 7, 6, -1]
+    assert whole.attributes["tokens"] == [[8, 9], [], [7], []]
+    assert whole.attributes["post"].shape == (4, 2)
+    assert whole.final_arc.tolist() == [-1, -1, 3]
+    assert "tokens, an attribute of arcs" in whole.lost
+    assert "note, an attribute of the file" in whole.lost
+    assert "labels, of which only aux_labels are words" in whole.lost
+
+
+def test_nothing_of_our_own_files_is_lost() -> None:
+    lattice = Lattice.from_arrays("utt", [0, 1, 1], [1], [3], [1], [3], [np.inf, 0], ali_begin=[0, 2], ali=[9, 8])
+    (whole,) = read_k2s_whole(write_k2(lattice))
+    assert not isinstance(whole, NinjaError)
+    assert whole.lost == ()
+    assert whole.lattice.identical(lattice)
+
+
+def test_k2s_symbol_table_names_the_words() -> None:
+    with _Modules() as k2:
+        table = k2.table.SymbolTable({0: "<eps>", 5: "five", 6: "six", 7: "seven"})
+        content = saved({"arcs": tensor(SMALL), "labels_sym": table})
+    lattice = read_k2(content, "utt")
+    assert lattice.words is not None
+    assert lattice.words.spell([5, 6]) == ["five", "six"]
+
+
+def test_keys_are_ours_given_or_numbers() -> None:
+    lattice = read_k2(saved({"arcs": tensor(SMALL)}), "utt")
+    several = [lattice, lattice.with_key("b")]
+    assert [one.key for one in read_k2s(write_k2s(several)) if isinstance(one, Lattice)] == ["utt", "b"]
+    plain = write_k2s(several, extras=False)
+    assert [one.key for one in read_k2s(plain) if isinstance(one, Lattice)] == ["1", "2"]
+    assert [one.key for one in read_k2s(plain, keys=["x", "y"]) if isinstance(one, Lattice)] == ["x", "y"]
+    with pytest.raises(OptionError, match="3 keys for 2 FSAs"):
+        list(read_k2s(plain, keys=["x", "y", "z"]))
+
+
+def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
+    lattice = Lattice.from_arrays(
+        "utt", [0, 2, 2], [1, 1], [3, 4], [1, 2], [3, 4], [np.inf, 0], ali_begin=[0, 1, 1], ali=[9], kind="raw"
+    )
+    assert load(write_k2(lattice))["arcs"][:, 2].tolist() == [9, 0, -1]
+
+
+@settings(max_examples=30)
+@given(lattices(max_states=6), st.randoms(use_true_random=False))
+def test_what_k2_has_changed_does_not_get_old_alignments(lattice: Lattice, chance: random.Random) -> None:
+    loaded = load(write_k2(lattice))
+    count = len(loaded["arcs"])
+    gone = chance.randrange(count)
+    kept = [arc for arc in range(count) if arc != gone]
+    for name, value in loaded.items():
+        if isinstance(value, torch.Tensor):
+            loaded[name] = value[kept]
+    for found in read_k2s(saved(loaded)):
+        if isinstance(found, Lattice):
+            assert not len(found.ali)
+    loaded = load(write_k2(lattice))  # other scores alone do not make them old
+    loaded["arcs"][:, 3] = 0
+    (found,) = read_k2s(saved(loaded))
+    assert isinstance(found, Lattice)
+    assert np.array_equal(found.ali, lattice.ali)
+
+
+DAMAGED: list[tuple[str, object, str]] = [
+    ("lengths", torch.zeros(1, dtype=torch.int32).expand(10**9), "lengths is not written as a plain tensor is"),
+    ("lengths", torch.tensor([3, 0, 0], dtype=torch.int32), "the lengths of alignments do not add up"),
+    ("lengths", torch.tensor([-1, 1, 0], dtype=torch.int32), "the lengths of alignments do not add up"),
+    ("final_lengths", torch.zeros(9, dtype=torch.int32), r"final_lengths is not \[3\] int32"),
+    ("arcs", torch.tensor([4], dtype=torch.int32), "it belongs to other arcs"),
+    ("lattices", "[]", "0 lattices, but 1 FSAs"),
+    ("lattices", '[["utt", "odd", null, false]]', "a kind that there is not"),
+    ("lattices", '[["utt", "raw", -1, false]]', "a frame shift that is not positive"),
+    ("lattices", '[[3, "raw", 1, false]]', "a key that is no string"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), DAMAGED)
+def test_damage_to_our_own_attribute_is_named(name: str, value: object, message: str) -> None:
+    loaded = load(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
+    loaded["ninja"][name] = value
+    with pytest.raises(FormatError, match=f"x.pt: the attribute 'ninja' of the file is damaged: {message}"):
+        read_k2(saved(loaded), "utt", "x.pt")
+
+
+def test_a_path_is_mapped(tmp_path: Any) -> None:
+    file = tmp_path / "lattices.pt"
+    file.write_bytes(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
+    assert read_k2(file, "utt").word.tolist() == [5, 7, 6]
+    with pytest.raises(InputError, match=r"none\.pt: cannot be read: No such file"):
+        read_k2(tmp_path / "none.pt", "utt")
+
+
+class Harm:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch /tmp/ninja-was-harmed",)
+
+
+WRONG: list[tuple[object, type[NinjaError], str]] = [
+    ([1], FormatError, "x.pt, key 'utt': not a dictionary"),
+    ({"a": 1}, FormatError, "a dictionary without arcs"),
+    ({"arcs": Harm()}, FormatError, r"an object of (posix|nt)\.system; only tensors"),
+    ({"arcs": {1, 2}}, FormatError, r"an object of .*set; only tensors"),
+    ({"arcs": 3}, FormatError, "arcs is not a plain tensor"),
+    ({"arcs": torch.zeros(3, 4)}, FormatError, "arcs are float32, but int32"),
+    ({"arcs": torch.zeros(3, 5, dtype=torch.int32)}, FormatError, r"arcs have the shape \[3, 5\]"),
+    ({"arcs": torch.zeros(1, 4, dtype=torch.int32).expand(100000, 4)}, FormatError, "claims 400000 elements"),
+    ({"arcs": torch.tensor([9, 0, 0], dtype=torch.int32)}, FormatError, "claims 9 FSAs in 3 numbers"),
+    ({"arcs": torch.tensor([1, 0, 0, 3, 0, 1], dtype=torch.int32)}, FormatError, "claims 1 arcs in 0 numbers"),
+    ({"arcs": torch.tensor([1, 0, 0, 3, 1, 0], dtype=torch.int32)}, FormatError, "numbers of arcs .* must rise"),
+    ({"arcs": torch.tensor([1, 0, 0, 999999, 0, 0], dtype=torch.int32)}, FormatError, "many more states than arcs"),
+    ({"arcs": torch.tensor([0, 0, 0, 0], dtype=torch.int32)}, FormatError, "0 FSAs in one file"),
+    ({"arcs": torch.tensor([1, 0, 0, 0, 0, 0], dtype=torch.int32)}, LatticeError, "the FSA is empty"),
+    ({"arcs": torch.tensor([1, 0, 0, 2, 0, 0], dtype=torch.int32)}, LatticeError, "no arc enters the final state"),
+    ({"arcs": tensor([(1, 2, 3, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 0 has the label 3 and enters state 2"),
+    ({"arcs": tensor([(1, 2, -1, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 1 leaves state 0 behind state 1"),
+    ({"arcs": tensor([(0, 1, -1, 0.0), (0, -3, 2, 0.0)])}, FormatError, "arc 1 enters state -3 of 2"),
+    ({"arcs": tensor([(0, 1, -5, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 0 has the label -5 and enters state 1"),
+    ({"arcs": tensor([(0, 1, 4, 0.0), (1, 2, 0, 0.0), (1, 2, -1, 0.0)])}, FormatError, "has the label 0 and enters"),
+    ({"arcs": tensor([(0, 1, 4, 0.0), (1, 0, 0, 0.0), (1, 2, -1, 0.0)])}, LatticeError, "state 0 lies on a cycle"),
+    ({"arcs": tensor([(0, 1, 4, -np.inf), (1, 2, -1, 0.0)])}, LatticeError, "arc 0 has the score -inf"),
+    ({"arcs": tensor(SMALL), "lm_scores": torch.tensor([0, np.nan, 0, 0])}, LatticeError, "arc 1 has .*LM score nan"),
+    ({"arcs": tensor(SMALL), "lm_scores": torch.zeros(3)}, FormatError, r"lm_scores has shape \[3\], but .* 4 arcs"),
+    ({"arcs": tensor(SMALL), "lm_scores": torch.zeros(4, 2)}, FormatError, "lm_scores is not one score for each arc"),
+    ({"arcs": tensor(SMALL), "aux_labels": torch.zeros(4)}, FormatError, "aux_labels are not integers"),
+    ({"arcs": tensor(SMALL), "aux_labels": torch.tensor([2**40] * 4)}, FormatError, "aux_labels are beyond int32"),
+    ({"arcs": tensor(SMALL), "aux_labels": torch.tensor([1, -2, 0, -1])}, LatticeError, "arc 1 has the word label -2"),
+]
+
+
+@pytest.mark.parametrize(("value", "kind", "message"), WRONG)
+def test_what_is_wrong_is_said(value: object, kind: type[NinjaError], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        read_k2(saved(value), "utt", "x.pt")
+    assert not os.path.exists("/tmp/ninja-was-harmed")
+
+
+def test_a_vector_with_one_bad_machine_gives_the_others() -> None:
+    good, bad = tensor(SMALL), tensor([(0, 1, 4, float("nan")), (1, 2, -1, 0.0)])
+    head = torch.tensor([3, 0, 0, 4, 7, 11, 0, 4, 6, 10], dtype=torch.int32)
+    found = list(read_k2s(saved({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt"))
+    assert [type(one) for one in found] == [Lattice, LatticeError, Lattice]
+    assert str(found[1]) == "x.pt, key '2': arc 0 has the score nan"
+
+
+def test_words_that_the_table_lacks_are_named() -> None:
+    words = SymbolTable([("<eps>", 0), ("five", 5), ("six", 6)])
+    with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
+        read_k2(saved({"arcs": tensor(SMALL)}), "utt", words=words)
+
+
+def test_ragged_words_that_do_not_fit_are_refused() -> None:
+    splits = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
+    content = with_ragged({"arcs": tensor(SMALL), "aux_labels": (splits, "row_ids1", torch.tensor([4]))})
+    with pytest.raises(FormatError, match="aux_labels has 3 lists, but there are 4 arcs"):
+        read_k2(content, "utt")
+    splits = torch.tensor([0, 2, 1, 1, 1], dtype=torch.int32)
+    content = with_ragged({"arcs": tensor(SMALL), "aux_labels": (splits, "row_ids1", torch.tensor([4]))})
+    with pytest.raises(FormatError, match="the lists of aux_labels do not follow each other"):
+        read_k2(content, "utt")
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(OptionError, match="costs is 'both'"):
+        K2Options("both")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="words is 'ids'"):
+        K2Options(words="ids")  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="no aux_labels in the file"):
+        read_k2(saved({"arcs": tensor(SMALL)}), "utt", options=K2Options(words="aux_labels"))
+
+
+def test_a_lattice_without_a_path_or_with_too_large_costs_is_not_written() -> None:
+    dead = Lattice.from_arrays("utt", [0, 0], [], [], [], [], [0.0])
+    with pytest.raises(LatticeError, match="no state is final"):
+        write_k2(replace(dead, final_graph=np.array([np.inf], np.float32)))
+    huge = Lattice.from_arrays("utt", [0, 1, 1], [1], [1], [3e38], [3e38], [np.inf, 0.0])
+    with pytest.raises(LatticeError, match="more than float32 holds"):
+        write_k2(huge)
+
+
+def test_packed_or_padded_zip_files_are_refused() -> None:
+    content = write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt"))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    with pytest.raises(FormatError, match="a packed entry in the zip file"):
+        read_k2(buffer.getvalue(), "utt")
+    with pytest.raises(FormatError, match="not a file that torch saved"):
+        read_k2(pickle.dumps({"arcs": 1}), "utt")
+
+
+@settings(max_examples=300)
+@given(lattices(max_states=5, keys=KEYS), st.randoms(use_true_random=False))
+def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, chance: random.Random) -> None:
+    content = bytearray(write_k2s([lattice, lattice], extras=chance.random() < 0.5))
+    for _ in range(chance.randrange(1, 4)):
+        kind, at = chance.randrange(4), chance.randrange(len(content))
+        if kind == 0:
+            content[at] = chance.randrange(256)
+        elif kind == 1:
+            content[at] ^= 1 << chance.randrange(8)
+        elif kind == 2:
+            del content[at : at + chance.randrange(1, 9)]
+        else:
+            del content[at:]
+        if not content:
+            content = bytearray(b"P")
+    try:
+        found = list(read_k2s(bytes(content)))
+    except NinjaError:
+        return
+    for one in found:
+        if isinstance(one, Lattice):
+            check(one)

@@ -1,0 +1,285 @@
+"""Our own files: written, mapped, fetched by key, read by Arrow's tools, and damaged."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import lattices
+
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats import read
+from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.native import NativeFile, read_native
+from ninja.formats.native_writer import NativeWriter, write_native, write_natives
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+arrow = pytest.importorskip("pyarrow")
+WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
+
+
+def small(key: str = "utt", **changed: Any) -> Lattice:
+    """0 -1-> 1 -2-> 2, 0 -3-> 2."""
+    lattice = Lattice.from_arrays(
+        key, [0, 2, 3, 3], [1, 2, 2], [1, 3, 2], [1, 2, 3], [4, 5, 6], [np.inf, np.inf, 0.5], words=WORDS
+    )
+    return replace(lattice, **changed)
+
+
+def same(one: Lattice, other: Lattice) -> bool:
+    times = (one.time is None) == (other.time is None) and (one.time is None or np.array_equal(one.time, other.time))
+    return one.identical(other) and times and one.frame_shift == other.frame_shift and one.words == other.words
+
+
+@settings(max_examples=60)
+@given(st.lists(lattices(connected=False), max_size=4), st.booleans(), st.booleans())
+def test_what_is_written_is_read_back_bit_for_bit(several: list[Lattice], timed: bool, named: bool) -> None:
+    if timed:
+        several[::2] = [
+            replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.03) for one in several[::2]
+        ]
+    if named:
+        several = [one.with_words(WORDS) for one in several]
+    file = NativeFile(write_natives(several))
+    assert len(file) == len(several)
+    for one, back in zip(several, file, strict=True):
+        check(back)
+        assert same(back, one)
+    for one in several:
+        assert file[one.key].key == one.key
+    if several:
+        assert same(read_native(write_native(several[0]), ""), several[0])
+
+
+def test_arrays_lie_in_the_file(tmp_path: Any) -> None:
+    path = tmp_path / "lattices.arrow"
+    path.write_bytes(write_natives([small("a"), small("b")]))
+    with NativeFile(path) as file:
+        before = arrow.total_allocated_bytes()
+        lattice = file["b"]
+        assert arrow.total_allocated_bytes() == before
+    assert not lattice.graph.flags.owndata
+    assert not lattice.graph.flags.writeable
+    path.unlink()
+    assert lattice.graph.tolist() == [1, 2, 3]  # it is still mapped
+
+
+def test_a_lattice_is_fetched_by_its_key() -> None:
+    several = [small(f"utt{number}") for number in range(9)]
+    buffer = io.BytesIO()
+    with NativeWriter(buffer) as writer:
+        writer._size = 1 << 30  # each lattice its own batch
+        for one in several:
+            writer.write(one)
+            writer._size = 1 << 30
+    file = NativeFile(buffer.getvalue())
+    assert list(file.keys()) == [one.key for one in several]
+    assert "utt7" in file
+    assert "utt9" not in file
+    assert file["utt7"].identical(several[7])
+    with pytest.raises(KeyError):
+        file["utt9"]
+
+
+def test_the_first_of_several_lattices_with_a_key_is_fetched() -> None:
+    file = NativeFile(write_natives([small(), small(graph=np.zeros(3, np.float32))]))
+    assert file["utt"].graph.tolist() == [1, 2, 3]
+    assert [one.graph[0] for one in file] == [1, 0]
+
+
+def test_arrows_own_reader_sees_words_and_costs() -> None:
+    content = write_natives([small("a"), small("b", time=np.array([0, 4, 9], np.int32), frame_shift=0.01)])
+    table = arrow.ipc.open_file(arrow.BufferReader(content)).read_all()
+    table.validate(full=True)
+    assert table.column("key").to_pylist() == ["a", "b"]
+    assert table.column("word").to_pylist() == [["one", "three", "two"]] * 2
+    assert table.column("graph").to_pylist()[0] == [1, 2, 3]
+    assert table.column("time").to_pylist() == [None, [0, 4, 9]]
+    assert table.schema.metadata[b"ninja.lattices"] == b"1"
+    assert all(field.metadata[b"meaning"] for field in table.schema)
+
+
+def test_a_symbol_table_with_gaps_comes_back() -> None:
+    few = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 500)])
+    many = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 2_000_000_000)])
+    for words in (few, many):
+        back = read_native(write_native(small(words=words)), "")
+        assert back.words == words
+        assert back.words is not None
+        assert pickle.loads(pickle.dumps(back)).words == words
+
+
+def test_tables_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(SymbolError, match="key 'b': a symbol table other than that of the file"):
+        write_natives([small("a"), small("b", words=SymbolTable.from_words(["<eps>", "x"]))])
+    with pytest.raises(SymbolError, match="word id 9 is not in the symbol table"):
+        write_natives([small(word=np.array([1, 9, 2], np.int32))])
+    assert len(NativeFile(write_natives([small("a"), small("b", words=SymbolTable(list(WORDS)))]))) == 2
+    with pytest.raises(OptionError, match="a key that is not UTF-8"):
+        write_native(small("\udcff"))
+
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"word": np.zeros(2, np.int32)}, "the lengths of its arrays disagree"),
+    ({"arc_begin": np.array([0, 2, 1, 3])}, "arc_begin does not rise"),
+    ({"arc_begin": np.array([0, 2, 2, 2])}, "arc_begin does not rise"),
+    ({"arc_begin": np.array([1, 2, 3, 3])}, "arc_begin does not rise"),
+    ({"arc_begin": np.array([0, 2**63 - 1, -2, 3])}, "arc_begin does not rise"),
+    ({"dst": np.array([1, 2, 3], np.int32)}, "arc 2 enters a state that is not there"),
+    ({"dst": np.array([1, -2, 2], np.int32)}, "arc 1 enters a state that is not there"),
+    ({"dst": np.array([1, 2, 1], np.int32)}, "arc 2 enters a state that is not there, or not behind its own"),
+    ({"dst": np.array([0, 2, 2], np.int32)}, "arc 0 enters"),
+    ({"word": np.array([1, 2, -1], np.int32)}, "arc 2 has a word id"),
+    ({"graph": np.array([1, np.nan, 2], np.float32)}, "arc 1 has a cost"),
+    ({"acoustic": np.array([1, 2, -np.inf], np.float32)}, "arc 2 has a cost"),
+    ({"final_graph": np.array([0, np.nan, 0], np.float32)}, "state 1 has a final cost"),
+    ({"final_acoustic": np.array([-np.inf, 0, 0], np.float32)}, "state 0 has a final cost"),
+    ({"final_graph": np.full(3, np.inf, np.float32)}, "no state is final"),
+    ({"ali_begin": np.array([0, 0, 0, 5])}, "ali_begin does not rise"),
+    ({"final_ali_begin": np.array([0, 7, 0, 0])}, "final_ali_begin does not rise"),
+    ({"time": np.zeros(2, np.int32)}, "the lengths of its arrays disagree"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), BROKEN)
+def test_a_broken_lattice_is_named_and_costs_no_other(changed: dict[str, Any], message: str) -> None:
+    content = write_natives([small("a", words=None), small("b", words=None, **changed), small("c", words=None)])
+    found = list(NativeFile(content, "x.arrow").entries())
+    assert [key for key, _ in found] == ["a", "b", "c"]
+    assert isinstance(found[0][1], Lattice)
+    assert isinstance(found[2][1], Lattice)
+    assert isinstance(found[1][1], LatticeError)
+    assert str(found[1][1]).startswith(f"x.arrow, key 'b': {message}")
+
+
+@settings(max_examples=150)
+@given(lattices(max_states=5), st.randoms(use_true_random=False))
+def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, chance: random.Random) -> None:
+    name = chance.choice(
+        [
+            "arc_begin",
+            "dst",
+            "word",
+            "graph",
+            "acoustic",
+            "ali_begin",
+            "final_graph",
+            "final_acoustic",
+            "final_ali_begin",
+        ]
+    )
+    array = getattr(lattice, name).copy()
+    if len(array):
+        if array.dtype.kind == "f":
+            array[chance.randrange(len(array))] = chance.choice([np.nan, np.inf, -np.inf, 3.0])
+        else:
+            array[chance.randrange(len(array))] += chance.choice([-3, -2, -1, 1, 2, 3])
+    broken = replace(lattice, **{name: array})
+    try:
+        check(broken)
+        sound = True
+    except LatticeError:
+        sound = False
+    ((_, found),) = NativeFile(write_native(broken)).entries()
+    assert isinstance(found, Lattice) == sound
+    assert isinstance(next(iter(NativeFile(write_native(broken), check="none"))), Lattice)
+
+
+def rewritten(content: bytes, change: Any, **options: Any) -> bytes:
+    table = change(arrow.ipc.open_file(arrow.BufferReader(content)).read_all())
+    buffer = io.BytesIO()
+    with arrow.ipc.new_file(buffer, table.schema, **options) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
+    content = write_native(small())
+
+    def read(content: bytes) -> None:
+        read_native(content, "", "x.arrow")
+
+    with pytest.raises(FormatError, match=r"x.arrow: not an Arrow file, or cut short"):
+        read(content[:-3])
+    with pytest.raises(FormatError, match="not an Arrow file"):
+        read(b"")
+    (tmp_path / "empty").touch()
+    with pytest.raises(FormatError, match="not an Arrow file"):
+        NativeFile(tmp_path / "empty")
+    with pytest.raises(InputError, match="cannot be read: "):
+        NativeFile(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        NativeFile(tmp_path)
+    with pytest.raises(FormatError, match="an Arrow file, but not one of lattices"):
+        read(rewritten(content, lambda table: table.replace_schema_metadata({})))
+    with pytest.raises(FormatError, match="version 2 of lattice files; this is for version 1"):
+        read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
+    with pytest.raises(FormatError, match="a lattice file with the columns kind, "):
+        read(rewritten(content, lambda table: table.drop_columns(["key"])))
+    with pytest.raises(FormatError, match="the column time is of type int64"):
+        read(rewritten(content, lambda table: table.set_column(14, "time", arrow.array([3]))))
+    with pytest.raises(FormatError, match="packed columns; write the file without compression"):
+        read(rewritten(content, lambda table: table, options=arrow.ipc.IpcWriteOptions(compression="lz4")))
+    with pytest.raises(FormatError, match="a lattice without a key, or of no kind"):
+        read(rewritten(content, lambda table: table.set_column(1, table.schema.field(1), arrow.array(["odd"]))))
+    with pytest.raises(FormatError, match="a frame shift that is not positive"):
+        read(rewritten(content, lambda table: table.set_column(2, table.schema.field(2), arrow.array([-1.0]))))
+    nothing = arrow.array([None], arrow.large_list(arrow.int32()))
+    with pytest.raises(FormatError, match="a lattice without dst"):
+        read(rewritten(content, lambda table: table.set_column(4, arrow.field("dst", nothing.type), nothing)))
+    with pytest.raises(FormatError, match="2 lattices in one file, but one is wanted"):
+        read(write_natives([small("a"), small("b")]))
+
+
+@settings(max_examples=300)
+@given(st.randoms(use_true_random=False))
+def test_damage_gives_a_typed_error_or_a_sound_lattice(chance: random.Random) -> None:
+    content = bytearray(BASE)
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(content))
+        if chance.randrange(3):
+            content[at] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
+        else:
+            del content[at : at + chance.randrange(1, 17)]
+    try:
+        file = NativeFile(bytes(content))
+        for _, found in file.entries():
+            if isinstance(found, Lattice):
+                check(found)
+        if file.words is not None:
+            len(file.words)
+    except NinjaError:
+        pass
+
+
+ARCHIVES = ["korean/raw.ark.gz", "korean/wide.ark.gz", "english/test/libri/lat.ark.gz", "english/test/calls/lat.ark.gz"]
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_real_lattices_come_through_k2_and_our_own_files_unchanged(name: str) -> None:
+    pytest.importorskip("torch")
+    path = SHARED / "data" / name
+    if not path.is_file():
+        pytest.skip("the shared data is not here")
+    several = [lattice for _, lattice in islice(read(str(path)), 40)]
+    for one, other in zip(several, read_k2s(write_natives_of(read_k2s(write_k2s(several)))), strict=True):
+        assert isinstance(other, Lattice)
+        assert other.identical(one)
+
+
+def write_natives_of(found: Any) -> bytes:
+    """Out of k2's file, through one of ours, into k2's again."""
+    return write_k2s(NativeFile(write_natives(found)))
+
+
+BASE = write_natives([small("a"), small("b", time=np.array([0, 4, 9], np.int32), frame_shift=0.01)])
