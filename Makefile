@@ -5,13 +5,13 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*.pyx ext/*.pxd ext/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check chromium
+.PHONY: demo test lint bench docs clean dist-check programs
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.tools chromium
+test: $(VENV)/.tools programs
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/.tools
@@ -40,14 +40,17 @@ $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
-# The pages are tested in a real browser.
-chromium:
-	@command -v chromium || command -v chromium-browser || command -v google-chrome || test -n "$$NINJA_CHROMIUM" || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get; then \
-		apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
-	else \
-		echo "no Chromium: tests of pages skip themselves (apt-get install chromium, or NINJA_CHROMIUM=…)" >&2; \
-	fi
+# Programs that tests drive or compare with: a browser for the pages, OpenFst's own tools.
+programs:
+	@missing=""; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		[ -n "$$NINJA_CHROMIUM" ] || missing="$$missing chromium"; \
+	command -v fstinfo >/dev/null || missing="$$missing libfst-tools"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && apt-get install -y -q --no-install-recommends $$missing || \
+			echo "could not install$$missing" >&2; \
+	else echo "without$$missing some tests skip themselves: apt-get install$$missing" >&2; fi
 
 # The extras `test` and `lint`, as the installed package names them: to install it again would build it again.
 $(VENV)/.tools: $(VENV)/.package

@@ -28,6 +28,8 @@ FLOORS = [
 DOORS = {("lattice", "openfst"), ("lattice", "show"), ("_launch", "cli")}
 COMPILED = {
     "_formats": "formats",
+    "_image": "formats",
+    "_textual": "formats",
     "_openfst": "openfst",
     "_graph": "graph",
     "_determinize": "graph",
@@ -35,6 +37,7 @@ COMPILED = {
     "_evaluate": "graph",
     "_algebra": "graph",
     "_consensus": "consensus",
+    "_ctc": "graph",
     "_expand": "rescore",
     "_lm": "lm",
     "_trie": "lm",

@@ -11,6 +11,9 @@ from ninja.graph.build import from_arcs, top_sort
 from ninja.graph.combine import combine
 from ninja.graph.compose import compose
 from ninja.graph.connect import connect, select_arcs
+from ninja.graph.ctc import CtcHypothesis, CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.graph.ctc_lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+from ninja.graph.ctc_units import CtcUnits, ctc_units, read_unit_names, sentencepiece_names
 from ninja.graph.determinize import determinize, is_deterministic
 from ninja.graph.determinize_pruned import (
     DeterminizeBounds,
@@ -32,6 +35,7 @@ from ninja.graph.linear import linear
 from ninja.graph.machine import Machine
 from ninja.graph.minimize import minimize
 from ninja.graph.nbest import nbest
+from ninja.graph.nbest_lattice import lattice_nbest, nbest_lattice, nbest_lattices
 from ninja.graph.oracle import Oracle, oracle, paths_of
 from ninja.graph.path import Path
 from ninja.graph.posteriors import ForwardBackward, forward_backward, posteriors
@@ -48,6 +52,10 @@ from ninja.graph.union import union
 
 __all__ = [
     "Aligned",
+    "CtcHypothesis",
+    "CtcLexicon",
+    "CtcOptions",
+    "CtcUnits",
     "DeterminizeBounds",
     "DeterminizeReport",
     "ForwardBackward",
@@ -68,6 +76,10 @@ __all__ = [
     "combine",
     "compose",
     "connect",
+    "ctc_lattice",
+    "ctc_lexicon",
+    "ctc_nbest",
+    "ctc_units",
     "depth",
     "depth_per_frame",
     "determinize",
@@ -82,10 +94,14 @@ __all__ = [
     "from_arcs",
     "interp",
     "is_deterministic",
+    "lattice_nbest",
     "limit_depth",
     "linear",
+    "log_probabilities",
     "minimize",
     "nbest",
+    "nbest_lattice",
+    "nbest_lattices",
     "num_frames",
     "oracle",
     "path_lattice",
@@ -96,11 +112,15 @@ __all__ = [
     "prune",
     "push",
     "random_paths",
+    "read_ctc_lexicon",
+    "read_unit_names",
     "remove_alignments",
     "remove_epsilons",
     "reverse",
     "scale",
     "select_arcs",
+    "sentencepiece_names",
+    "spelled_by_letters",
     "state_times",
     "to_compact",
     "to_fst",

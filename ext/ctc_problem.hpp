@@ -1,0 +1,48 @@
+// What a CTC search is given, and what it finds; see ctc.hpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ninja {
+
+enum : uint8_t {
+  kCtcInside,    // goes on with the word, or begins one where none is open
+  kCtcBegins,    // begins a word
+  kCtcBoundary,  // ends a word, and is no part of any
+  kCtcNever,     // is never said; the blank is one of these
+};
+
+struct CtcUnits {
+  int64_t num_units;
+  int64_t blank;
+  const uint8_t* kind;  // [num_units]
+};
+
+// A tree of spellings, state 0 the root; children of a state are ordered by unit.
+struct CtcLexicon {
+  int64_t num_states;        // 0: every word is allowed
+  const int64_t* child_begin;  // [num_states + 1]
+  const int32_t* unit;       // [num_children]
+  const int32_t* child;      // [num_children]
+  const uint8_t* is_word;    // [num_states], a spelling ends here
+};
+
+struct CtcBeam {
+  int64_t beam;        // prefixes kept; 0: all
+  double score_beam;   // of those, none worse than the best by more
+  int64_t max_units;   // units that may follow at a frame, the most probable; 0: all
+};
+
+struct CtcResult {                    // hypotheses, best first
+  std::vector<double> total;          // log-probability of all alignments
+  std::vector<double> best;           // of the best one
+  std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
+  std::vector<int64_t> unit_begin;    // [words + 1], units of word w are unit_begin[w] : unit_begin[w + 1]
+  std::vector<int32_t> unit;
+  std::vector<int32_t> state;         // [words], of the lexicon, -1 without
+  std::vector<int32_t> first, end;    // [words], frames: first one, one past the last
+  std::vector<double> before;         // [words], log-probability of the best alignment before the word's first frame
+};
+
+}  // namespace ninja

@@ -1,0 +1,39 @@
+"""N-best lists of every maker, and the lattices whose paths they are."""
+
+from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, read_ctm
+from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
+from ninja.formats.nbest.kaldi import joined, linear_hypothesis, linear_lattices, read_kaldi_names, tables_nbest
+from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
+from ninja.formats.nbest.objects import DSTC10, ObjectFields, read_objects, write_objects
+from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
+from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
+
+__all__ = [
+    "DSTC10",
+    "CtmOptions",
+    "CtmUtterance",
+    "Hypothesis",
+    "NBest",
+    "ObjectFields",
+    "SrilmOptions",
+    "joined",
+    "linear_hypothesis",
+    "linear_lattices",
+    "manifest_keys",
+    "nbest_lattice",
+    "nbest_lattices",
+    "read_ctm",
+    "read_espnet",
+    "read_espnet_folder",
+    "read_kaldi_names",
+    "read_nemo",
+    "read_objects",
+    "read_srilm",
+    "sentence",
+    "tables_nbest",
+    "write_espnet",
+    "write_nemo",
+    "write_objects",
+    "write_srilm",
+]

@@ -1,0 +1,141 @@
+"""N-best lists of ESPnet: folders 1best_recog, 2best_recog, … with files text, score and token."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from ninja.errors import FormatError, InputError
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
+from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
+from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.nbest.srilm import spelled
+from ninja.symbols import SymbolTable
+
+_FOLDER = re.compile(r"([1-9][0-9]{0,5})best_recog")
+_TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.]+)?\)")
+
+Units = Literal["text", "token"]
+
+
+def read_espnet(
+    ranks: Mapping[int, tuple[bytes, bytes]],
+    path: str | None = None,
+    *,
+    score_as: ScoreAs = "acoustic",
+    encoding: str = "utf-8",
+) -> list[NBest]:
+    """Read the lists of ESPnet's files.
+
+    The score is a natural log-probability, more is better, of all the models that took part in the search, with their
+    weights; nothing says how much is whose.
+
+    Args:
+        ranks: By rank, from 1: the contents of the files ``text`` (or ``token``) and ``score``.
+        path: Folder for error messages.
+        score_as: Which cost the score becomes.
+        encoding: Of the files.
+
+    Raises:
+        FormatError: A line is not what it should be, an utterance has no score, or occurs twice.
+
+    Source: ESPnet, espnet2/bin/asr_inference.py.
+    """
+    check_score_as(score_as)
+    found: dict[str, list[Hypothesis]] = {}
+    for rank in sorted(ranks):
+        place = f"{path or ''}{'/' if path else ''}{rank}best_recog"
+        text, score = ranks[rank]
+        scores = _scores(score, f"{place}/score", encoding)
+        seen = set()
+        for line, row in rows(text, f"{place}/text", encoding):
+            key, *words = split(row) or [""]
+            if not key or key in seen:
+                what = f"utterance {key!r} occurs twice" if key else "the line is empty; an utterance id is needed"
+                raise FormatError(what, f"{place}/text", line=line)
+            if key not in scores:
+                raise FormatError("it has a sentence, but no score", f"{place}/score", key=key)
+            seen.add(key)
+            found.setdefault(key, []).append(sentence(words, *costs(0.0 - scores[key], score_as), line))
+        if len(seen) < len(scores):
+            missing = next(key for key in scores if key not in seen)
+            raise FormatError("it has a score, but no sentence", f"{place}/text", key=missing)
+    if not found:
+        raise FormatError("there are no utterances", path)
+    return [NBest(key, tuple(hypotheses)) for key, hypotheses in found.items()]
+
+
+def read_espnet_folder(
+    path: str | os.PathLike[str],
+    units: Units = "text",
+    *,
+    score_as: ScoreAs = "acoustic",
+    encoding: str = "utf-8",
+) -> list[NBest]:
+    """Read the lists of a folder that holds ``1best_recog``, ``2best_recog`` and so on.
+
+    Args:
+        path: The folder, ``output.1`` for instance.
+        units: File of which the words are taken: "text", or "token" for the model's pieces.
+        score_as: Which cost the score becomes.
+        encoding: Of the files.
+
+    Raises:
+        FormatError: There are no such folders, one is left out, or as ``read_espnet``.
+        InputError: A file cannot be read.
+    """
+    name = os.fspath(path)
+    try:
+        entries = os.listdir(name)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", name) from error
+    numbers = sorted(int(match[1]) for match in map(_FOLDER.fullmatch, entries) if match)
+    if not numbers or numbers != list(range(1, len(numbers) + 1)):
+        raise FormatError(f"expected folders 1best_recog, 2best_recog, …; the numbers are {numbers[:9]}", name)
+    return read_espnet(
+        {rank: tuple(_content(name, rank, file) for file in (units, "score")) for rank in numbers},  # type: ignore[misc]
+        name,
+        score_as=score_as,
+        encoding=encoding,
+    )
+
+
+def write_espnet(lists: list[NBest], words: SymbolTable | None = None) -> dict[str, bytes]:
+    """Return lists as the contents of ESPnet's files, by their names below the folder.
+
+    Scores are the negative sums of both costs, to nine digits.
+
+    Raises:
+        SymbolError: A word is unnamed, or cannot be written.
+    """
+    files: dict[str, list[str]] = {}
+    for nbest in lists:
+        for rank, each in enumerate(nbest.hypotheses, start=1):
+            text = " ".join([nbest.key, *spelled(each, words, nbest.key)])
+            files.setdefault(f"{rank}best_recog/text", []).append(text + "\n")
+            score = 0.0 - each.graph_cost - each.acoustic_cost
+            files.setdefault(f"{rank}best_recog/score", []).append(f"{nbest.key} {score:.9g}\n")
+    return {name: "".join(lines).encode("utf-8", "surrogateescape") for name, lines in files.items()}
+
+
+def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
+    scores: dict[str, float] = {}
+    for line, row in rows(content, path, encoding):
+        key, _, rest = row.strip(" \t").partition(" ")
+        found = _TENSOR.fullmatch(rest.strip(" "))
+        value = number(found[1] if found else rest.strip(" "), "an utterance id and its score", path, line)
+        if key in scores:
+            raise FormatError(f"utterance {key!r} occurs twice", path, line=line)
+        scores[key] = value
+    return scores
+
+
+def _content(folder: str, rank: int, file: str) -> bytes:
+    name = os.path.join(folder, f"{rank}best_recog", file)
+    try:
+        with open(name, "rb") as opened:
+            return opened.read()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", name) from error

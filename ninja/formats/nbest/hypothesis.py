@@ -1,0 +1,78 @@
+"""``NBest``: the hypotheses of one utterance, as every maker's files say them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ninja.errors import LatticeError
+
+Costs = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A sentence and what it costs; costs are unscaled natural-log costs, lower is better."""
+
+    words: tuple[str, ...] | tuple[int, ...]  # names, or ids of a symbol table where there are no names
+    graph: Costs  # [words + 1]: of each word, and of the end; all of it where nothing is known of words
+    acoustic: Costs  # [words + 1]
+    begin: tuple[int, ...] | None = None  # [words], frame in which each begins
+    end: tuple[int, ...] | None = None  # [words], the frame after its last
+    labels: tuple[tuple[int, ...], ...] | None = None  # [words + 1], alignment: transition ids in Kaldi
+    line: int | None = field(default=None, compare=False)  # of the file, for messages
+
+    @property
+    def graph_cost(self) -> float:
+        """Graph cost of the whole sentence."""
+        return math.fsum(self.graph)
+
+    @property
+    def acoustic_cost(self) -> float:
+        """Acoustic cost of the whole sentence."""
+        return math.fsum(self.acoustic)
+
+
+@dataclass(frozen=True, slots=True)
+class NBest:
+    """The hypotheses of an utterance, in the order of their file."""
+
+    key: str
+    hypotheses: tuple[Hypothesis, ...]
+    frame_shift: float | None = None  # seconds, where there are times
+    lost: tuple[str, ...] = ()  # what reading lost, in words
+
+
+def sentence(
+    words: Sequence[str] | Sequence[int],
+    graph_cost: float = 0.0,
+    acoustic_cost: float = 0.0,
+    line: int | None = None,
+) -> Hypothesis:
+    """Make a hypothesis of which only the costs as a whole are known; its end carries them."""
+    none = (0.0,) * len(words)
+    return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
+
+
+def check(nbest: NBest) -> None:
+    """Check that costs, times and labels fit the words.
+
+    Raises:
+        LatticeError: They do not, or there is no hypothesis.
+    """
+    if not nbest.hypotheses:
+        raise LatticeError("there are no hypotheses", key=nbest.key)
+    for number, each in enumerate(nbest.hypotheses, start=1):
+        length = len(each.words)
+        for name, wanted in (("graph", length + 1), ("acoustic", length + 1), ("labels", length + 1)):
+            values = getattr(each, name)
+            if values is not None and len(values) != wanted:
+                message = f"hypothesis {number} has {length} words, but {len(values)} values of {name}; "
+                raise LatticeError(message + f"{wanted} are needed", key=nbest.key)
+        if (each.begin is None) != (each.end is None) or (
+            each.begin is not None and not len(each.begin) == len(each.end or ()) == length
+        ):
+            raise LatticeError(f"hypothesis {number} does not have a begin and an end for each word", key=nbest.key)
+    if len({(each.begin is None, each.labels is None) for each in nbest.hypotheses if each.words}) > 1:
+        raise LatticeError("some hypotheses have times or labels, and others have not", key=nbest.key)

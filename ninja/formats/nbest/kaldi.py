@@ -1,0 +1,242 @@
+"""N-best lists of Kaldi: archives of linear lattices with keys utt-1, utt-2, …, and the tables of nbest-to-linear."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, LatticeError
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest
+from ninja.formats.nbest.prefixes import EPSILON_NAME, nbest_lattice
+from ninja.formats.nbest.rows import number, rows, split
+from ninja.lattice import Lattice
+from ninja.symbols import EPSILON, SymbolTable
+
+Integers = npt.NDArray[np.int32]
+_KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
+
+
+def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
+    """Yield an n-best list for each run of linear lattices whose keys differ in their number only.
+
+    Costs and labels stay with their words; those of an arc without a word go to the word after it, or to the end.
+
+    Args:
+        lattices: As ``lattice-to-nbest`` writes them: ``utt-1``, ``utt-2`` and so on, one path each.
+
+    Raises:
+        LatticeError: A key has no number at its end, or a lattice is no single path.
+
+    Source: Kaldi, latbin/lattice-to-nbest.cc.
+    """
+    for key, group in groupby(lattices, lambda lattice: stem(lattice.key)):
+        yield NBest(key, tuple(linear_hypothesis(lattice) for lattice in group))
+
+
+def stem(key: str) -> str:
+    """Return the key of the utterance of which ``key`` is a hypothesis.
+
+    Raises:
+        LatticeError: The key has no number at its end.
+    """
+    found = _KEY.fullmatch(key)
+    if not found:
+        raise LatticeError("the key of a hypothesis ends in its number, as utt-1 does; this is no n-best list", key=key)
+    return found[1]
+
+
+def linear_hypothesis(lattice: Lattice) -> Hypothesis:
+    """Return the only path of a lattice; its words are ids.
+
+    Raises:
+        LatticeError: There is more than one path, or none.
+    """
+    last = lattice.num_states - 1
+    if not (
+        np.array_equal(lattice.arc_begin, np.minimum(np.arange(last + 2), last))
+        and np.array_equal(lattice.dst, np.arange(1, last + 1))
+        and np.flatnonzero(lattice.is_final).tolist() == [last]
+    ):
+        raise LatticeError("it is not a single path, as the lattices of an n-best list are", key=lattice.key)
+    line = _Line(has_labels=bool(len(lattice.ali) or len(lattice.final_ali)))
+    ali, begin = lattice.ali.tolist(), lattice.ali_begin.tolist()
+    arcs = zip(lattice.word.tolist(), lattice.graph.tolist(), lattice.acoustic.tolist(), strict=True)
+    for arc, (word, graph, acoustic) in enumerate(arcs):
+        line.arc(word, graph, acoustic, ali[begin[arc] : begin[arc + 1]])
+    final = float(lattice.final_graph[last]), float(lattice.final_acoustic[last])
+    return line.ended(*final, lattice.final_ali.tolist())
+
+
+def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Lattice]:
+    """Return a lattice of one path for each hypothesis, with the keys of ``lattice-to-nbest``.
+
+    Args:
+        nbest: The list.
+        words: Symbol table that the words must be in; None: one is made of each hypothesis's own.
+
+    Raises:
+        LatticeError: There is no hypothesis, or a cost is beyond single precision.
+        SymbolError: A word is not in ``words``.
+    """
+    return [
+        nbest_lattice(NBest(f"{nbest.key}-{place}", (each,), nbest.frame_shift), words)
+        for place, each in enumerate(nbest.hypotheses, start=1)
+    ]
+
+
+def tables_nbest(
+    words: Iterable[tuple[str, Integers]],
+    graph: Mapping[str, float] | None = None,
+    acoustic: Mapping[str, float] | None = None,
+    alignments: Mapping[str, Integers] | None = None,
+) -> Iterator[NBest]:
+    """Yield the n-best lists that stand in the tables of ``nbest-to-linear``.
+
+    Costs are those of whole sentences, so their end carries them. Which labels are whose nobody says: each word gets
+    one, and the last word the rest, as ``linear-to-nbest`` does.
+
+    Args:
+        words: Key and word ids of each hypothesis, as ``read_integers`` yields them.
+        graph: Its graph cost, by key; None: 0.
+        acoustic: Its acoustic cost, by key; None: 0.
+        alignments: Its labels, by key; None: none.
+
+    Raises:
+        LatticeError: A key has no number at its end, or is missing from a table.
+
+    Source: Kaldi, latbin/nbest-to-linear.cc, latbin/linear-to-nbest.cc.
+    """
+
+    def cost(table: Mapping[str, float] | None, key: str, name: str) -> float:
+        if table is None:
+            return 0.0
+        if key not in table:
+            raise LatticeError(f"the table of {name} costs lacks it", key=key)
+        return table[key]
+
+    def hypothesis(key: str, ids: Integers) -> Hypothesis:
+        said = tuple(ids.tolist())
+        none = (0.0,) * len(said)
+        labels = None
+        if alignments is not None:
+            if key not in alignments:
+                raise LatticeError("the table of alignments lacks it", key=key)
+            labels = _dealt(alignments[key].tolist(), len(said))
+        return Hypothesis(
+            said, (*none, cost(graph, key, "graph")), (*none, cost(acoustic, key, "acoustic")), labels=labels
+        )
+
+    for key, group in groupby(words, lambda entry: stem(entry[0])):
+        yield NBest(key, tuple(hypothesis(*entry) for entry in group))
+
+
+def read_kaldi_names(content: bytes, path: str | None = None, *, encoding: str = "utf-8") -> list[NBest]:
+    """Read the n-best lists of a text archive whose words are names (``lattice-copy`` and ``int2sym.pl``).
+
+    Archives of ids need no names: read them as any other, then use ``joined``.
+
+    Args:
+        content: The whole file, unpacked.
+        path: File name for error messages.
+        encoding: Of the file.
+
+    Raises:
+        FormatError: A line is none of a linear lattice: ``state next-state word graph,acoustic,labels`` with labels
+            ``1_2_3`` or none, then ``state`` or ``state graph,acoustic,labels``; or a key without number.
+
+    Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
+    """
+    lists: list[tuple[str, list[Hypothesis]]] = []
+    line_of_path: _Line | None = None
+    state = 0
+    for line, row in rows(content, path, encoding):
+        fields = split(row)
+        if not fields:
+            if line_of_path is not None and not line_of_path.done:
+                raise FormatError("the lattice has no final state", path, key=lists[-1][0], line=line)
+            line_of_path = None
+        elif line_of_path is None:
+            found = _KEY.fullmatch(fields[0])
+            if len(fields) != 1 or not found:
+                raise FormatError(f"expected a key such as utt-1 alone, found {row[:60]!r}", path, line=line)
+            if not lists or lists[-1][0] != found[1]:
+                lists.append((found[1], []))
+            line_of_path, state = _Line(line=line), 0
+        else:
+            key = lists[-1][0]
+            if line_of_path.done or fields[0] != str(state) or len(fields) > 4:
+                message = f"expected the one way on from state {state}, found {row[:60]!r}"
+                raise FormatError(message, path, key=key, line=line)
+            if len(fields) <= 2:
+                weight = _weight(fields[1] if len(fields) == 2 else ",,", path, key, line)
+                lists[-1][1].append(line_of_path.ended(*weight))
+                continue
+            state += 1
+            if fields[1] != str(state):
+                raise FormatError(
+                    f"expected an arc to state {state}, found {fields[1][:60]!r}", path, key=key, line=line
+                )
+            word = EPSILON if fields[2] == EPSILON_NAME else fields[2]
+            line_of_path.arc(word, *_weight(fields[3] if len(fields) == 4 else ",,", path, key, line))
+    if line_of_path is not None and not line_of_path.done:
+        raise FormatError("the file ends within a lattice", path, key=lists[-1][0])
+    return [NBest(key, tuple(hypotheses)) for key, hypotheses in lists]
+
+
+class _Line:
+    """A linear lattice that is followed; what arcs without a word have goes to the next word."""
+
+    def __init__(self, *, has_labels: bool | None = None, line: int | None = None) -> None:
+        self.line, self.done, self.has_labels = line, False, has_labels
+        self.words: list[str | int] = []
+        self.graph: list[float] = []
+        self.acoustic: list[float] = []
+        self.labels: list[tuple[int, ...]] = []
+        self.waiting: tuple[list[float], list[float], list[int]] = ([], [], [])
+
+    def arc(self, word: str | int, graph: float, acoustic: float, labels: list[int]) -> None:
+        waiting = self.waiting
+        waiting[0].append(graph)
+        waiting[1].append(acoustic)
+        waiting[2].extend(labels)
+        if word != EPSILON:
+            self.words.append(word)
+            self.graph.append(math.fsum(waiting[0]))
+            self.acoustic.append(math.fsum(waiting[1]))
+            self.labels.append(tuple(waiting[2]))
+            self.waiting = ([], [], [])
+
+    def ended(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
+        waiting, self.done = self.waiting, True
+        every = (*self.labels, (*waiting[2], *labels))
+        known = any(every) if self.has_labels is None else self.has_labels
+        return Hypothesis(
+            tuple(self.words),  # type: ignore[arg-type]
+            (*self.graph, math.fsum([*waiting[0], graph])),
+            (*self.acoustic, math.fsum([*waiting[1], acoustic])),
+            labels=every if known else None,
+            line=self.line,
+        )
+
+
+def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, float, list[int]]:
+    parts = text.split(",")
+    if len(parts) != 3:
+        raise FormatError(f"expected graph,acoustic,labels, found {text[:60]!r}", path, key=key, line=line)
+    graph, acoustic = (number(part, "a cost", path, line, key) if part else 0.0 for part in parts[:2])
+    labels = parts[2].split("_") if parts[2] else []
+    if not all(label.isascii() and label.isdigit() and len(label) < 10 for label in labels):
+        raise FormatError(f"expected labels such as 1_2_3, found {parts[2][:60]!r}", path, key=key, line=line)
+    return graph, acoustic, [int(label) for label in labels]
+
+
+def _dealt(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
+    if not num_words:
+        return (tuple(labels),)
+    dealt = [tuple(labels[place : place + 1]) for place in range(num_words - 1)]
+    return (*dealt, tuple(labels[num_words - 1 :]), ())

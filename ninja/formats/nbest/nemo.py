@@ -1,0 +1,141 @@
+"""N-best lists of NeMo: a file of beams and the manifest that says whose they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Literal
+
+from ninja.errors import FormatError, OptionError
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
+from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.nbest.srilm import spelled
+from ninja.symbols import SymbolTable
+
+ScoreAs = Literal["acoustic", "graph"]
+
+
+def read_nemo(
+    content: bytes,
+    keys: list[str] | None = None,
+    beam: int | None = None,
+    path: str | None = None,
+    *,
+    score_as: ScoreAs = "acoustic",
+    encoding: str = "utf-8",
+) -> list[NBest]:
+    """Read the beams that NeMo's beam search writes: on each line a sentence, a tab and its score.
+
+    The file does not say where an utterance ends: each has as many lines as the others, those of the beam.
+
+    Args:
+        content: The whole file, unpacked.
+        keys: The utterances in the order of the manifest (``manifest_keys``); None: they are numbered from 1.
+        beam: Lines of each utterance; None: as many as come to each of the keys.
+        path: File name for error messages.
+        score_as: Which cost the score becomes. It is a natural log-probability, more is better, of the acoustic model
+            or, after a search with a language model, of both.
+        encoding: Of the file.
+
+    Raises:
+        FormatError: A line is no sentence and score, or there are not as many for each utterance.
+        OptionError: Neither keys nor a beam, or a beam below 1.
+
+    Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
+    neural rescorer.
+    """
+    check_score_as(score_as)
+    hypotheses = []
+    for line, row in rows(content, path, encoding):
+        text, tab, score = row.rpartition("\t")
+        if not tab:
+            raise FormatError(f"expected a sentence, a tab and a score, found {row[:60]!r}", path, line=line)
+        cost = -number(score.strip(" "), "a score", path, line) + 0.0
+        graph, acoustic = costs(cost, score_as)
+        hypotheses.append(sentence(split(text), graph, acoustic, line))
+    return dealt(hypotheses, keys, beam, path)
+
+
+def dealt(hypotheses: list[Hypothesis], keys: list[str] | None, beam: int | None, path: str | None) -> list[NBest]:
+    """Return the list of each utterance."""
+    if beam is None:
+        if not keys:
+            raise OptionError("whose beams these are must be said: give the manifest, or how many lines are of each")
+        beam = max(len(hypotheses) // len(keys), 1)
+    if beam < 1:
+        raise OptionError(f"beam is {beam}, but must be 1 or more")
+    count = len(keys) if keys is not None else -(-len(hypotheses) // beam)
+    if len(hypotheses) != beam * count or not count:
+        message = f"there are {len(hypotheses)} lines, but {count} utterances of {beam}; is it the right manifest?"
+        raise FormatError(message, path)
+    names = keys if keys is not None else [str(place) for place in range(1, count + 1)]
+    return [NBest(key, tuple(hypotheses[place * beam :][:beam])) for place, key in enumerate(names)]
+
+
+def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
+    """Return the utterance ids of a manifest: on each line a JSON object.
+
+    Args:
+        content: The whole file, unpacked.
+        field: Field that names the utterance; of the name of a file the folder and what follows the last dot are left
+            out.
+        path: File name for error messages.
+
+    Raises:
+        FormatError: A line is no such object, or two utterances have the same name.
+    """
+    keys: dict[str, int] = {}
+    for line, row in rows(content, path):
+        try:
+            entry = json.loads(row)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"not JSON: {str(error)[:60]}", path, line=line) from error
+        name = entry.get(field) if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name:
+            raise FormatError(f"expected an object with the field {field!r}", path, line=line)
+        key = os.path.splitext(os.path.basename(name))[0] if field.endswith("path") else name
+        first = keys.setdefault(key, line)
+        if first != line:
+            message = f"{key!r} names the utterance of line {first}, too; name them by another field"
+            raise FormatError(message, path, line=line)
+    return list(keys)
+
+
+def write_nemo(
+    lists: list[NBest], words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
+) -> bytes:
+    """Return lists as the bytes of a file of beams; lists shorter than the longest are refused.
+
+    Args:
+        lists: The lists, in the order of the manifest.
+        words: Symbol table of ids; not needed for names.
+        score_as: Which cost becomes the score, to nine digits; "total": the sum of both.
+
+    Raises:
+        FormatError: The lists differ in length, so that nobody could read them again.
+        SymbolError: A word is unnamed, or cannot be written.
+    """
+    if len({len(each.hypotheses) for each in lists}) > 1:
+        raise FormatError("the lists differ in length, but a file of beams has as many lines for each utterance")
+    lines = []
+    for nbest in lists:
+        for each in nbest.hypotheses:
+            known = {"graph": each.graph_cost, "acoustic": each.acoustic_cost}
+            cost = known.get(score_as, each.graph_cost + each.acoustic_cost)
+            lines.append(f"{' '.join(spelled(each, words, nbest.key))}\t{0.0 - cost:.9g}\n")
+    return "".join(lines).encode()
+
+
+def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
+    """Return the graph and the acoustic cost of a sentence that has one score."""
+    return (cost, 0.0) if score_as == "graph" else (0.0, cost)
+
+
+def check_score_as(score_as: str) -> None:
+    """Refuse what is neither cost.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    if score_as not in ("acoustic", "graph"):
+        raise OptionError(f"score_as is {score_as!r}, but must be acoustic or graph")

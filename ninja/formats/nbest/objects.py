@@ -1,0 +1,294 @@
+"""N-best lists in JSON and JSON lines, whatever their makers call the fields.
+
+The schema, with the names of ``ObjectFields`` as they are by default::
+
+    {"key": "utt1", "nbest": [{"text": "a sentence", "score": -1.5}, …]}
+
+One such object a line (JSON lines), a list of them, lists of lists (dialogues of turns), or an object that maps keys to
+lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and may have its words with times:
+``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``, in seconds. ``ESPnet``, ``icefall``, ``SpeechBrain`` and
+``Whisper`` leave the form of such files to their users; name the fields as yours have them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ninja.errors import FormatError, OptionError
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
+from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
+from ninja.formats.nbest.rows import decoded, rows, split
+from ninja.formats.nbest.srilm import spelled
+from ninja.formats.textual import check_encoding, checked_shift
+from ninja.symbols import SymbolTable
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """What the fields are called, and what their scores mean."""
+
+    key: str | None = "key"  # utterance id; None: objects are numbered, "3" or "2-3" where lists lie within a list
+    nbest: str | None = "nbest"  # list of hypotheses; None: each object is a hypothesis itself, the only one
+    text: str = "text"  # the sentence
+    score: str = "score"  # of all models together
+    am_score: str = "am_score"  # of the acoustic model
+    lm_score: str = "lm_score"  # of the language model
+    words: str = "words"  # objects with these three fields; where they are there, the text is not read
+    word: str = "word"
+    start: str = "start"
+    end: str = "end"
+    meaning: Literal["logprob", "cost"] = "logprob"  # more is better, or less
+    base: float = math.e  # of the logarithms
+    score_as: ScoreAs = "acoustic"  # which cost the score of all models becomes
+    missing_score: float | None = None  # score of hypotheses without one; None: these are refused
+    skip: bool = (
+        False  # leave out objects without hypotheses, such as the turns of a system; otherwise they are refused
+    )
+    frame_shift: float = 0.01  # seconds; times are rounded to frames
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        checked_shift(self.frame_shift)
+        check_score_as(self.score_as)
+        if self.meaning not in ("logprob", "cost"):
+            raise OptionError(f"meaning is {self.meaning!r}, but must be logprob or cost")
+        if not 1 < self.base < math.inf:
+            raise OptionError(f"base is {self.base}, but logarithms need one greater than 1")
+
+
+DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
+
+
+def read_objects(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[NBest]:
+    """Read n-best lists of JSON or JSON lines; which of these it is, is seen from the content.
+
+    Args:
+        content: The whole file, unpacked.
+        path: File name for error messages.
+        fields: What the fields are called.
+
+    Raises:
+        FormatError: The file is no JSON, an object names a field twice, a field is missing or of another type, or an
+            utterance occurs twice.
+    """
+    fields = fields or ObjectFields()
+    found: dict[str, NBest] = {}
+    skipped = 0
+    for name, entry, line in _entries(content, path, fields):
+        if isinstance(entry, tuple):  # a key and its list
+            key, listed = entry
+        else:
+            if not isinstance(entry, dict):
+                raise FormatError(f"expected an object, found {_shown(entry)}", path, key=name, line=line)
+            key = name if fields.key is None else _text(entry, fields.key, path, name, line)
+            listed = [entry] if fields.nbest is None else entry.get(fields.nbest)
+            if fields.skip and not listed:
+                skipped += 1
+                continue
+        if not isinstance(listed, list) or not listed:
+            raise FormatError(f"expected a list of hypotheses as {fields.nbest!r}", path, key=key, line=line)
+        if key in found:
+            raise FormatError("the utterance occurs twice", path, key=key, line=line)
+        hypotheses, beside = [], 0
+        for each in listed:
+            hypothesis, more = _hypothesis(each, fields, path, key, line)
+            hypotheses.append(hypothesis)
+            beside += more
+        lost = (f"{beside} scores of all models, beside those of each",) if beside else ()
+        timed = any(each.begin is not None for each in hypotheses)
+        found[key] = NBest(key, tuple(hypotheses), fields.frame_shift if timed else None, lost)
+    if not found:
+        raise FormatError("there are no hypotheses", path)
+    lists = list(found.values())
+    if skipped:
+        lists[0] = NBest(
+            lists[0].key,
+            lists[0].hypotheses,
+            lists[0].frame_shift,
+            (*lists[0].lost, f"{skipped} objects without hypotheses"),
+        )
+    return lists
+
+
+def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
+    """Return lists as JSON lines with the names that fields have by default; both scores go apart, times along.
+
+    Raises:
+        SymbolError: A word is unnamed, or cannot be written.
+    """
+    lines = []
+    for nbest in lists:
+        listed: list[dict[str, Any]] = []
+        for each in nbest.hypotheses:
+            names = spelled(each, words, nbest.key)
+            entry: dict[str, Any] = {
+                "text": " ".join(names),
+                "am_score": 0.0 - each.acoustic_cost,
+                "lm_score": 0.0 - each.graph_cost,
+            }
+            if each.begin is not None and each.end is not None and nbest.frame_shift is not None:
+                times = zip(names, each.begin, each.end, strict=True)
+                entry["words"] = [
+                    {"word": name, "start": _seconds(begin, nbest), "end": _seconds(end, nbest)}
+                    for name, begin, end in times
+                ]
+            listed.append(entry)
+        lines.append(json.dumps({"key": nbest.key, "nbest": listed}, ensure_ascii=False) + "\n")
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _entries(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield a name for messages, the object of each utterance (or its key and list), and its line."""
+    text = decoded(content, path, encoding=fields.encoding)
+    try:
+        whole = _loaded(text)
+    except ValueError as error:
+        if text.lstrip()[:1] != "{" or "\n" not in text.strip():
+            raise FormatError(f"not JSON: {str(error)[:80]}", path) from error
+        number = 0
+        for line, row in rows(content, path, fields.encoding):
+            if not row.strip():
+                continue
+            number += 1
+            try:
+                yield str(number), _loaded(row), line
+            except ValueError as bad:
+                raise FormatError(f"not JSON: {str(bad)[:80]}", path, line=line) from bad
+        return
+    if isinstance(whole, dict):
+        own = fields.nbest is None or fields.nbest in whole or fields.key in whole
+        if own or not whole or not all(isinstance(value, list) for value in whole.values()):
+            yield "1", whole, None
+        else:
+            yield from ((key, (key, value), None) for key, value in whole.items())
+    elif isinstance(whole, list):
+        for number, entry in enumerate(whole, start=1):
+            if isinstance(entry, list):
+                yield from ((f"{number}-{turn}", inner, None) for turn, inner in enumerate(entry, start=1))
+            else:
+                yield str(number), entry, None
+    else:
+        raise FormatError(f"expected objects with hypotheses, found {_shown(whole)}", path)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("lists within lists, too deep") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entry = dict(pairs)
+    if len(entry) < len(pairs):
+        raise ValueError("an object names a field twice")
+    return entry
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _hypothesis(
+    entry: Any, fields: ObjectFields, path: str | None, key: str, line: int | None
+) -> tuple[Hypothesis, bool]:
+    """Return a hypothesis, and whether a score of it was not read."""
+    if isinstance(entry, str):
+        entry = {fields.text: entry}
+    if not isinstance(entry, dict):
+        raise FormatError(f"expected a hypothesis, found {_shown(entry)}", path, key=key, line=line)
+
+    def cost(name: str) -> float | None:
+        value = entry.get(name)
+        if value is None:
+            return None
+        try:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError
+            score = float(value) * math.log(fields.base)
+            if not math.isfinite(score):
+                raise ValueError
+        except (ValueError, OverflowError) as error:
+            raise FormatError(
+                f"expected a number as {name!r}, found {_shown(value)}", path, key=key, line=line
+            ) from error
+        return (score if fields.meaning == "cost" else -score) + 0.0
+
+    both, acoustic, graph = cost(fields.score), cost(fields.am_score), cost(fields.lm_score)
+    more = both is not None and (acoustic is not None or graph is not None)
+    if acoustic is None and graph is None:
+        if both is None:
+            if fields.missing_score is None:
+                message = f"a hypothesis has neither {fields.score!r} nor {fields.am_score!r} and {fields.lm_score!r}; "
+                raise FormatError(message + "name its fields, or say what a missing score is", path, key=key, line=line)
+            sign = 1.0 if fields.meaning == "cost" else -1.0
+            both = sign * fields.missing_score * math.log(fields.base) + 0.0
+        graph, acoustic = costs(both, fields.score_as)
+    elif acoustic is None or graph is None:
+        missing = fields.am_score if acoustic is None else fields.lm_score
+        raise FormatError(f"a hypothesis has one model's score, but no {missing!r}", path, key=key, line=line)
+    if entry.get(fields.words) is None:
+        return sentence(split(_text(entry, fields.text, path, key, line)), graph, acoustic, line), more
+    names, begins, ends = _timed(entry[fields.words], fields, path, key, line)
+    none = (0.0,) * len(names)
+    return Hypothesis(tuple(names), (*none, graph), (*none, acoustic), tuple(begins), tuple(ends), line=line), more
+
+
+def _timed(
+    entries: Any, fields: ObjectFields, path: str | None, key: str, line: int | None
+) -> tuple[list[str], list[int], list[int]]:
+    """Return words and the frames of their begins and ends."""
+    names: list[str] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    if not isinstance(entries, list):
+        raise FormatError(f"expected a list as {fields.words!r}, found {_shown(entries)}", path, key=key, line=line)
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise FormatError(f"expected a word, found {_shown(entry)}", path, key=key, line=line)
+        word = split(_text(entry, fields.word, path, key, line))
+        start, end = (_moment(entry.get(name)) for name in (fields.start, fields.end))
+        if len(word) != 1 or not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
+            raise FormatError(f"expected a word, its start and end, found {_shown(entry)}", path, key=key, line=line)
+        names.append(word[0])
+        begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
+        ends.append(max(round(end / fields.frame_shift), begins[-1]))
+    return names, begins, ends
+
+
+def _text(entry: dict[str, Any], name: str, path: str | None, key: str, line: int | None) -> str:
+    """Return a field that must be a string (a number is one, too, where it is a key)."""
+    value = entry.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
+        value = str(value)
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        value.encode()
+    except ValueError as error:
+        raise FormatError(f"expected text as {name!r}, found {_shown(value)}", path, key=key, line=line) from error
+    return value
+
+
+def _moment(value: object) -> float:
+    """Return seconds, -1 where there are none."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+
+
+def _seconds(frame: int, nbest: NBest) -> float:
+    return round(frame * (nbest.frame_shift or 0.0), 6)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return f"an object with {[str(name)[:20] for name in value][:6]}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, int) and abs(value) > 1e18:
+        return "a large number"
+    return ascii(value[:60] if isinstance(value, str) else value)

@@ -1,0 +1,61 @@
+"""Lines, words and numbers of text files, with the line in every error."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from ninja.errors import FormatError
+from ninja.formats.textual import check_encoding
+
+# Other blanks, such as Unicode's, are letters of words in some vocabularies.
+_BLANKS = re.compile(r"[ \t\r\n\v\f]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+LONGEST_NUMBER = 400
+
+
+def rows(content: bytes, path: str | None = None, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, from 1, without what ends them.
+
+    Raises:
+        FormatError: A line is not of the encoding.
+        OptionError: There is no such encoding.
+    """
+    check_encoding(encoding)
+    lines = bytes(content).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for line, row in enumerate(lines, start=1):
+        yield line, decoded(row, path, line, encoding).removesuffix("\r")
+
+
+def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
+    """Return bytes as a string.
+
+    Raises:
+        FormatError: They are not of the encoding.
+    """
+    try:
+        return row.decode(encoding)
+    except UnicodeDecodeError as error:
+        message = f"not {encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
+        raise FormatError(message, path, line=line) from error
+
+
+def split(text: str) -> list[str]:
+    """Return what stands between ASCII blanks."""
+    return [word for word in _BLANKS.split(text) if word]
+
+
+def number(text: str, what: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
+    """Return a finite number.
+
+    Raises:
+        FormatError: The text is none; the message says that it should be `what`.
+    """
+    if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
+        value = float(text)
+        if math.isfinite(value):
+            return value
+    raise FormatError(f"expected {what}, found {text[:60]!r}", path, key=key, line=line)

@@ -1,0 +1,217 @@
+"""N-best lists of SRILM, in its three formats (nbest-format(5)): one utterance a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest, check, sentence
+from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.textual import check_encoding, checked_shift, encoded
+from ninja.symbols import SymbolTable
+
+FIRST, SECOND = "NBestList1.0", "NBestList2.0"
+BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
+LOG10 = math.log(10.0)  # nats
+_TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
+
+Variant = Literal["NBestList1.0", "NBestList2.0", "scores"]
+
+
+@dataclass(frozen=True, slots=True)
+class SrilmOptions:
+    """How such a list is understood."""
+
+    frame_shift: float = 0.01  # seconds; times of NBestList2.0 are rounded to frames
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        checked_shift(self.frame_shift)
+        check_encoding(self.encoding)
+
+
+def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
+    """Read a list.
+
+    * ``NBestList1.0``: ``(score) words``. The score, in bytelogs, is of both models; it becomes the acoustic cost, as
+      in SRILM.
+    * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states below words, whose times lie
+      within their word's, are left out. What the score of the line has beyond its words' is acoustic cost of the end.
+    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is that of the words which
+      count for a word penalty; where it is another than there are, it is lost.
+
+    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms.
+
+    Args:
+        content: The whole file, unpacked.
+        key: Utterance id the list is to have: SRILM takes it from the file's name.
+        path: File name for error messages.
+        options: How the file is understood.
+
+    Raises:
+        FormatError: A line is none of the format's, or there is none.
+
+    Source: SRILM manual, nbest-format(5).
+    """
+    options = options or SrilmOptions()
+    variant, hypotheses, lost = "scores", [], 0
+    for line, row in rows(content, path, options.encoding):
+        fields = split(row)
+        if line == 1 and fields[:1] in ([FIRST], [SECOND]):
+            variant = fields[0]
+        elif not fields:
+            raise FormatError("the line is empty; a hypothesis is needed", path, key=key, line=line)
+        elif variant == "scores":
+            each, differs = _scores(fields, path, key, line)
+            lost += differs
+            hypotheses.append(each)
+        else:
+            score = _bytelog(fields[0], path, key, line)
+            words = fields[1:]
+            if variant == FIRST:
+                hypotheses.append(sentence(words, 0.0, -score * BYTELOG, line))
+            else:
+                hypotheses.append(_timed(words, score, options.frame_shift, path, key, line))
+    if not hypotheses:
+        raise FormatError("there are no hypotheses", path, key=key)
+    notes = (f"{lost} word counts that differ from the number of words",) if lost else ()
+    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None, notes)
+
+
+def write_srilm(
+    nbest: NBest, variant: Variant = "scores", words: SymbolTable | None = None, *, encoding: str = "utf-8"
+) -> bytes:
+    """Return a list as the bytes of a file.
+
+    "NBestList1.0" rounds the sum of both costs to whole bytelogs (0.1 nats); "NBestList2.0" does so with each word's,
+    and needs times. "scores" keeps both costs of a sentence, to nine digits. Labels stay behind.
+
+    Args:
+        nbest: The list.
+        variant: The header, or "scores" for the format without.
+        words: Symbol table of ids; not needed for names.
+        encoding: Of the file.
+
+    Raises:
+        LatticeError: NBestList2.0 without times, or a cost that is no number.
+        OptionError: There is no such variant or encoding.
+        SymbolError: A word is unnamed, or cannot be written.
+
+    Source: SRILM manual, nbest-format(5).
+    """
+    check(nbest)
+    check_encoding(encoding)
+    if variant not in (FIRST, SECOND, "scores"):
+        raise OptionError(f"variant is {variant!r}, but must be {FIRST}, {SECOND} or scores")
+    lines: list[str] = [] if variant == "scores" else [variant]
+    for each in nbest.hypotheses:
+        names = spelled(each, words, nbest.key)
+        if variant == "scores":
+            scores = [_digits(-cost / LOG10) for cost in (each.acoustic_cost, each.graph_cost)]
+            lines.append(" ".join([*scores, str(len(names)), *names]))
+        elif variant == FIRST:
+            lines.append(" ".join([f"({_whole(each.acoustic_cost + each.graph_cost)})", *names]))
+        else:
+            lines.append(_timed_line(each, names, nbest))
+    return encoded("\n".join(lines) + "\n", encoding, nbest.key)
+
+
+def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
+    """Return the words of a hypothesis.
+
+    Raises:
+        SymbolError: There are ids and no table, or a word has blanks in it.
+    """
+    names = []
+    for word in each.words:
+        if isinstance(word, int):
+            if words is None:
+                raise SymbolError("the words have no names; give their symbol table", key=key)
+            word = words.word(word)
+        if split(word) != [word]:
+            raise SymbolError(f"{word!r} cannot be written: words are parted by blanks", key=key)
+        names.append(word)
+    return names
+
+
+def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[Hypothesis, bool]:
+    if len(fields) < 3:
+        raise FormatError("expected two scores and the number of words", path, key=key, line=line)
+    acoustic = number(fields[0], "an acoustic score", path, line, key)
+    graph = number(fields[1], "a language model score", path, line, key)
+    if not (fields[2].isascii() and fields[2].isdigit()):
+        raise FormatError(f"expected the number of words, found {fields[2][:60]!r}", path, key=key, line=line)
+    words = fields[3:]
+    return sentence(words, -graph * LOG10, -acoustic * LOG10, line), fields[2].lstrip("0") != str(len(words)).lstrip(
+        "0"
+    )
+
+
+def _bytelog(text: str, path: str | None, key: str, line: int) -> float:
+    if len(text) < 3 or text[0] != "(" or text[-1] != ")":
+        raise FormatError(f"expected a score in parentheses, found {text[:60]!r}", path, key=key, line=line)
+    return number(text[1:-1], "a score in parentheses", path, line, key)
+
+
+def _timed(fields: list[str], score: float, shift: float, path: str | None, key: str, line: int) -> Hypothesis:
+    if len(fields) % 11:
+        raise FormatError("expected 11 fields for each word: w ( st: … et: … g: … a: … )", path, key=key, line=line)
+    words: list[str] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    graph: list[float] = []
+    acoustic: list[float] = []
+    until, said = -1.0, 0.0
+    for place in range(0, len(fields), 11):
+        word, *rest = fields[place : place + 11]
+        if (rest[0], *rest[1::2]) != _TOKEN:
+            raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
+        start, stop, lm, am = (number(each, f"a number after {word!r}", path, line, key) for each in rest[2::2])
+        if start <= until:  # a phone or a state of the word before
+            continue
+        first, last = start / shift, stop / shift
+        if not 0 <= first <= last < 2**31 - 2:
+            raise FormatError(f"{word!r} begins at {start} s and ends at {stop} s", path, key=key, line=line)
+        begin = max(round(first), ends[-1] if ends else 0)
+        end = max(round(last) + 1, begin)  # its end is when its last frame begins
+        words.append(word)
+        begins.append(begin)
+        ends.append(end)
+        graph.append(-lm * BYTELOG)
+        acoustic.append(-am * BYTELOG)
+        said += lm + am
+        until = stop
+    rest_cost = -(score - said) * BYTELOG
+    return Hypothesis(
+        tuple(words),
+        (*graph, 0.0),
+        (*acoustic, rest_cost if rest_cost else 0.0),
+        tuple(begins),
+        tuple(ends),
+        line=line,
+    )
+
+
+def _timed_line(each: Hypothesis, names: list[str], nbest: NBest) -> str:
+    if each.begin is None or each.end is None:
+        if names or each.labels is not None:
+            raise LatticeError(f"its words have no times, which {SECOND} needs", key=nbest.key)
+        return f"({_whole(each.acoustic_cost + each.graph_cost)})"
+    shift = nbest.frame_shift or SrilmOptions().frame_shift
+    fields, said = [], 0
+    for place, name in enumerate(names):
+        begin, end = each.begin[place] * shift, max(each.end[place] - 1, each.begin[place]) * shift
+        graph, acoustic = _whole(each.graph[place]), _whole(each.acoustic[place])
+        said += graph + acoustic
+        fields.append(f"{name} ( st: {begin:.2f} et: {end:.2f} g: {graph} a: {acoustic} )")
+    return " ".join([f"({said + _whole(each.graph[-1] + each.acoustic[-1])})", *fields])
+
+
+def _whole(cost: float) -> int:
+    return round(-cost / BYTELOG)
+
+
+def _digits(score: float) -> str:
+    return f"{score + 0.0:.9g}"

@@ -1,0 +1,85 @@
+"""N-best lists into lattices, and out of them again."""
+
+from __future__ import annotations
+
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest
+from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
+from ninja.graph.nbest import nbest
+from ninja.graph.path import Path
+from ninja.graph.times import state_times
+from ninja.lattice import Lattice
+from ninja.symbols import EPSILON, SymbolTable
+
+__all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
+
+
+def lattice_nbest(
+    lattice: Lattice,
+    n: int,
+    acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    *,
+    words: SymbolTable | None = None,
+) -> NBest:
+    """Return the n best word sequences of a lattice as a list, with what each word costs and when it was said.
+
+    What an arc without a word has goes to the word after it, or to the end. Of paths with the same words the best one
+    is taken, so a lattice of a list gives that list back, in the order of total cost, without what it says twice.
+
+    Args:
+        lattice: The lattice.
+        n: Sequences wanted, ≥ 1.
+        acoustic_scale: Factor of acoustic costs in the order.
+        lm_scale: Factor of graph costs in the order.
+        word_penalty: Cost added for each word in the order.
+        words: Symbol table; None: the one attached to the lattice. Without any, words are ids.
+
+    Returns:
+        Hypotheses with unscaled costs; times where the lattice has them, labels where it has those.
+
+    Raises:
+        OptionError: ``n`` is below 1, or a scale or the penalty is not finite.
+        LatticeError: No path leads from the start to a final state, or an arc ends before it begins.
+        SymbolError: A word is not in the table.
+    """
+    table = lattice.words if words is None else words
+    times = None if lattice.time is None else state_times(lattice).tolist()
+    paths = nbest(lattice, n, acoustic_scale, lm_scale, word_penalty)
+    return NBest(
+        lattice.key,
+        tuple(_hypothesis(lattice, path, table, times) for path in paths),
+        lattice.frame_shift,
+    )
+
+
+def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: list[int] | None) -> Hypothesis:
+    """Return what a path says, word by word."""
+    graph, acoustic, begin, end = [0.0], [0.0], [], []
+    labels: list[list[int]] = [[]]
+    state = 0
+    for arc in path.arcs.tolist():
+        graph[-1] += float(lattice.graph[arc])
+        acoustic[-1] += float(lattice.acoustic[arc])
+        labels[-1] += lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
+        there = int(lattice.dst[arc])
+        if lattice.word[arc] != EPSILON:
+            if times is not None:
+                begin.append(times[state])
+                end.append(times[there])
+            graph.append(0.0)
+            acoustic.append(0.0)
+            labels.append([])
+        state = there
+    graph[-1] += float(lattice.final_graph[state])
+    acoustic[-1] += float(lattice.final_acoustic[state])
+    labels[-1] += lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
+    aligned = bool(len(lattice.ali) or len(lattice.final_ali))
+    return Hypothesis(
+        tuple(words.spell(path.words)) if words is not None else tuple(path.words.tolist()),
+        tuple(graph),
+        tuple(acoustic),
+        tuple(begin) if times is not None else None,
+        tuple(end) if times is not None else None,
+        tuple(map(tuple, labels)) if aligned else None,
+    )

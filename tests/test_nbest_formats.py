@@ -1,0 +1,442 @@
+import gzip
+import json
+import math
+import random
+import re
+import string
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.evaluate.transcripts import read_text
+from ninja.formats.nbest import (
+    DSTC10,
+    CtmOptions,
+    NBest,
+    ObjectFields,
+    SrilmOptions,
+    manifest_keys,
+    nbest_lattice,
+    nbest_lattices,
+    read_ctm,
+    read_espnet,
+    read_espnet_folder,
+    read_kaldi_names,
+    read_nemo,
+    read_objects,
+    read_srilm,
+    sentence,
+    tables_nbest,
+    write_espnet,
+    write_nemo,
+    write_objects,
+    write_srilm,
+)
+from ninja.graph.nbest_lattice import lattice_nbest
+
+FORMATS = SHARED / "data/formats"
+needs_files = pytest.mark.skipif(not FORMATS.is_dir(), reason="the real files are not here")
+BYTELOG = 1024 * math.log(1.0001)
+
+KALDI = b"""utt-1 
+0 1 <eps> 0.5,,
+1 2 the 1.5,-2,1_2
+2 3 cat 0.25,4,3
+3 ,1,4
+
+utt-2 
+0 1 a
+1 
+
+"""
+SRILM_1 = b"NBestList1.0\n(-1234) the cat\n(-1300) a cat\n(-1400)\n"
+SRILM_2 = (
+    b"NBestList2.0\n"
+    b"(-30) the ( st: 0.10 et: 0.29 g: -3 a: -10 ) th ( st: 0.10 et: 0.19 g: 0 a: -6 ) "
+    b"th-1 ( st: 0.10 et: 0.12 g: 0 a: -6 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
+    b"(-31) a ( st: 0.15 et: 0.29 g: -3 a: -10 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
+)
+SRILM_3 = b"-1234.5 -6.25 2 the cat\n-1230 -7.5 1 a cat\n"
+NEMO = b"the cat\t-1.5\na cat\t-2.25\n\t-9.5\nmat\t-0.125\n"
+MANIFEST = b'{"audio_filepath": "/data/one.wav", "text": "x"}\n{"audio_filepath": "two.wav", "duration": 1.5}\n'
+JSONL = (
+    b'{"key": "u1", "nbest": [{"text": "the cat", "score": -1.5}, {"text": "a cat", "score": -2}]}\n'
+    b'{"key": "u2", "nbest": [{"words": [{"word": "hi", "start": 0.1, "end": 0.3}], "am_score": -3, "lm_score": -4}]}\n'
+)
+CTM = b";; made by hand\nrec1 1 0.10 0.20 the 0.9\nrec1 1 0.35 0.25 cat NA\nrec2 A 0.00 0.5 mat\n"
+
+
+def said(nbest):
+    return [(each.words, each.graph_cost, each.acoustic_cost) for each in nbest.hypotheses]
+
+
+def close(nbest, expected):
+    assert [each.words for each in nbest.hypotheses] == [words for words, _, _ in expected]
+    for each, (_, graph, acoustic) in zip(nbest.hypotheses, expected, strict=True):
+        assert (each.graph_cost, each.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-9)
+
+
+def test_kaldi_text_with_names_keeps_costs_and_labels_with_their_words():
+    [nbest] = read_kaldi_names(KALDI)
+    one, two = nbest.hypotheses
+    assert (one.words, one.graph, one.acoustic) == (("the", "cat"), (2.0, 0.25, 0.0), (-2.0, 4.0, 1.0))
+    assert one.labels == ((1, 2), (3,), (4,))
+    assert (two.words, two.graph_cost, two.labels) == (("a",), 0.0, None)
+    [late] = read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n")[0].hypotheses
+    assert (late.graph, late.acoustic, late.labels) == ((1.0, 1.5), (2.0, 1.25), ((5,), (6, 7)))
+
+
+@needs_files
+def test_lists_of_kaldi_agree_with_a_slow_reading_of_their_lines():
+    folder = FORMATS / "nbest_kaldi_librispeech"
+    text = gzip.decompress((folder / "nbest.txt.gz").read_bytes()).decode()
+    expected = {}
+    for block in re.split(r"\n[ ]*\n", text.strip()):
+        key, *lines = block.split("\n")
+        words, graph, acoustic = [], 0.0, 0.0
+        for fields in (line.split() for line in lines):
+            if len(fields) == 4:
+                words.append(fields[2])
+                graph += float(fields[3].split(",")[0])
+                acoustic += float(fields[3].split(",")[1])
+        expected[key.strip()] = tuple(words), graph, acoustic
+    lists = read_kaldi_names(text.encode())
+    assert len(lists) == 15
+    assert sum(len(each.hypotheses) for each in lists) == len(expected)
+    best, first = read_text(folder / "hyp.txt"), 0
+    for nbest, lattice in zip(lists, nbest_lattices(lists), strict=True):
+        close(nbest, [expected[f"{nbest.key}-{rank}"] for rank, _ in enumerate(nbest.hypotheses, start=1)])
+        distinct = {}
+        for words, graph, acoustic in said(nbest):
+            distinct.setdefault(words, []).append((graph, acoustic))
+        back = lattice_nbest(lattice, len(nbest.hypotheses) + 1)
+        assert {each.words for each in back.hypotheses} == set(distinct)
+        for words, graph, acoustic in said(back):
+            wanted = min(distinct[words], key=sum)
+            assert (graph, acoustic) == pytest.approx(wanted, rel=1e-4)
+        first += list(lattice_nbest(lattice, 1, 1 / 14).hypotheses[0].words) == best[nbest.key]
+    assert first == 13  # by the scale the hypotheses were chosen with, but for one that is in no list, and a penalty
+
+
+@needs_files
+def test_lists_of_dstc10_are_those_that_json_holds():
+    content = gzip.decompress((FORMATS / "nbest_dstc10/logs.json.gz").read_bytes())
+    lists = read_objects(content, fields=DSTC10)
+    slow = {}
+    for number, dialogue in enumerate(json.loads(content), start=1):
+        for turn, entry in enumerate(dialogue, start=1):
+            if "nbest" in entry:
+                slow[f"{number}-{turn}"] = [(tuple(e["hyp"].split()), 0.0, -e["score"]) for e in entry["nbest"]]
+    assert {each.key: said(each) for each in lists} == slow
+    assert len(lists) == 1376
+    assert lists[0].lost == ("1113 objects without hypotheses",)
+    for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
+        back = lattice_nbest(lattice, 20)
+        assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
+    again = read_objects(write_objects(lists))
+    assert {each.key: said(each) for each in again} == slow
+
+
+def test_srilm_scores_are_understood_by_their_bases():
+    close(
+        read_srilm(SRILM_1, "u"),
+        [(("the", "cat"), 0, 1234 * BYTELOG), (("a", "cat"), 0, 1300 * BYTELOG), ((), 0, 1400 * BYTELOG)],
+    )
+    third = read_srilm(SRILM_3, "u")
+    log10 = math.log(10)
+    close(third, [(("the", "cat"), 6.25 * log10, 1234.5 * log10), (("a", "cat"), 7.5 * log10, 1230 * log10)])
+    assert third.lost == ("1 word counts that differ from the number of words",)
+
+
+def test_srilm_words_with_times_leave_phones_and_states_out():
+    nbest = read_srilm(SRILM_2, "u")
+    one, two = nbest.hypotheses
+    assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 30), (30, 50))
+    assert one.graph == pytest.approx((3 * BYTELOG, 2 * BYTELOG, 0))
+    assert one.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
+    assert two.acoustic[-1] == pytest.approx(1 * BYTELOG)  # what the line's score has beyond its words'
+    assert nbest_lattice(nbest).frame_shift == 0.01
+    assert write_srilm(nbest, "NBestList2.0") == (
+        b"NBestList2.0\n"
+        b"(-30) the ( st: 0.10 et: 0.29 g: -3 a: -10 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
+        b"(-31) a ( st: 0.15 et: 0.29 g: -3 a: -10 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
+    )
+
+
+def test_what_was_read_is_written_as_it_was():
+    assert write_srilm(read_srilm(SRILM_1, "u"), "NBestList1.0") == SRILM_1
+    assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
+    assert write_nemo(read_nemo(NEMO, ["one", "two"])) == NEMO
+    lists = read_objects(JSONL)
+    assert read_objects(write_objects(lists)) == lists
+
+
+@given(
+    st.lists(
+        st.builds(
+            sentence,
+            st.lists(st.text(string.ascii_letters + "äß漢", min_size=1), max_size=5),
+            st.floats(-1e6, 1e6),
+            st.floats(-1e6, 1e6),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_every_list_comes_back_from_every_format(hypotheses):
+    nbest = NBest("utt", tuple(hypotheses))
+    wanted = said(nbest)
+    total = [(words, 0.0, graph + acoustic) for words, graph, acoustic in wanted]
+    for back, expected in [
+        (read_srilm(write_srilm(nbest), "utt"), wanted),
+        (read_objects(write_objects([nbest]))[0], wanted),
+        (read_nemo(write_nemo([nbest]), ["utt"])[0], total),
+    ]:
+        assert [each.words for each in back.hypotheses] == [words for words, _, _ in expected]
+        for each, (_, graph, acoustic) in zip(back.hypotheses, expected, strict=True):
+            assert (each.graph_cost, each.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-8, abs=1e-6)
+    files = write_espnet([nbest])
+    ranks = {n: (files[f"{n}best_recog/text"], files[f"{n}best_recog/score"]) for n in range(1, len(hypotheses) + 1)}
+    assert [each.words for each in read_espnet(ranks)[0].hypotheses] == [words for words, _, _ in wanted]
+
+
+def test_nemo_beams_are_dealt_to_the_utterances_of_the_manifest():
+    keys = manifest_keys(MANIFEST)
+    assert keys == ["one", "two"]
+    one, two = read_nemo(NEMO, keys)
+    assert said(one) == [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.25)]
+    assert said(two) == [((), 0.0, 9.5), (("mat",), 0.0, 0.125)]
+    assert [each.key for each in read_nemo(NEMO, beam=1)] == ["1", "2", "3", "4"]
+    assert said(read_nemo(NEMO, keys, score_as="graph")[1])[1] == (("mat",), 0.125, 0.0)
+
+
+def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
+    for rank, text, token, score in [
+        (1, "u1 the cat\nu2 x\n", "u1 ▁the ▁c at\nu2 ▁x\n", "u1 tensor(-1.5)\nu2 -2\n"),
+        (
+            2,
+            "u1 a cat\nu2\n",
+            "u1 ▁a ▁c at\nu2\n",
+            "u1 tensor(-2.5, device='cuda:0')\nu2 tensor(-3., dtype=torch.float64)\n",
+        ),
+    ]:
+        folder = tmp_path / f"{rank}best_recog"
+        folder.mkdir()
+        for name, content in (("text", text), ("token", token), ("score", score)):
+            (folder / name).write_text(content)
+    one, two = read_espnet_folder(tmp_path)
+    assert (one.key, said(one)) == ("u1", [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.5)])
+    assert (two.key, said(two)) == ("u2", [(("x",), 0.0, 2.0), ((), 0.0, 3.0)])
+    assert read_espnet_folder(tmp_path, "token")[0].hypotheses[0].words == ("▁the", "▁c", "at")
+    (tmp_path / "1best_recog/score").unlink()
+    with pytest.raises(InputError, match="1best_recog/score: cannot be read: No such file"):
+        read_espnet_folder(tmp_path)
+    (tmp_path / "2best_recog").rename(tmp_path / "3best_recog")
+    with pytest.raises(FormatError, match=r"expected folders 1best_recog, 2best_recog, …; the numbers are \[1, 3\]"):
+        read_espnet_folder(tmp_path)
+
+
+def test_objects_are_read_in_each_of_their_shapes():
+    lists = read_objects(JSONL)
+    assert [each.key for each in lists] == ["u1", "u2"]
+    assert said(lists[0])[1] == (("a", "cat"), 0.0, 2.0)
+    timed = lists[1].hypotheses[0]
+    assert (timed.graph_cost, timed.acoustic_cost, timed.begin, timed.end) == (4.0, 3.0, (10,), (30,))
+    rows = [json.loads(row) for row in JSONL.splitlines()]
+    assert read_objects(json.dumps(rows).encode()) == lists
+    by_key = read_objects(json.dumps({row["key"]: row["nbest"] for row in rows}).encode())
+    assert [(each.key, said(each)) for each in by_key] == [(each.key, said(each)) for each in lists]
+    one = read_objects(
+        b'[{"id": 3, "hyp": "a b", "nll": 1.5}]', fields=ObjectFields("id", None, "hyp", "nll", meaning="cost")
+    )
+    assert (one[0].key, said(one[0])) == ("3", [(("a", "b"), 0.0, 1.5)])
+    plain = read_objects(b'{"u": ["a b", "c"]}', fields=ObjectFields(missing_score=0.0))
+    assert said(plain[0]) == [(("a", "b"), 0.0, 0.0), (("c",), 0.0, 0.0)]
+    tens = ObjectFields(base=10.0, score_as="graph")
+    assert said(read_objects(b'{"u": [{"text": "a", "score": -2}]}', fields=tens)[0])[0][1] == pytest.approx(
+        2 * math.log(10)
+    )
+
+
+def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
+    one, two = read_ctm(CTM)
+    assert (one.nbest.key, one.channel, one.confidence) == ("rec1", "1", (0.9, None))
+    assert one.nbest.lost == ("1 confidences",)
+    lattice = nbest_lattice(one.nbest)
+    assert lattice.time.tolist() == [0, 10, 30, 35, 60]
+    assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
+    assert (two.nbest.hypotheses[0].begin, two.nbest.hypotheses[0].end) == ((0,), (50,))
+    assert read_ctm(CTM, options=CtmOptions(keys="file-channel"))[1].nbest.key == "rec2-A"
+
+
+def test_tables_of_kaldi_are_lists():
+    words = [("u-1", np.array([3, 4], np.int32)), ("u-2", np.array([3], np.int32)), ("v-1", np.array([], np.int32))]
+    graph = {"u-1": 1.0, "u-2": 2.0, "v-1": 3.0}
+    labels = {key: np.array([7, 8, 9], np.int32) for key in graph}
+    u, v = tables_nbest(words, graph, None, labels)
+    assert said(u) == [((3, 4), 1.0, 0.0), ((3,), 2.0, 0.0)]
+    assert [each.labels for each in u.hypotheses] == [((7,), (8, 9), ()), ((7, 8, 9), ())]
+    assert v.hypotheses[0].labels == ((7, 8, 9),)
+    with pytest.raises(LatticeError, match="key 'u-1': the table of acoustic costs lacks it"):
+        list(tables_nbest(words, graph, {}))
+    with pytest.raises(LatticeError, match="key 'u-1': the table of alignments lacks it"):
+        list(tables_nbest(words, alignments={}))
+
+
+READERS = {
+    "kaldi": (KALDI, read_kaldi_names),
+    "srilm 1": (SRILM_1, lambda content, path=None: [read_srilm(content, "u", path)]),
+    "srilm 2": (SRILM_2, lambda content, path=None: [read_srilm(content, "u", path)]),
+    "srilm 3": (SRILM_3, lambda content, path=None: [read_srilm(content, "u", path)]),
+    "nemo": (NEMO, lambda content, path=None: read_nemo(content, ["a", "b"], path=path)),
+    "manifest": (MANIFEST, lambda content, path=None: manifest_keys(content, path=path) and []),
+    "espnet": (b"u1 the cat\nu2 x\n", lambda content, path=None: read_espnet({1: (content, b"u1 -1\nu2 -2\n")}, path)),
+    "scores": (
+        b"u1 -1\nu2 tensor(-2)\n",
+        lambda content, path=None: read_espnet({1: (b"u1 a\nu2 b\n", content)}, path),
+    ),
+    "objects": (JSONL, read_objects),
+    "ctm": (CTM, lambda content, path=None: [each.nbest for each in read_ctm(content, path)]),
+}
+REFUSED = [
+    ("kaldi", b"utt\n", "f:1: expected a key such as utt-1 alone, found 'utt'"),
+    ("kaldi", b"utt-1\n0 1 a ,,\n", "f, key 'utt': the file ends within a lattice"),
+    ("kaldi", b"utt-1\n0 1 a ,,\n\n", "f:3, key 'utt': the lattice has no final state"),
+    ("kaldi", b"utt-1\n0 2 a ,,\n", "f:2, key 'utt': expected an arc to state 1, found '2'"),
+    ("kaldi", b"utt-1\n0 1 a ,,\n0 1 b ,,\n", "f:3, key 'utt': expected the one way on from state 1"),
+    ("kaldi", b"utt-1\n0 1 a 1,2\n", "f:2, key 'utt': expected graph,acoustic,labels, found '1,2'"),
+    ("kaldi", b"utt-1\n0 1 a 1,x,\n", "f:2, key 'utt': expected a cost, found 'x'"),
+    ("kaldi", b"utt-1\n0 1 a 1,2,3-4\n", "f:2, key 'utt': expected labels such as 1_2_3, found '3-4'"),
+    ("srilm 1", b"", "f, key 'u': there are no hypotheses"),
+    ("srilm 1", b"NBestList1.0\n-3 a\n", "f:2, key 'u': expected a score in parentheses, found '-3'"),
+    ("srilm 1", b"NBestList1.0\n(-3) a\n\n", "f:3, key 'u': the line is empty; a hypothesis is needed"),
+    ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2: not UTF-8 \(invalid start byte\); give the encoding"),
+    ("srilm 2", b"NBestList2.0\n(-3) a ( st: 1 )\n", "f:2, key 'u': expected 11 fields for each word"),
+    ("srilm 2", SRILM_2.replace(b"g:", b"x:"), r"f:2, key 'u': expected \( st: … et: … g: … a: … \) after 'the'"),
+    ("srilm 2", SRILM_2.replace(b"0.10 et: 0.29", b"0.50 et: 0.29"), "'the' begins at 0.5 s and ends at 0.29 s"),
+    ("srilm 3", b"-1 -2\n", "f:1, key 'u': expected two scores and the number of words"),
+    ("srilm 3", b"-1 nan 0\n", "f:1, key 'u': expected a language model score, found 'nan'"),
+    ("srilm 3", b"-1 -2 x\n", "f:1, key 'u': expected the number of words, found 'x'"),
+    ("nemo", b"a b\n", "f:1: expected a sentence, a tab and a score, found 'a b'"),
+    ("nemo", b"a\t-1\nb\t-2\nc\t-3\n", "f: there are 3 lines, but 2 utterances of 1; is it the right manifest"),
+    ("manifest", b"{\n", "f:1: not JSON"),
+    ("manifest", b'{"text": "x"}\n', "f:1: expected an object with the field 'audio_filepath'"),
+    ("manifest", b'{"audio_filepath": "a/x.wav"}\n' * 2, "f:2: 'x' names the utterance of line 1, too"),
+    ("espnet", b"u1 a\nu1 b\n", "f/1best_recog/text:2: utterance 'u1' occurs twice"),
+    ("espnet", b"u1 a\nu3 b\n", "f/1best_recog/score, key 'u3': it has a sentence, but no score"),
+    ("espnet", b"u1 a\n", "f/1best_recog/text, key 'u2': it has a score, but no sentence"),
+    ("espnet", b"\n", "f/1best_recog/text:1: the line is empty; an utterance id is needed"),
+    ("scores", b"u1 -1\nu1 -2\n", "f/1best_recog/score:2: utterance 'u1' occurs twice"),
+    ("scores", b"u1 tensor(x)\n", "f/1best_recog/score:1: expected an utterance id and its score, found 'x'"),
+    ("objects", b"[", "f: not JSON"),
+    ("objects", b"[]", "f: there are no hypotheses"),
+    ("objects", b"3", "f: expected objects with hypotheses, found 3"),
+    ("objects", b"[" * 100_000, "f: not JSON: lists within lists, too deep"),
+    ("objects", b'{"key": "u", "key": "v"}', "f: not JSON: an object names a field twice"),
+    ("objects", b'{"key": "u", "nbest": [NaN]}', "f: not JSON: NaN is no number"),
+    ("objects", JSONL + b"{x\n", "f:3: not JSON"),
+    ("objects", JSONL + JSONL, "f:3, key 'u1': the utterance occurs twice"),
+    ("objects", b'[{"nbest": []}]', "f, key '1': expected text as 'key', found None"),
+    ("objects", b'[{"key": "u"}]', "f, key 'u': expected a list of hypotheses as 'nbest'"),
+    ("objects", b"[[1]]", "f, key '1-1': expected an object, found 1"),
+    ("objects", b'{"u": [1]}', "f, key 'u': expected a hypothesis, found 1"),
+    ("objects", b'{"u": ["a"]}', "key 'u': a hypothesis has neither 'score' nor 'am_score' and 'lm_score'"),
+    ("objects", b'{"u": [{"text": "a", "am_score": 1}]}', "a hypothesis has one model's score, but no 'lm_score'"),
+    ("objects", b'{"u": [{"text": "a", "score": "1"}]}', "expected a number as 'score', found '1'"),
+    ("objects", b'{"u": [{"text": "a", "score": 1e999}]}', "expected a number as 'score', found inf"),
+    ("objects", b'{"u": [{"text": "\\ud800", "score": 1}]}', "expected text as 'text', found '.ud800'"),
+    ("objects", b'{"u": [{"score": 1, "words": {}}]}', "expected a list as 'words', found an object with"),
+    ("objects", b'{"u": [{"score": 1, "words": [1]}]}', "expected a word, found 1"),
+    (
+        "objects",
+        b'{"u": [{"score": 1, "words": [{"word": "a"}]}]}',
+        "expected a word, its start and end, found an object",
+    ),
+    ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, begin, duration, word, found"),
+    ("ctm", b"a 1 0.1 0.2 <ALT_BEGIN>\n", r"f:1: there are alternatives \(<ALT>\)"),
+    ("ctm", b"a 1 -1 0.2 b\n", "f:1, key 'a': a word begins at -1.0 s and lasts 0.2 s"),
+    ("ctm", b"a 1 0 1 x\nb 1 0 1 x\na 1 1 1 x\n", "f:3, key 'a': the utterance goes on after another one"),
+    ("ctm", b"a 1 0 1 x\na 2 1 1 x\n", "f:2, key 'a': the file has the channels '1' and '2'"),
+    ("ctm", b"a 1 3 1 x\na 1 1 1 x\n", "f:2, key 'a': a word begins at 1.0 s, before the one above it"),
+    ("ctm", b"", "f: there are no words"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED)
+def test_what_no_such_file_holds_is_refused(name, content, message):
+    with pytest.raises(FormatError, match=message):
+        READERS[name][1](content, path="f")
+
+
+def mutated(content, random):
+    """Damage content: change, drop, double and move pieces of it."""
+    for _ in range(random.randint(1, 4)):
+        begin = random.randrange(len(content) + 1)
+        end = min(len(content), begin + random.choice([0, 1, 1, 2, 8, 40]))
+        piece = random.choice(
+            [
+                b"",
+                bytes([random.randrange(256)]),
+                content[begin:end] * 2,
+                b"-",
+                b"9" * 20,
+                b"\n",
+                b" ",
+                b"1e99",
+                b"{",
+                b"\xff",
+            ]
+        )
+        content = content[:begin] + piece + content[end:]
+    return content
+
+
+def survives(content, reader):
+    """Read damaged content; what can still be read makes a lattice, or says why not."""
+    with suppress(NinjaError):
+        for lattice in nbest_lattices(reader(content)):
+            assert lattice.num_arcs <= 4 * len(content) + 4
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damage_is_named_or_harmless(name):
+    content, reader = READERS[name]
+    chance = random.Random(name)
+    for _ in range(300):
+        survives(mutated(content, chance), reader)
+
+
+def test_options_that_make_no_sense_are_refused():
+    with pytest.raises(OptionError, match="score_as is 'both', but must be acoustic or graph"):
+        read_nemo(NEMO, ["a"], score_as="both")
+    with pytest.raises(OptionError, match="whose beams these are must be said"):
+        read_nemo(NEMO)
+    with pytest.raises(OptionError, match="beam is 0, but must be 1 or more"):
+        read_nemo(NEMO, beam=0)
+    with pytest.raises(OptionError, match="base is 1, but logarithms need one greater than 1"):
+        ObjectFields(base=1)
+    with pytest.raises(OptionError, match="meaning is 'odds', but must be logprob or cost"):
+        ObjectFields(meaning="odds")
+    with pytest.raises(OptionError, match="frame_shift is 0, but seconds > 0 are needed"):
+        SrilmOptions(frame_shift=0)
+    with pytest.raises(OptionError, match="keys is 'channel', but must be file or file-channel"):
+        CtmOptions(keys="channel")
+    with pytest.raises(OptionError, match=r"variant is 'NBestList3.0', but must be"):
+        write_srilm(read_srilm(SRILM_1, "u"), "NBestList3.0")
+
+
+def test_what_a_format_cannot_hold_is_refused():
+    nbest = NBest("utt", (sentence(["new york"]),))
+    with pytest.raises(SymbolError, match="'new york' cannot be written: words are parted by blanks"):
+        write_srilm(nbest)
+    with pytest.raises(LatticeError, match=r"key 'u': its words have no times, which NBestList2.0 needs"):
+        write_srilm(read_srilm(SRILM_1, "u"), "NBestList2.0")
+    with pytest.raises(SymbolError, match="the words have no names; give their symbol table"):
+        write_nemo([NBest("utt", (sentence([7]),))])
+    with pytest.raises(FormatError, match="the lists differ in length"):
+        write_nemo([NBest("a", (sentence([]),)), NBest("b", (sentence([]), sentence([])))])

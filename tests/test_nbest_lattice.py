@@ -1,0 +1,210 @@
+import math
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_graph import best_sequences
+from strategies_graph import timed_lattices
+
+from ninja import SymbolTable
+from ninja.errors import LatticeError, SymbolError
+from ninja.formats.nbest import (
+    Hypothesis,
+    NBest,
+    joined,
+    linear_lattices,
+    nbest_lattice,
+    nbest_lattices,
+    sentence,
+    tables_nbest,
+)
+from ninja.formats.numbers import read_floats, read_integers
+from ninja.graph.nbest_lattice import lattice_nbest
+
+COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single precision, and so are their sums
+
+
+def every_path(lattice):
+    """Words, both costs, times and labels of each path, slowly."""
+    found = []
+
+    def follow(state, words, graph, acoustic, times, labels):
+        if lattice.is_final[state]:
+            last = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
+            costs = graph + float(lattice.final_graph[state]), acoustic + float(lattice.final_acoustic[state])
+            found.append((tuple(words), *costs, tuple(times), tuple(labels + last)))
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            said = [lattice.words.word(int(lattice.word[arc]))] if lattice.word[arc] else []
+            moment = (
+                [(int(lattice.time[state]), int(lattice.time[lattice.dst[arc]]))] if lattice.time is not None else []
+            )
+            follow(
+                int(lattice.dst[arc]),
+                words + said,
+                graph + float(lattice.graph[arc]),
+                acoustic + float(lattice.acoustic[arc]),
+                times + (moment if said else []),
+                labels + lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist(),
+            )
+
+    follow(0, [], 0.0, 0.0, [], [])
+    return found
+
+
+@st.composite
+def lists(draw, *, distinct=False):
+    kind = draw(st.sampled_from(["whole", "words", "times", "labels"]))
+    count = draw(st.integers(1, 6))
+    hypotheses = []
+    for _ in range(count):
+        words = tuple(draw(st.lists(st.sampled_from("abc"), max_size=4)))
+        if distinct and any(each.words == words for each in hypotheses):
+            continue
+        if kind == "whole":
+            hypotheses.append(sentence(words, draw(COSTS), draw(COSTS)))
+            continue
+        cost = st.tuples(*[draw(st.sampled_from([COSTS, st.just(1.5)]))] * (len(words) + 1))
+        begin = end = labels = None
+        if kind == "times":
+            steps = draw(st.lists(st.integers(0, 3), min_size=2 * len(words), max_size=2 * len(words)))
+            moments = np.cumsum(steps).tolist()
+            begin, end = tuple(moments[::2]), tuple(moments[1::2])
+        if kind == "labels":
+            labels = tuple(tuple(draw(st.lists(st.integers(1, 3), max_size=2))) for _ in range(len(words) + 1))
+        hypotheses.append(Hypothesis(words, draw(cost), draw(cost), begin, end, labels))
+    return NBest("utt", tuple(hypotheses), 0.01 if kind == "times" else None)
+
+
+def said(each):
+    times = () if each.begin is None else tuple(zip(each.begin, each.end, strict=True))
+    labels = () if each.labels is None else tuple(label for some in each.labels for label in some)
+    return each.words, each.graph_cost, each.acoustic_cost, times, labels
+
+
+@given(lists())
+def test_paths_of_the_lattice_are_the_hypotheses(nbest):
+    paths = every_path(nbest_lattice(nbest))
+    assert set(paths) == {said(each) for each in nbest.hypotheses}
+    if all(each.begin is None and each.labels is None for each in nbest.hypotheses):
+        distinct = {(each.words, each.graph, each.acoustic) for each in nbest.hypotheses}
+        assert len(paths) == len(distinct)
+
+
+@given(lists(distinct=True))
+def test_a_list_comes_back_from_its_lattice(nbest):
+    back = lattice_nbest(nbest_lattice(nbest), len(nbest.hypotheses) + 1)
+    assert {said(each) for each in back.hypotheses} == {said(each) for each in nbest.hypotheses}
+    cost = {each.words: each for each in nbest.hypotheses}
+    for each in back.hypotheses:
+        assert (each.graph, each.acoustic) == (cost[each.words].graph, cost[each.words].acoustic)
+        assert (each.begin or (), each.end or ()) == (cost[each.words].begin or (), cost[each.words].end or ())
+        if any(each.labels or ()):
+            assert each.labels == cost[each.words].labels
+    totals = [each.graph_cost + each.acoustic_cost for each in back.hypotheses]
+    assert totals == sorted(totals)
+
+
+@given(lists(distinct=True))
+def test_linear_lattices_are_joined_to_the_list_they_were_made_of(nbest):
+    table = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+    [back] = joined(linear_lattices(nbest, table))
+    assert back.key == "utt"
+    for old, new in zip(nbest.hypotheses, back.hypotheses, strict=True):
+        assert table.spell(new.words) == list(old.words)
+        assert (new.graph, new.acoustic) == (old.graph, old.acoustic)
+        assert new.labels is None or new.labels == old.labels
+
+
+def test_hypotheses_share_what_they_begin_with():
+    nbest = NBest("utt", tuple(sentence(text.split(), 0.0, cost) for text, cost in [("a b c", 1.0), ("a b d", 2.0)]))
+    lattice = nbest_lattice(nbest)
+    assert (lattice.num_states, lattice.num_arcs) == (5, 4)
+    assert lattice.final_acoustic.tolist() == [math.inf, math.inf, math.inf, 1.0, 2.0]
+    assert lattice.words == SymbolTable.from_words(["<eps>", "a", "b", "c", "d"])
+
+
+def test_lists_of_a_file_share_a_symbol_table():
+    one, two = nbest_lattices([NBest("1", (sentence(["a"]),)), NBest("2", (sentence(["b"]),))])
+    assert one.words is two.words
+    assert len(one.words) == 3
+
+
+def test_words_that_are_ids_need_no_table():
+    lattice = nbest_lattice(NBest("utt", (sentence([7, 8], 1.0),)))
+    assert lattice.word.tolist() == [7, 8]
+    assert lattice_nbest(lattice, 1).hypotheses[0].words == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("nbest", "message"),
+    [
+        (NBest("utt", ()), "key 'utt': there are no hypotheses"),
+        (
+            NBest("utt", (Hypothesis(("a",), (0.0,), (0.0, 0.0)),)),
+            "hypothesis 1 has 1 words, but 1 values of graph; 2 are needed",
+        ),
+        (
+            NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,)),)),
+            "hypothesis 1 does not have a begin and an end for each word",
+        ),
+        (
+            NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,), (2,)), sentence("b"))),
+            "some hypotheses have times or labels, and others have not",
+        ),
+        (
+            NBest("utt", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (0, 1), (2, 3)),)),
+            "word 2 begins at frame 1 and ends at 3, the one before it at 2; words must not overlap",
+        ),
+        (NBest("utt", (sentence("a", 1e39),)), "a hypothesis has the costs 1e\\+39 and 0.0"),
+        (NBest("utt", (sentence("a", math.nan),)), "a hypothesis has the costs nan and 0.0"),
+    ],
+)
+def test_lists_that_make_no_sense_are_refused(nbest, message):
+    with pytest.raises(LatticeError, match=message):
+        nbest_lattice(nbest)
+
+
+def test_words_must_be_in_the_table_and_be_words():
+    table = SymbolTable.from_words(["<eps>", "a"])
+    with pytest.raises(SymbolError, match=r"x.nbest:3, key 'utt': word 'b' is not in the symbol table"):
+        nbest_lattice(NBest("utt", (sentence(["b"], line=3),)), table, "x.nbest")
+    for words in (None, table):
+        with pytest.raises(SymbolError, match="a hypothesis has the word '<eps>', which means no word"):
+            nbest_lattice(NBest("utt", (sentence(["<eps>"]),)), words)
+
+
+def test_a_lattice_that_is_no_hypothesis_is_not_joined():
+    lattice = nbest_lattice(NBest("utt-1", (sentence("a"), sentence("b"))))
+    with pytest.raises(LatticeError, match="key 'utt-1': it is not a single path"):
+        list(joined([lattice]))
+    with pytest.raises(LatticeError, match="the key of a hypothesis ends in its number, as utt-1 does"):
+        list(joined([nbest_lattice(NBest("utt", (sentence("a"),)))]))
+
+
+@given(timed_lattices())
+def test_a_lattice_becomes_a_list_and_a_lattice_that_says_the_same(lattice):
+    listed = lattice_nbest(lattice, 10_000)
+    again = nbest_lattice(listed)
+    before, after = best_sequences(lattice), best_sequences(again)
+    assert before.keys() == after.keys()
+    for words, cost in before.items():
+        assert after[words] == pytest.approx(cost, abs=1e-3)
+
+
+ENGLISH = SHARED / "golden" / "english"
+
+
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="Kaldi's answers are not here")
+def test_the_tables_of_kaldi_come_back_from_lattices():
+    costs = [dict(read_floats(f"ark:{ENGLISH}/nbest20.{name}_cost.gz")) for name in ("graph", "acoustic")]
+    lists = list(tables_nbest(read_integers(f"ark:{ENGLISH}/nbest20.words.gz"), *costs))
+    assert len(lists) == 40
+    assert sum(len(each.hypotheses) for each in lists) == len(costs[0])
+    for nbest, lattice in zip(lists, nbest_lattices(lists), strict=True):
+        back = lattice_nbest(lattice, 21)
+        wanted = sorted((each.words, each.graph_cost, each.acoustic_cost) for each in nbest.hypotheses)
+        found = sorted((each.words, each.graph_cost, each.acoustic_cost) for each in back.hypotheses)
+        assert [words for words, _, _ in found] == [words for words, _, _ in wanted]
+        assert np.array([c[1:] for c in found]) == pytest.approx(np.array([c[1:] for c in wanted]), abs=1e-3)
