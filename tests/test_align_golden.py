@@ -232,6 +232,21 @@ def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, some: Pa
     assert all(lattice.num_arcs == archive("lat.ark.gz")[key].num_arcs for key, lattice in found.items())
 
 
+def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    keys = list(archive("lat.ark.gz"))[:5]
+    (tmp_path / "align_lexicon.int").write_text("0 0 1\n")
+    run = ("align-words-lexicon", some, "--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS)
+    code, _, err = ninja(*run, "--output-if-empty", "true", "-o", tmp_path / "out.ark")
+    assert code == 1
+    assert f"is not in {tmp_path}/align_lexicon.int, nor are" in err
+    assert err.count(": written as it was") == 4
+    assert list(package.keys(tmp_path / "out.ark")) == keys[:4]
+    code, _, err = ninja(*run, "-o", tmp_path / "none.ark")
+    assert code == 1
+    assert err.count(": left out") == 4
+    assert not (tmp_path / "none.ark").exists()
+
+
 def test_phone_lattices_and_transition_costs_are_written(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for verb in ("to-phone-lattice", "add-trans-probs"):
         assert ninja(verb, GOLDEN / "lat.ark.gz", *ARGUMENTS, "-o", tmp_path / f"{verb}.ark")[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from strategies_align import PHONES, SPELLINGS, Spoken, spelled, spoken_rows, sp
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats.align_lexicon import AlignLexicon
-from ninja.graph import from_arcs
+from ninja.graph import from_arcs, select_arcs
 from ninja.graph.align import LexiconAligner, LexiconAlignment, align_words_lexicon
 from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
 
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
 SILENCES = [(0, 0, 1), (0, 0, 2)]
@@ -92,8 +94,54 @@ def test_a_word_may_have_no_phones() -> None:
 
 
 def test_a_word_the_lexicon_lacks_is_named() -> None:
-    with pytest.raises(LatticeError, match=r"key .utt.: word 5 is not in small_lexicon.int"):
+    with pytest.raises(LatticeError, match=r"key .utt.: cannot be aligned: word 5 is not in small_lexicon.int$"):
         align_words_lexicon(one_path((1, [12]), (5, [6, 8])), MODEL, made(COMPLETE[:3]))
+
+
+def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
+    def between(*others: int) -> Lattice:
+        return from_arcs(
+            "utt",
+            [0, *(1 for _ in others), 1],
+            [1, *(2 for _ in others), 2],
+            [1, *others, 2],
+            range(len(others) + 2),
+            finals={2: 0.25},
+            labels=[[12], *([6, 8] for _ in others), [6, 8]],
+            words=SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("five", 5)]),
+        )
+
+    aligner = LexiconAligner(MODEL, made(COMPLETE[:4]))
+    found = aligner(between(5))
+    assert found.fault == "word 'five' (5) is not in small_lexicon.int"
+    assert found.lattice is not None
+    assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
+    found = aligner(between(7, 8, 9))
+    assert found.fault is not None
+    assert re.fullmatch(r"word [789] is not in small_lexicon.int, nor are 2 more", found.fault)
+    assert found.lattice is not None
+    assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
+    found = aligner(one_path((1, [12]), (5, [6, 8])))
+    assert (found.lattice, found.fault) == (None, "word 5 is not in small_lexicon.int")
+
+
+@given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
+def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lacks(spoken: Spoken, word: int) -> None:
+    options = LexiconAlignment(reorder=spoken.reorder)
+    short = made([entry for entry in COMPLETE if entry[0] != word])
+    found = LexiconAligner(spoken.model, short, options)(spoken.lattice)
+    try:
+        rest = select_arcs(spoken.lattice, spoken.lattice.word != word)
+        expected = LexiconAligner(spoken.model, made(COMPLETE), options)(rest)
+    except LatticeError:  # no path is left, or none with labels
+        assert found.fault is not None
+        return
+    if expected.fault is None:
+        assert expected.lattice is not None
+        assert found.lattice is not None
+        assert paths_as_units(found.lattice) == paths_as_units(expected.lattice)
+    if word not in spoken.lattice.word:
+        assert found.fault == expected.fault
 
 
 def test_what_no_entry_fits_is_reported_and_handed_out_as_a_whole() -> None:

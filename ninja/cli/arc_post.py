@@ -35,10 +35,11 @@ class PosteriorLines:
         """Compute the posteriors and print them."""
         import numpy as np
 
-        from ninja.graph import posteriors, state_times
+        from ninja.graph import posteriors, state_times, to_compact
 
         if self.model is not None:
             self.model.check(lattice)
+        lattice = to_compact(lattice)  # arcs with all labels of their words
         probability = posteriors(lattice, self.acoustic_scale, self.lm_scale)
         arcs = np.flatnonzero(probability > self.min_post)
         begin, time = lattice.ali_begin, state_times(lattice)

@@ -27,10 +27,10 @@ class PronunciationLines:
 
     def __call__(self, lattice: Lattice) -> str:
         """Print the words and their phones."""
-        from ninja.graph import pronunciations
+        from ninja.graph import pronunciations, to_compact
 
         lines = []
-        for each in pronunciations(check_only_path(lattice), self.model):
+        for each in pronunciations(to_compact(check_only_path(lattice)), self.model):
             length = ",".join(map(str, each.lengths)) if self.lengths else str(sum(each.lengths))
             word = str(each.word) if lattice.words is None else lattice.words.word(each.word)
             lines.append(" ".join([lattice.key, str(each.begin), length, word, *map(str, each.phones)]) + "\n")

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ninja.consensus.decode import Consensus, check_frame_shift
 from ninja.errors import LatticeError, OptionError
+from ninja.graph.kinds import to_compact
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON, SymbolTable
 
@@ -53,7 +54,14 @@ def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: Symbol
     return "".join([line % fields for fields in zip(*columns, strict=True)])
 
 
-def path_ctm(lattice: Lattice, frame_shift: float = 0.01, precision: int = 2, words: SymbolTable | None = None) -> str:
+def path_ctm(
+    lattice: Lattice,
+    frame_shift: float = 0.01,
+    precision: int = 2,
+    words: SymbolTable | None = None,
+    *,
+    print_silence: bool = False,
+) -> str:
     """Return the lines of a lattice that is one path: key, channel 1, begin, duration, word.
 
     Args:
@@ -61,9 +69,10 @@ def path_ctm(lattice: Lattice, frame_shift: float = 0.01, precision: int = 2, wo
         frame_shift: Seconds per frame (per label), > 0.
         precision: Digits after the point, 0 to 100.
         words: Symbol table; None: word ids are printed.
+        print_silence: Print arcs without a word, too.
 
     Returns:
-        A line for each word; arcs without one only take time.
+        A line for each word; arcs without one only take time, unless they are printed, too.
 
     Raises:
         LatticeError: The lattice is no single path, or it has no times.
@@ -75,6 +84,7 @@ def path_ctm(lattice: Lattice, frame_shift: float = 0.01, precision: int = 2, wo
     shift = check_frame_shift(frame_shift)
     if not 0 <= precision <= MOST_DIGITS:
         raise OptionError(f"precision is {precision}, but must be 0 to {MOST_DIGITS}")
+    lattice = to_compact(lattice)  # arcs with all labels of their words
     in_a_row = np.arange(1, lattice.num_states)
     if not (
         np.array_equal(lattice.dst, in_a_row)
@@ -83,7 +93,7 @@ def path_ctm(lattice: Lattice, frame_shift: float = 0.01, precision: int = 2, wo
     ):
         raise LatticeError("it is not a single path; take the best one first (ninja 1best)", key=lattice.key)
     time = lattice.ali_begin if lattice.time is None else lattice.time
-    spoken = np.flatnonzero(lattice.word != EPSILON)
+    spoken = np.arange(lattice.num_arcs) if print_silence else np.flatnonzero(lattice.word != EPSILON)
     if len(spoken) and not time[-1] > time[0]:
         raise LatticeError(NO_TIMES, key=lattice.key)
     begin, duration = time[spoken].astype(np.float32), np.diff(time)[spoken].astype(np.float32)

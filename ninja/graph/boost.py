@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError
+from ninja.graph.connect import connect
+from ninja.graph.scale import check_costs
 from ninja.graph.times import num_frames, state_times
 from ninja.lattice import Lattice
 
@@ -36,11 +38,12 @@ def boost(
         max_silence_error: Error of a wrong silence phone, from 0 (the paper's) to 1 (no special treatment).
 
     Returns:
-        The same lattice with other graph costs.
+        The lattice with other graph costs; states and arcs on no path from the start to a final state go.
 
     Raises:
         OptionError: ``b`` is not finite, or ``max_silence_error`` not within [0, 1].
-        LatticeError: A transition id the model lacks, or an alignment of another length than the lattice.
+        LatticeError: A transition id the model lacks, an alignment of another length than a path, no path at all, or a
+            cost beyond what a float holds.
 
     Source: Povey et al. 2008, "Boosted MMI for model and feature-space discriminative training"; Kaldi,
     lat/lattice-functions.cc, LatticeBoost.
@@ -49,9 +52,14 @@ def boost(
         raise OptionError(f"b is {b}, but must be finite")
     if not 0.0 <= max_silence_error <= 1.0:
         raise OptionError(f"max_silence_error is {max_silence_error}, but must be between 0 and 1")
-    frames = num_frames(lattice)
+    lattice = connect(lattice)
+    by_labels = replace(lattice, time=None)  # the labels are what is compared, not times that a format gave
+    frames, time = num_frames(by_labels), state_times(by_labels)
     if frames != len(alignment):
         raise LatticeError(f"the lattice has {frames} frames, but the alignment {len(alignment)}", key=lattice.key)
+    ends = np.flatnonzero(lattice.is_final)
+    if (time[ends] + np.diff(lattice.final_ali_begin)[ends] != frames).any():
+        raise LatticeError(f"not all paths have the {frames} frames of the alignment", key=lattice.key)
     for name, ids in (("lattice", lattice.ali), ("lattice", lattice.final_ali), ("alignment", alignment)):
         bad = np.flatnonzero((ids < 1) | (ids >= len(phone_of)))
         if bad.size:
@@ -62,7 +70,6 @@ def boost(
             )
     reference = phone_of[alignment]
     silences = np.asarray(sorted(silence_phones), np.int64)
-    time = state_times(lattice)
 
     def boosted(cost: Costs, begin: npt.NDArray[np.int64], ids: npt.NDArray[np.int32], start: Any) -> Costs:
         """Take b from a cost for each error in its stretch of labels, which starts at a frame."""
@@ -70,10 +77,11 @@ def boost(
         frame = start[owner] + np.arange(ids.size) - begin[owner]
         phone = phone_of[ids]
         error = np.where(np.isin(phone, silences), max_silence_error, 1.0) * (phone != reference[frame])
-        made = (cost - b * np.bincount(owner, error, start.size)).astype(np.float32)
+        with np.errstate(over="ignore"):  # told by its result
+            made = (cost - b * np.bincount(owner, error, start.size)).astype(np.float32)
         made.flags.writeable = False
         return made
 
     final_graph = boosted(lattice.final_graph, lattice.final_ali_begin, lattice.final_ali, time)
     graph = boosted(lattice.graph, lattice.ali_begin, lattice.ali, time[lattice.src])
-    return replace(lattice, graph=graph, final_graph=final_graph)
+    return check_costs(replace(lattice, graph=graph, final_graph=final_graph), lattice)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.posteriors import forward_backward
-from ninja.graph.scale import check_scales, scale
+from ninja.graph.scale import check_costs, check_scales, scale
 from ninja.graph.union import union
 from ninja.lattice import Lattice
 
@@ -40,7 +40,7 @@ def combine(
         All paths, those with equal words too; it is not determinized.
 
     Raises:
-        LatticeError: A lattice has no path from the start to a final state.
+        LatticeError: A lattice has no path from the start to a final state, or a cost grows beyond what a float holds.
         OptionError: There is no lattice, a scale is not finite, or weights are not as many, or not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
@@ -83,7 +83,7 @@ def normalised(
     """Return a lattice with scaled costs whose paths together have the probability ``weight``, or 1 with `exponents`.
 
     Raises:
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: No path leads from the start to a final state, or a cost grows beyond what a float holds.
     """
     power = weight if exponents else 1.0
     scaled = scale(lattice, lm_scale * power, acoustic_scale * power)
@@ -91,6 +91,7 @@ def normalised(
     if not np.isfinite(total):
         raise LatticeError(f"the cost of all paths together is {total}", key=lattice.key)
     surplus = -total - (0.0 if exponents else float(np.log(weight)))
-    final_graph = (scaled.final_graph.astype(np.float64) + surplus).astype(np.float32)
+    with np.errstate(over="ignore"):  # told by its result
+        final_graph = (scaled.final_graph.astype(np.float64) + surplus).astype(np.float32)
     final_graph.flags.writeable = False
-    return replace(scaled, final_graph=final_graph)
+    return check_costs(replace(scaled, final_graph=final_graph), lattice)

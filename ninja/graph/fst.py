@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.formats.fsts import Arc, Fst
-from ninja.graph.kinds import to_raw
+from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.project import remove_alignments
 from ninja.lattice import Lattice
 
@@ -46,7 +46,7 @@ def to_fst(
     """
     if not math.isfinite(acoustic_scale + lm_scale):
         raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}: both must be finite")
-    shape = remove_alignments(lattice) if read_compact else to_raw(lattice)
+    shape = remove_alignments(to_compact(lattice)) if read_compact else to_raw(lattice)
     output = shape.word
     taken = output
     if not read_compact:

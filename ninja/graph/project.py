@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ninja.errors import LatticeError
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.lattice import Lattice
 
@@ -36,6 +37,9 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
     Returns:
         A lattice of kind "raw": each arc has the same number as word and as label, or neither.
 
+    Raises:
+        LatticeError: A label that is to be a word is negative.
+
     Source: Kaldi, latbin/lattice-project.cc.
     """
     if project_output:
@@ -47,6 +51,8 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
             array.flags.writeable = False
         return replace(bare, kind="raw", ali_begin=begin, ali=labels)
     raw = to_raw(lattice)
+    if raw.ali.min(initial=0) < 0:
+        raise LatticeError(f"the label {raw.ali.min()} cannot be a word: it is negative", key=lattice.key)
     word = np.zeros(raw.num_arcs, np.int32)
     word[np.diff(raw.ali_begin) > 0] = raw.ali
     word.flags.writeable = False

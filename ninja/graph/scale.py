@@ -91,11 +91,26 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 
     Raises:
         OptionError: The penalty is not finite.
+        LatticeError: A cost grows beyond what a float holds.
 
     Source: Kaldi, lattice-add-penalty (``--word-ins-penalty``).
     """
     check_scales(1.0, 1.0, penalty)
-    return lattice.with_costs(lattice.graph + np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0)))
+    with np.errstate(over="ignore"):  # told by its result
+        more = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))
+        made = lattice.with_costs(lattice.graph + more)
+    return check_costs(made, lattice)
+
+
+def check_costs(made: Lattice, old: Lattice) -> Lattice:
+    """Return a lattice made of another by a change of graph costs; refuse costs that readers would refuse.
+
+    Raises:
+        LatticeError: A cost of an arc is not finite, or a final state is none any more because its cost is not.
+    """
+    if not np.isfinite(made.graph).all() or not np.array_equal(made.is_final, old.is_final):
+        raise LatticeError("the new graph costs grow beyond what a float holds", key=old.key)
+    return made
 
 
 def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:

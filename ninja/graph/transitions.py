@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ninja.errors import OptionError
 from ninja.formats.transition_model import TransitionModel
 from ninja.graph.kinds import to_compact, to_raw
+from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
 
 
@@ -67,7 +68,7 @@ def add_transition_costs(
         self_loop_scale: Factor of the costs of staying in a state and of leaving it.
 
     Raises:
-        LatticeError: A label is no transition id of the model.
+        LatticeError: A label is no transition id of the model, or a cost grows beyond what a float holds.
         OptionError: A scale is not finite.
 
     Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.
@@ -77,17 +78,17 @@ def add_transition_costs(
             raise OptionError(f"{name} is {scale}, but must be a number")
     model.check(lattice)
     log_prob = model.log_prob.astype(np.float64)
-    if transition_scale == self_loop_scale:
-        cost = -transition_scale * log_prob
-    else:
-        leaving = model.non_self_loop_log_prob().astype(np.float64)
-        moving = self_loop_scale * leaving + transition_scale * (log_prob - leaving)
-        cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
-    graph = lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)
-    final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
-    return replace(
-        lattice, graph=_frozen(graph.astype(np.float32)), final_graph=_frozen(final_graph.astype(np.float32))
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # told by its result
+        if transition_scale == self_loop_scale:
+            cost = -transition_scale * log_prob
+        else:
+            leaving = model.non_self_loop_log_prob().astype(np.float64)
+            moving = self_loop_scale * leaving + transition_scale * (log_prob - leaving)
+            cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
+        graph = (lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
+        final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
+        made = replace(lattice, graph=_frozen(graph), final_graph=_frozen(final_graph.astype(np.float32)))
+    return check_costs(made, lattice)
 
 
 def _phones(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ninja import _align
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.formats.align_lexicon import AlignLexicon
 from ninja.formats.transition_model import TransitionModel
 from ninja.graph.align.phones import PhoneAligner, PhoneAlignment
@@ -21,6 +23,7 @@ from ninja.graph.align.result import (
     with_zero,
 )
 from ninja.graph.align.words import EXTRA_STATES
+from ninja.graph.connect import select_arcs
 from ninja.lattice import Lattice
 
 
@@ -61,21 +64,36 @@ class LexiconAligner:
         """Align a lattice; damaged ones as far as that goes, with their fault.
 
         Raises:
-            LatticeError: A word is not in the lexicon, a label is no transition id of the model, there are none, or the
-                result is too large.
+            LatticeError: A label is no transition id of the model, there are none, or the result is too large.
         """
-        options = self.options
         phones = self._to_phones(lattice)
         if phones.lattice is None:
             return phones
+        aligned, unknown = self._align(lattice, phones.lattice, phones.fault)
+        if unknown < 0:
+            return aligned
+        # No path with a word without an entry can be aligned: the others are.
+        lacking = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
+        fault = f"word {_named(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
+        fault += f", nor are {lacking.size - 1} more" if lacking.size > 1 else ""
+        try:
+            rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, lacking))
+        except LatticeError:  # all paths have one
+            return Aligned(None, fault)
+        aligned, _ = self._align(lattice, rest, phones.fault)
+        return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
+
+    def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
+        """Align a lattice of phones; return also the word without an entry that was met, or -1."""
+        options = self.options
         if self._compiled is None:
             self._compiled = _align.Lexicon(self.lexicon.entries, self.lexicon.begin)
         expansion = 0
         if options.max_expand > 0.0:
-            expansion = EXTRA_STATES + int(options.max_expand * phones.lattice.num_states)
+            expansion = EXTRA_STATES + int(options.max_expand * phones.num_states)
         no_word, partial = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
         found = _align.align_by_lexicon(
-            phones.lattice,
+            phones,
             self._table,
             self._compiled,
             no_word,
@@ -87,17 +105,23 @@ class LexiconAligner:
         if found is None:
             raise too_large(lattice)
         arrays, number, unknown = found
-        if unknown >= 0:
-            word = str(unknown) if lattice.words is None else f"{lattice.words.word(unknown)!r} ({unknown})"
-            raise LatticeError(f"word {word} is not in {self.lexicon.path or 'the lexicon'}", key=lattice.key)
-        fault = phones.fault or FAULTS[number] or None
+        if unknown >= 0:  # nothing else holds
+            return Aligned(None), unknown
+        fault = fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
-            return Aligned(None, fault)
-        return with_zero(lattice, arrays, (no_word, partial), fault)
+            return Aligned(None, fault), -1
+        return with_zero(lattice, arrays, (no_word, partial), fault), -1
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what is compiled: each process makes its own."""
         return LexiconAligner, (self.model, self.lexicon, self.options)
+
+
+def _named(lattice: Lattice, word: int) -> str:
+    try:
+        return str(word) if lattice.words is None else f"{lattice.words.word(word)!r} ({word})"
+    except SymbolError:
+        return str(word)
 
 
 def align_words_lexicon(
