@@ -12,7 +12,7 @@ Names are imported when they are first used, so that importing the package costs
 
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
-    from ninja import context, evaluate, formats, graph, lm, openfst, pipeline
+    from ninja import consensus, context, evaluate, formats, graph, lm, openfst, pipeline, show
     from ninja.errors import (
         DependencyError,
         FormatError,
@@ -50,6 +50,7 @@ __all__ = [
     "SymbolTable",
     "VocabularyError",
     "WorkerError",
+    "consensus",
     "context",
     "coverage",
     "evaluate",
@@ -61,11 +62,12 @@ __all__ = [
     "pipeline",
     "read",
     "rescore",
+    "show",
     "write",
 ]
 
 # `ninja.rescore` can be called.
-_MODULES = ("context", "evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore")
+_MODULES = ("consensus", "context", "evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore", "show")
 _HOME = {
     "Lattice": "ninja.lattice",
     "SymbolTable": "ninja.symbols",

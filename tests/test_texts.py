@@ -12,6 +12,13 @@ from ninja.formats.transition_model import TransitionModel
 from ninja.graph import from_arcs, prune
 from ninja.pipeline import Each, stream
 
+MODEL = """<TransitionModel>
+<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
+</TopologyEntry> </Topology>
+<Triples> 1 1 0 0 </Triples> <LogProbs> [ 0 -0.69 -0.69 ] </LogProbs> </TransitionModel>
+"""
+
 
 @pytest.fixture
 def text(tmp_path):
@@ -97,3 +104,11 @@ def test_a_wrong_option_is_told_once(ninja, archive, tmp_path):
     with pytest.raises(OptionError):
         list(stream(read(archive), Each(lambda lattice: prune(lattice, -1.0)), on_error=failures.append))
     assert failures == []
+
+
+def test_a_model_is_not_written_over(ninja, archive, tmp_path):
+    (tmp_path / "final.mdl").write_text(MODEL)
+    for verb in ("arc-post", "nbest-to-prons", "to-phone-lattice", "add-trans-probs", "determinize-phone-pruned"):
+        code, _, errors = ninja(verb, archive, "--model", tmp_path / "final.mdl", "-o", tmp_path / "final.mdl")
+        assert (code, "is read and would be written over" in errors) == (2, True), verb
+    assert (tmp_path / "final.mdl").read_text() == MODEL

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.options import Command, output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, NinjaError
@@ -123,6 +124,7 @@ def align_words(
     from ninja.formats.word_boundary import WordBoundary
     from ninja.graph.align import WordAligner, WordAlignment
 
+    check_places([output_file], [word_boundary, model], reading)
     options = WordAlignment(silence_label, partial_word_label, reorder, max_expand)
     aligner = WordAligner(TransitionModel.read(model), WordBoundary.read(word_boundary), options)
     _run(reading, output_file, Aligning(aligner, output_error_lats), resume)
@@ -169,6 +171,7 @@ def align_words_lexicon(
     from ninja.formats.transition_model import TransitionModel
     from ninja.graph.align import LexiconAligner, LexiconAlignment
 
+    check_places([output_file], [lexicon, model], reading)
     options = LexiconAlignment(partial_word_label, reorder, max_expand)
     aligner = LexiconAligner(TransitionModel.read(model), AlignLexicon.read(lexicon), options)
     _run(reading, output_file, Aligning(aligner, output_error_lats, output_if_empty), resume)
@@ -204,6 +207,7 @@ def align_phones(
     from ninja.formats.transition_model import TransitionModel
     from ninja.graph.align import PhoneAligner, PhoneAlignment
 
+    check_places([output_file], [model], reading)
     options = PhoneAlignment(replace_output_symbols, remove_epsilon, reorder)
     _run(reading, output_file, Aligning(PhoneAligner(TransitionModel.read(model), options), output_error_lats), resume)
 

@@ -9,6 +9,7 @@ import click
 
 from ninja.cli.options import output_file, text_output
 from ninja.cli.paths import acoustic_scale_option, lm_scale_option
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.pipeline import Each
@@ -104,6 +105,7 @@ def arc_post(
 
     transitions = None if model is None else TransitionModel.read(model)
     lines_of = PosteriorLines(min_post, acoustic_scale, lm_scale, print_alignment, transitions)
+    check_places([output_file], [model], reading)
     with text_output(output_file) as stream:
         for _, lines in reading.results(Each(lines_of), to_stdout=output_file == "-"):
             stream.write(lines)

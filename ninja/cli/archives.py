@@ -12,11 +12,12 @@ import click
 from ninja.cli.costs import ARCHIVE
 from ninja.cli.labels import unchanged
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places, check_stdin, is_stdin
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
     from ninja.formats import Writer
@@ -77,11 +78,13 @@ def copy(
 
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
+    check_places([output_file], [include, exclude], reading)
     chosen = read_keys(include) if include is not None else None
     left_out = read_keys(exclude) if exclude is not None else []
     selection = _selection(reading)
     selection.include = None if chosen is None else frozenset(chosen)
     selection.exclude = frozenset(left_out)
+    selection.may_be_empty = ignore_missing
     stage = Each(graph.to_compact if write_compact else unchanged)
     selection.write(output_file, stage, resume=resume, kind="compact" if write_compact else "raw")
     unknown = [key for key in chosen or left_out if key not in selection.seen]
@@ -105,6 +108,7 @@ def merge(reading: Reading, output_file: str, strict: bool, resume: bool) -> Non
     Example:
       ninja merge lat.1.gz lat.2.gz more/ -o lat.ark.gz
     """
+    check_places([output_file], (), reading)
     selection = _selection(reading)
     selection.once = True
     selection.write(output_file, Each(unchanged), resume=resume)
@@ -130,18 +134,22 @@ def copy_backoff(first: str, second: str, output_file: str, allow_pipes: bool) -
     from ninja.formats.lookup import Lookup
 
     reading = Reading((first,), None, 1, "skip", allow_pipes)
+    check_stdin([first, second])
+    check_places([output_file], [second], reading)
     backed_off = 0
 
-    def chosen(lattice: Lattice) -> Lattice:
+    def chosen(lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
         nonlocal backed_off
-        other = others.get(lattice.key)
-        backed_off += other is None
-        return lattice if other is None else other
+        for key, lattice in lattices:
+            other = others.get(key)
+            backed_off += other is None
+            yield key, lattice if other is None else other
 
     with Lookup(second, on_error=reading.failed, allow_pipes=allow_pipes) as others:
-        reading.write(output_file, Each(chosen))
+        reading.write(output_file, chosen)
         left_over = list(others.rest())
-    reading.say(f"{backed_off} of the lattices are those of {first}")
+    better = reading.counts.lattices - backed_off
+    reading.say(f"{backed_off} of the lattices are those of {first}, {better} those of {second}")
     say_keys(reading, left_over, f"keys of {second} are not in {first} and were left out")
     reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
 
@@ -181,7 +189,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
-        if "-" in reading.source:
+        if any(is_stdin(name) for name in reading.source):
             raise OptionError("what is split into --nj parts is read twice; give a file rather than -")
         # Both readings pass over the same faulty lattices; they are reported in the second.
         found = keys(reading.source, on_error=lambda _: None, allow_pipes=reading.allow_pipes)
@@ -204,6 +212,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
             if name not in parts:
                 if len(parts) == MOST_SPEAKERS:
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
+                check_places([output_file.replace(mark, name)], [utt2spk], reading)
                 parts[name] = stack.enter_context(write(output_file.replace(mark, name)))
             parts[name].write(lattice)
     reading.close(f"{reading.counts.lattices} lattices in {len(parts)} archives, {reading.seconds:.1f} s")

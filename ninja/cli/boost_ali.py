@@ -6,6 +6,7 @@ import click
 
 from ninja.cli.costs import ARCHIVE
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
@@ -81,5 +82,6 @@ def boost_ali(
         return graph.boost(lattice, alignment, transitions.phone, b, silence_phones, max_silence)
 
     reading.jobs = 1  # the alignments are read along
+    check_places([output_file], [model, ali], reading)
     reading.write(output_file, Each(boosted), resume=resume)
     reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")

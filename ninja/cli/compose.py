@@ -10,6 +10,7 @@ import click
 
 from ninja.cli.joined import Joined, joins_archives
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -65,6 +66,7 @@ def compose(joined: Joined, output_file: str, phi_label: int | None, write_compa
             raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
         joined.write(output_file, Composing(None, None, write_compact), resume=resume, needed=True)
         return
+    check_places([output_file], [other], reading)
     rewrite(reading, output_file, Composing(_machine(other), phi_label, write_compact), resume=resume)
 
 
@@ -174,6 +176,7 @@ def difference(reading: Reading, output_file: str, ref: str, strict: bool, resum
 
     if reading.jobs > 1:
         raise OptionError("--jobs is 1 here: the work is all in reading and writing")
+    check_places([output_file], [ref], reading)
     transcripts = number(read_text(ref), reading.table()).ids
     lacking: list[str] = []
     seen: set[str] = set()

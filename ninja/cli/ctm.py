@@ -9,9 +9,10 @@ import click
 
 from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
 from ninja.cli.options import output_file, text_output
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.cli.systems import Scales, combines_systems
+from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -80,6 +81,8 @@ def to_ctm_conf(
     Example:
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
     """
+    others = reading.others if isinstance(reading, Systems) else ()
+    check_places([output_file], [*others, one_best], reading)
     hypotheses = None
     if one_best is not None:
         from ninja.formats.numbers import read_integers
@@ -105,13 +108,14 @@ class PathLines:
 
     frame_shift: float | None
     precision: int
+    print_silence: bool
 
     def __call__(self, lattice: Lattice) -> str:
         """Print the words."""
         from ninja.consensus import path_ctm
 
         shift = self.frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-        return path_ctm(lattice, shift, self.precision, lattice.words)
+        return path_ctm(lattice, shift, self.precision, lattice.words, print_silence=self.print_silence)
 
 
 @click.command()
@@ -120,8 +124,11 @@ class PathLines:
 @click.option(
     "--precision", type=click.IntRange(0, 100), default=2, show_default=True, help="Digits of times after the point."
 )
+@switch("--print-silence", False, "Print stretches without a word, too: as <eps>, or 0.")
 @reads_lattices
-def nbest_to_ctm(reading: Reading, output_file: str, frame_shift: float | None, precision: int) -> None:
+def nbest_to_ctm(
+    reading: Reading, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
+) -> None:
     """Print each word of lattices that are single paths with its time.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word. The arcs must have the labels of their words:
@@ -131,7 +138,9 @@ def nbest_to_ctm(reading: Reading, output_file: str, frame_shift: float | None, 
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
+    check_places([output_file], (), reading)
+    lines = PathLines(frame_shift, precision, print_silence)
     with text_output(output_file) as stream:
-        for _, text in reading.results(Each(PathLines(frame_shift, precision)), to_stdout=output_file == "-"):
+        for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):
             stream.write(text)
     reading.close(f"{reading.counts.lattices} paths, {reading.seconds:.1f} s")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.lattice import Lattice
@@ -235,6 +236,7 @@ def determinize_phone_pruned(
 
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
+    check_places([output_file], [model], reading)
     checked = _bounds(beam, acoustic_scale, **bounds)
     passes = Phones(
         TransitionModel.read(model),

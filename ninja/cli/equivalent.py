@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.archives import say_keys
+from ninja.cli.places import check_stdin
 from ninja.cli.reading import Reading
-from ninja.errors import NinjaError
+from ninja.errors import LatticeError, NinjaError
 
 if TYPE_CHECKING:
     from ninja.lattice import Lattice
@@ -47,8 +48,9 @@ def equivalent(
     """
     from ninja.formats.lookup import Lookup
 
+    check_stdin([first, second])
     reading = Reading((first,), None, 1, "skip", allow_pipes)
-    differing, missing, count = [], [], 0
+    differing, missing, equal, count = [], [], 0, 0
     with Lookup(second, on_error=reading.failed, allow_pipes=allow_pipes) as others:
         for key, lattice in reading.lattices():
             count += 1
@@ -57,8 +59,12 @@ def equivalent(
                 missing.append(key)
                 continue
             try:
-                if not _same(lattice, other, delta, num_paths):
+                if _same(lattice, other, delta, num_paths):
+                    equal += 1
+                else:
                     differing.append(key)
+            except MemoryError:
+                reading.failed(LatticeError("it takes more memory than there is; prune it first", key=key))
             except NinjaError as error:
                 error.key = error.key or key
                 reading.failed(error)
@@ -66,7 +72,7 @@ def equivalent(
     say_keys(reading, differing, "not equivalent")
     say_keys(reading, missing, f"missing in {second}")
     say_keys(reading, left_over, f"missing in {first}, which does not count")
-    reading.say(f"{count} lattices, {count - len(differing) - len(missing)} of them equivalent")
+    reading.say(f"{count} lattices, {equal} of them equivalent")
     bad = len(differing) + len(missing)
     if bad > max_error_proportion * count and not reading.counts.failures:
         click.get_current_context().exit(1)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import NAMED_FAILURES, WORDS_HELP, Reading
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Each, Keyed, OnError
 
@@ -52,6 +53,7 @@ class Joined:
         from ninja.formats.lookup import Lookup
 
         reading = self.reading
+        check_places([target], self.others, reading)
         with ExitStack() as stack:
             lookups = [
                 stack.enter_context(
@@ -135,8 +137,7 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
             **options: Any,
         ) -> None:
             rest = (others,) if isinstance(others, str) else others
-            if [first, *rest].count("-") > 1:
-                raise OptionError("the standard input, -, can be one of the archives only")
+            check_stdin([first, *rest])
             command(Joined(Reading((first,), words, 1, on_error, allow_pipes), rest, strict), **options)
 
         if not strict:

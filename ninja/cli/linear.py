@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
 from ninja.cli.costs import ARCHIVE
 from ninja.cli.options import output_file
+from ninja.cli.places import check_places
 from ninja.cli.reading import WORDS_HELP, Reading, reads_lattices
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.pipeline import Each
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
     from ninja.graph import Path
     from ninja.lattice import Lattice
+
+
+_NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
@@ -59,6 +65,7 @@ def nbest_to_linear(
     """
     from ninja.formats.numbers import NumberWriter
 
+    check_places([output_file, alignments, lm_cost, ac_cost], (), reading)
     words = reading.table()
     with ExitStack() as stack:
         said, aligned, graph_cost, acoustic_cost = (
@@ -110,6 +117,7 @@ def linear_to_nbest(
     from ninja.formats.numbers import read_floats, read_integers
 
     reading = Reading((alignments,), words, 1, "skip", allow_pipes)
+    check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
     said = Along(_spoken(reading, transcriptions))
     costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
 
@@ -144,19 +152,30 @@ def nbest_to_lattice(reading: Reading, output_file: str) -> None:
     """
     from ninja import graph
 
-    def united() -> Iterator[Lattice]:
-        waiting: list[Lattice] = []
+    check_places([output_file], (), reading)
+
+    def paths() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in reading.lattices():
-            name, dash, _ = key.rpartition("-")
-            if not dash or not name:
-                reading.failed(LatticeError("the key does not end in -1, -2, … as those of n-best lists do", key=key))
+            numbered = _NUMBERED.fullmatch(key)
+            if numbered is not None:
+                yield numbered[1], lattice.with_key(numbered[1])
                 continue
-            if waiting and waiting[0].key != name:
-                yield graph.union(waiting, determinize=False)
-                waiting = []
-            waiting.append(lattice.with_key(name))
-        if waiting:
-            yield graph.union(waiting, determinize=False)
+            failure = LatticeError("the key does not end in -1, -2, … as those of n-best lists do", key=key)
+            if reading.on_error == "raise":
+                raise failure
+            reading.failed(failure)
+
+    def united() -> Iterator[Lattice]:
+        for key, waiting in groupby(paths(), key=lambda pair: pair[0]):
+            try:
+                result = graph.union([lattice for _, lattice in waiting], determinize=False)
+            except NinjaError as error:
+                error.key = error.key or key
+                if reading.on_error == "raise":
+                    raise
+                reading.failed(error)
+            else:
+                yield result
 
     _write(reading, output_file, united())
 
@@ -177,6 +196,7 @@ def string_to_lattice(text: str, output_file: str, words: str | None) -> None:
     from ninja import graph
 
     reading = Reading((text,), words, 1, "skip", False)
+    check_places([output_file], (), reading)
     lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(reading, text))
     _write(reading, output_file, lattices)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, find_words, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
@@ -91,5 +92,6 @@ def lmrescore(
     if reading.words is None:
         reading.words = find_words(reading.source)
         reading.say(f"words of {reading.words}")
+    check_places([output_file], [lm], reading)
     arcs = reading.write(output_file, Each(Composing(lm, lm_scale, unk_penalty)), resume=resume)
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")

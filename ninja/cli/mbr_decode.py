@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
 from ninja.cli.options import Command, output_file, scales, text_output
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.cli.systems import Scales, combines_systems
+from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError, OutputError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -74,6 +76,8 @@ class Decoding:
         """Decode the lattice."""
         from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text
 
+        if "mesh" in self.wanted:
+            _check_file_name(lattice.key)
         found = mbr_decode(
             lattice,
             self.scales.acoustic_scale,
@@ -109,6 +113,7 @@ class Decoding:
 @frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
 @switch("--decode-mbr", True, "Decode, else keep the best path's words and build the bins around them.")
 @switch("--print-silence", False, "Keep bins that most probably hold no word as words with id 0.")
+@word_symbol_table_option
 @reads_lattices
 @combines_systems
 def mbr_decode(
@@ -124,6 +129,7 @@ def mbr_decode(
     frame_shift: float | None,
     decode_mbr: bool,
     print_silence: bool,
+    word_symbol_table: str | None,
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -137,11 +143,16 @@ def mbr_decode(
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
     from ninja.formats.numbers import NumberWriter
+    from ninja.formats.targets import target
 
     files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
     wanted = frozenset(name for name, file in files.items() if file is not None)
-    if [output_file, *files.values()].count("-") > 1:
+    outputs = [output_file, bayes_risk, sausage, times, json_file]
+    if [name if name is None else target(name).archive for name in outputs].count("-") > 1:
         raise click.UsageError("two results cannot both go to stdout; give one a file, or -o /dev/null")
+    others = reading.others if isinstance(reading, Systems) else ()
+    check_places(outputs, [*others, word_symbol_table], reading)
+    show = shown_words(reading, word_symbol_table)
     decoding = Decoding(scales, decode_mbr, print_silence, one_best_times, frame_shift, wanted)
     if mesh_dir is not None:
         _make(mesh_dir)
@@ -157,6 +168,7 @@ def mbr_decode(
                 transcripts.integers(key, decoded.words)
             else:
                 transcripts.fields(key, decoded.spelled)
+            show(key, decoded.words.tolist())
             if risks is not None:
                 risks.number(key, decoded.bayes_risk)
             if sausages is not None and decoded.sausage is not None:
@@ -242,8 +254,11 @@ def _make(folder: str) -> None:
         raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
 
 
-def _write_mesh(folder: str, key: str, text: str) -> None:
+def _check_file_name(key: str) -> None:
     if os.path.basename(key) != key or key in (os.curdir, os.pardir) or "\0" in key:
         raise LatticeError("the key cannot be the name of a file; write --json instead", key=key)
+
+
+def _write_mesh(folder: str, key: str, text: str) -> None:
     with text_output(os.path.join(folder, f"{key}.mesh")) as stream:
         stream.write(text)

@@ -11,6 +11,7 @@ import click
 
 from ninja import utf8
 from ninja.cli.options import output_file, text_output
+from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.wer import plain
 from ninja.errors import FormatError, OptionError, SymbolError
@@ -106,6 +107,7 @@ def oracle(
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
     if wildcard_symbols_list is not None and reading.words is None:
         raise click.UsageError("--wildcard-symbols-list needs --words")
+    check_places([output_file, edits, details, write_lattices], [plain(ref), wildcard_symbols_list], reading)
     table = reading.table()
     unknown = NEVER if oov is None else word_id(oov, table)
     if wildcard_symbols_list is not None:

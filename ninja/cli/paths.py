@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.costs import ARCHIVE
+from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
 from ninja.pipeline import Each
@@ -25,20 +27,32 @@ acoustic_scale_option = click.option(
 lm_scale_option = click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs.")
 
 
-def best_lattice(lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0) -> Lattice:
+def best_lattice(
+    lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
+) -> Lattice:
     """Return the best path as a lattice."""
     from ninja import graph
 
-    return graph.path_lattice(lattice, graph.best_path(lattice, acoustic_scale, lm_scale))
+    return graph.path_lattice(lattice, graph.best_path(lattice, acoustic_scale, lm_scale, word_penalty))
 
 
 @click.command()
 @output_file(ARCHIVE)
 @acoustic_scale_option
 @lm_scale_option
+@click.option(
+    "--word-ins-penalty", type=float, default=0.0, show_default=True, help="Natural-log cost added for each word."
+)
 @resume
 @reads_lattices
-def one_best(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, resume: bool) -> None:
+def one_best(
+    reading: Reading,
+    output_file: str,
+    acoustic_scale: float,
+    lm_scale: float,
+    word_ins_penalty: float,
+    resume: bool,
+) -> None:
     """Write the best path of each lattice as a lattice.
 
     Costs are written as they were; keys stay the same.
@@ -47,7 +61,7 @@ def one_best(reading: Reading, output_file: str, acoustic_scale: float, lm_scale
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    function = partial(best_lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale)
+    function = partial(best_lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale, word_penalty=word_ins_penalty)
     rewrite(reading, output_file, function, resume=resume)
 
 
@@ -111,13 +125,14 @@ class Best:
     """The function from a lattice to its best path, and to that as a lattice where it is wanted; picklable."""
 
     acoustic_scale: float
+    lm_scale: float
     as_lattice: bool
 
     def __call__(self, lattice: Lattice) -> tuple[Path, Lattice | None]:
         """Find the path."""
         from ninja import graph
 
-        path = graph.best_path(lattice, self.acoustic_scale)
+        path = graph.best_path(lattice, self.acoustic_scale, self.lm_scale)
         return path, graph.path_lattice(lattice, path) if self.as_lattice else None
 
 
@@ -126,9 +141,17 @@ class Best:
 @click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE.")
 @click.option("--write-lattices", metavar="FILE", help="Write the best paths here as lattices.")
 @acoustic_scale_option
+@lm_scale_option
+@word_symbol_table_option
 @reads_lattices
 def best_path(
-    reading: Reading, output_file: str, alignments: str | None, write_lattices: str | None, acoustic_scale: float
+    reading: Reading,
+    output_file: str,
+    alignments: str | None,
+    write_lattices: str | None,
+    acoustic_scale: float,
+    lm_scale: float,
+    word_symbol_table: str | None,
 ) -> None:
     """Write words and alignment of the best path of each lattice.
 
@@ -141,24 +164,27 @@ def best_path(
     from ninja.formats import write
     from ninja.formats.numbers import NumberWriter
 
+    check_places([output_file, alignments, write_lattices], [word_symbol_table], reading)
     words = reading.table()
+    show = shown_words(reading, word_symbol_table)
     graph_cost = acoustic_cost = 0.0
     frames = 0
     with ExitStack() as stack:
         said = stack.enter_context(NumberWriter(output_file))
         aligned = None if alignments is None else stack.enter_context(NumberWriter(alignments))
         archive = None if write_lattices is None else stack.enter_context(write(write_lattices, kind="compact"))
-        stage = Each(Best(acoustic_scale, archive is not None))
+        stage = Each(Best(acoustic_scale, lm_scale, archive is not None))
         for key, (path, lattice) in reading.results(stage, to_stdout=output_file == "-"):
             if words is None:
                 said.integers(key, path.words)
             else:
                 said.fields(key, words.spell(path.words))
+            show(key, path.words.tolist())
             if aligned is not None:
                 aligned.integers(key, path.alignment)
             if archive is not None and lattice is not None:
                 archive.write(lattice)
-            graph_cost += path.graph_cost
+            graph_cost += lm_scale * path.graph_cost
             acoustic_cost += acoustic_scale * path.acoustic_cost
             frames += len(path.alignment)
     if frames:

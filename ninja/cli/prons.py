@@ -9,6 +9,7 @@ import click
 
 from ninja.cli.linear import check_only_path
 from ninja.cli.options import output_file, text_output
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.pipeline import Each
@@ -55,6 +56,7 @@ def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths
     from ninja.formats.transition_model import TransitionModel
 
     lines = PronunciationLines(TransitionModel.read(model), print_lengths_per_phone)
+    check_places([output_file], [model], reading)
     with text_output(output_file) as stream:
         for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):
             stream.write(text)

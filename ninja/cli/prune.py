@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from ninja.cli.kaldi_options import chosen_acoustic_scale, inv_acoustic_scale_option
 from ninja.cli.options import output_file, resume, scales
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice
@@ -41,6 +42,7 @@ class Pruning:
     "--max-arcs-per-frame", type=click.IntRange(1), help="Keep at most this many arcs at each frame, the best ones."
 )
 @scales
+@inv_acoustic_scale_option
 @resume
 @reads_lattices
 def prune(
@@ -51,6 +53,7 @@ def prune(
     acoustic_scale: float,
     lm_scale: float,
     word_penalty: float,
+    inv_acoustic_scale: float,
     resume: bool,
 ) -> None:
     """Remove the arcs of lattices that lie outside a beam.
@@ -61,6 +64,7 @@ def prune(
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
+    acoustic_scale = chosen_acoustic_scale(acoustic_scale, inv_acoustic_scale)
     pruning = Pruning(beam, max_arcs_per_frame, acoustic_scale, lm_scale, word_penalty)
     arcs = reading.write(output_file, Each(pruning), resume=resume)
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs left, {reading.seconds:.1f} s")

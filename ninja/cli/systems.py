@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ninja.cli.places import check_stdin
 from ninja.cli.reading import NAMED_FAILURES, Reading
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Lattice
@@ -137,6 +138,7 @@ def combines_systems(command: Callable[..., None]) -> Callable[..., None]:
                 raise click.UsageError("--lat-weights needs --with: there is one system only")
             command(reading, scales=scales, **options)
             return
+        check_stdin([*reading.source, *others])
         systems = Systems(
             reading.source,
             reading.words,

@@ -12,6 +12,7 @@ import click
 from ninja.cli.boost_ali import PhoneList
 from ninja.cli.options import output_file
 from ninja.cli.paths import acoustic_scale_option, lm_scale_option
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError
@@ -46,6 +47,7 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
     """
     from ninja.formats.numbers import NumberWriter
 
+    check_places([output_file, loglikes], [], reading)
     stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
     total, frames = 0.0, 0
     with ExitStack() as stack:
@@ -126,6 +128,7 @@ def _accuracies(
 
     if not silence_phones:
         reading.say("there are no --silence-phones; make sure that this is meant")
+    check_places([output_file], [model, ali], reading)
     transitions = TransitionModel.read(model)
     references = Along(read_integers(ali, allow_pipes=reading.allow_pipes))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.options import output_file, resume
+from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
 from ninja.lattice import Lattice
@@ -60,6 +61,7 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
     """
     from ninja.formats.transition_model import TransitionModel
 
+    check_places([output_file], [model], reading)
     rewrite(reading, output_file, ToPhones(TransitionModel.read(model), replace_words), resume=resume, kind="compact")
 
 
@@ -82,4 +84,5 @@ def add_trans_probs(
     from ninja.formats.transition_model import TransitionModel
 
     function = Adding(TransitionModel.read(model), transition_scale, self_loop_scale)
+    check_places([output_file], [model], reading)
     rewrite(reading, output_file, function, resume=resume)

@@ -9,7 +9,7 @@ import click
 
 from ninja.cli.joined import Joined, joins_archives
 from ninja.cli.switches import switch
-from ninja.errors import OptionError
+from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
 
 
@@ -26,7 +26,12 @@ class Uniting:
         from ninja.graph import union
 
         lattices = [first, *(lattice for lattice in others if lattice is not None)]
-        return union(lattices, self.acoustic_scale, determinize=self.determinize, max_arcs=self.max_arcs)
+        try:
+            return union(lattices, self.acoustic_scale, determinize=self.determinize, max_arcs=self.max_arcs)
+        except LatticeError as error:
+            if self.determinize and "more than" in error.message:
+                error.message += " (--determinize=false keeps all paths, and needs no such work)"
+            raise
 
 
 @click.command()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.options import output_file, text_output
+from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES
+from ninja.cli.switches import switch
 
 if TYPE_CHECKING:
     from ninja.evaluate import Mode
@@ -22,7 +24,7 @@ MODE_HELP = "References without a hypothesis: leave out, score as empty, or refu
 @click.option(
     "--mode", type=click.Choice(["present", "all", "strict"]), default="strict", show_default=True, help=MODE_HELP
 )
-@click.option("--text", is_flag=True, help="Accepted for Kaldi's sake: words and word ids are compared alike.")
+@switch("--text", False, "Accepted for Kaldi's sake: words and word ids are compared alike.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
 
@@ -35,6 +37,7 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     """
     from ninja import evaluate
 
+    check_places([statistics], [plain(reference), plain(hypothesis)])
     references, hypotheses = (evaluate.read_text(plain(path)) for path in (reference, hypothesis))
     click.echo(str(evaluate.score(references, hypotheses, mode)))
     if statistics is not None:
@@ -52,16 +55,19 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 @click.command()
 @click.argument("text1")
 @click.argument("text2")
+@click.argument("alignment", required=False)
 @output_file("Text file for the alignments")
 @click.option(
     "--special-symbol", default="<eps>", show_default=True, metavar="WORD", help="Stands where a side has no word."
 )
 @click.option("--separator", default=";", show_default=True, metavar="WORD", help="Stands between pairs of words.")
-def align_text(text1: str, text2: str, output_file: str, special_symbol: str, separator: str) -> None:
+def align_text(
+    text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
+) -> None:
     """Align the words of two texts, as Kaldi's align-text.
 
-    TEXT1 and TEXT2 hold a key and its words on each line. A line of the output is a key and pairs of words. Keys of
-    TEXT1 that TEXT2 lacks are named, and the exit code is then 1.
+    TEXT1 and TEXT2 hold a key and its words on each line. A line of the output, ALIGNMENT or that of -o, is a key and
+    pairs of words. Keys of TEXT1 that TEXT2 lacks are named, and the exit code is then 1.
 
     \b
     Example:
@@ -70,6 +76,11 @@ def align_text(text1: str, text2: str, output_file: str, special_symbol: str, se
     from ninja import evaluate
     from ninja.errors import FormatError
 
+    if alignment is not None:
+        if output_file != "-":
+            raise click.UsageError("ALIGNMENT is another name of -o; give one of them")
+        output_file = alignment
+    check_places([output_file], [plain(text1), plain(text2)])
     left, right = (evaluate.read_text(plain(path)) for path in (text1, text2))
     missing = [key for key in left if key not in right]
     if len(missing) == len(left):
@@ -77,8 +88,8 @@ def align_text(text1: str, text2: str, output_file: str, special_symbol: str, se
     with text_output(output_file) as stream:
         for key, words in left.items():
             if key in right:
-                alignment = evaluate.align_text(words, right[key])
-                stream.write(evaluate.aligned_line(key, alignment, special_symbol, separator) + "\n")
+                pairs = evaluate.align_text(words, right[key])
+                stream.write(evaluate.aligned_line(key, pairs, special_symbol, separator) + "\n")
     if missing:
         more = f" and {len(missing) - NAMED_FAILURES} more" if len(missing) > NAMED_FAILURES else ""
         named = ", ".join(missing[:NAMED_FAILURES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja._formats import TableReader, TableWriter
-from ninja.errors import NinjaError
+from ninja.errors import InputError, NinjaError
 from ninja.formats.files import reported
-from ninja.formats.sources import Source
+from ninja.formats.sources import STDIN, Source, tables
+from ninja.formats.streams import open_stream
 from ninja.formats.tables import read
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
@@ -35,6 +37,9 @@ class Lookup:
         words: Symbol table to attach.
         on_error: Called with what is wrong with each faulty lattice, which counts as missing; without it, it is raised.
         allow_pipes: As for ``ninja.read``.
+
+    Raises:
+        InputError: A file of the source that cannot be opened: whoever joins archives must not go without a whole one.
     """
 
     def __init__(
@@ -45,7 +50,17 @@ class Lookup:
         on_error: Callable[[NinjaError], None] | None = None,
         allow_pipes: bool = False,
     ) -> None:
-        self._entries = read(source, words=words, on_error=on_error, allow_pipes=allow_pipes)
+        for place in (table.place for table in tables(source, allow_pipes=allow_pipes)):
+            is_pipe = place.command is not None or place.path == STDIN or _gives_bytes_once(place.path)
+            if not is_pipe:
+                open_stream(place).close()
+        self._name = source if isinstance(source, str | os.PathLike) else " ".join(map(str, source))
+        self._on_error = on_error
+        self._first_fault: NinjaError | None = None
+        self._entries = read(
+            source, words=words, on_error=None if on_error is None else self._report, allow_pipes=allow_pipes
+        )
+        self._any = False
         self._passed = _Shelf()
         self._last: tuple[str, Lattice] | None = None
 
@@ -54,9 +69,10 @@ class Lookup:
 
         Raises:
             NinjaError: What ``ninja.read`` raises.
+            InputError: Not one lattice of the source can be read, or a command it names failed.
         """
         if self._last is None:
-            self._last = next(self._entries, None)
+            self._last = self._next()
         if self._last is not None and self._last[0] == key:
             found = self._last[1]
             self._last = None
@@ -66,7 +82,7 @@ class Lookup:
             return laid_by
         while self._last is not None and self._last[0] != key:
             self._passed.put(*self._last)
-            self._last = next(self._entries, None)
+            self._last = self._next()
         if self._last is None:
             return None
         found = self._last[1]
@@ -82,6 +98,22 @@ class Lookup:
         for key, _ in self._entries:
             yield key
 
+    def _next(self) -> tuple[str, Lattice] | None:
+        entry = next(self._entries, None)
+        self._any |= entry is not None
+        if not self._any and self._first_fault is not None:
+            fault = self._first_fault
+            raise InputError(f"not one lattice of this archive could be used; the first fault: {fault}", self._name)
+        return entry
+
+    def _report(self, failure: NinjaError) -> None:
+        """Report a lattice's fault; what is wrong with the source itself, such as a command that failed, is raised."""
+        if isinstance(failure, InputError) and not failure.key:
+            raise failure
+        self._first_fault = self._first_fault or failure
+        assert self._on_error is not None
+        self._on_error(failure)
+
     def close(self) -> None:
         """End reading and remove what was laid by."""
         self._entries.close()  # type: ignore[attr-defined]
@@ -94,6 +126,10 @@ class Lookup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _gives_bytes_once(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 class _Shelf:
