@@ -13,7 +13,7 @@ from ninja.cli.costs import ARCHIVE
 from ninja.cli.labels import unchanged
 from ninja.cli.options import output_file, resume
 from ninja.cli.places import check_places, check_stdin, is_stdin
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.reading import Reading, named, reads_lattices, reads_lattices_alone
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
@@ -22,7 +22,6 @@ from ninja.pipeline import Each, Keyed, OnError
 if TYPE_CHECKING:
     from ninja.formats import Writer
 
-NAMED = 20  # keys named in a message
 MOST_SPEAKERS = 500  # archives open at once
 
 
@@ -164,7 +163,7 @@ def copy_backoff(first: str, second: str, output_file: str, allow_pipes: bool) -
 )
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @click.option("--utt2spk", metavar="FILE", help="Speaker of each key: those of one speaker stay together.")
-@reads_lattices
+@reads_lattices_alone
 def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.
 
@@ -204,7 +203,6 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
             raise LatticeError(f"{utt2spk} names no speaker", key=lattice.key)
         return lattice
 
-    reading.jobs = 1  # nothing is computed
     with ExitStack() as stack:
         parts: dict[str, Writer] = {}
         for key, lattice in reading.results(Each(known)):
@@ -225,8 +223,7 @@ def _selection(reading: Reading) -> Selection:
 def say_keys(reading: Reading, keys: Sequence[str], what: str) -> None:
     """Name the first of some keys, and say how many there are."""
     if keys:
-        more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-        reading.say(f"{len(keys)} {what}: {', '.join(keys[:NAMED])}{more}")
+        reading.say(f"{len(keys)} {what}: {named(keys)}")
 
 
 def _close(reading: Reading, message: str, failed: bool) -> None:

@@ -7,7 +7,7 @@ import click
 from ninja.cli.costs import ARCHIVE
 from ninja.cli.options import output_file, resume
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.reading import Reading, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -46,7 +46,7 @@ class PhoneList(click.ParamType):
     "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
 )
 @resume
-@reads_lattices
+@reads_lattices_alone
 def boost_ali(
     reading: Reading,
     output_file: str,
@@ -81,7 +81,6 @@ def boost_ali(
             raise LatticeError(f"{ali} lacks its alignment", key=lattice.key)
         return graph.boost(lattice, alignment, transitions.phone, b, silence_phones, max_silence)
 
-    reading.jobs = 1  # the alignments are read along
     check_places([output_file], [model, ali], reading)
     reading.write(output_file, Each(boosted), resume=resume)
     reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")

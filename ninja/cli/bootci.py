@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.wer import MODE_HELP, plain
+from ninja.cli.wer import MODE_HELP
 
 if TYPE_CHECKING:
     from ninja.evaluate import Mode
@@ -38,7 +38,7 @@ def compute_wer_bootci(
     """
     from ninja import evaluate
 
-    texts = [evaluate.read_text(plain(path)) for path in (reference, hypothesis, other) if path is not None]
+    texts = [evaluate.read_text(path) for path in (reference, hypothesis, other) if path is not None]
     found = evaluate.bootstrap(
         texts[0], texts[1], texts[2] if len(texts) > 2 else None, mode, replications=replications, seed=seed
     )

@@ -11,7 +11,7 @@ import click
 from ninja.cli.joined import Joined, joins_archives
 from ninja.cli.options import output_file, resume
 from ninja.cli.places import check_places
-from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
+from ninja.cli.reading import Reading, named, reads_lattices_alone
 from ninja.cli.switches import rewrite, switch
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
@@ -160,7 +160,7 @@ class Transcribed:
 @click.option("--ref", metavar="FILE", required=True, help="Transcripts: a key and its words on each line.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
 @resume
-@reads_lattices
+@reads_lattices_alone
 def difference(reading: Reading, output_file: str, ref: str, strict: bool, resume: bool) -> None:
     """Take transcripts out of lattices.
 
@@ -174,8 +174,6 @@ def difference(reading: Reading, output_file: str, ref: str, strict: bool, resum
     from ninja.evaluate import read_text
     from ninja.evaluate.references import number
 
-    if reading.jobs > 1:
-        raise OptionError("--jobs is 1 here: the work is all in reading and writing")
     check_places([output_file], [ref], reading)
     transcripts = number(read_text(ref), reading.table()).ids
     lacking: list[str] = []
@@ -185,8 +183,7 @@ def difference(reading: Reading, output_file: str, ref: str, strict: bool, resum
     for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
         if not keys:
             continue
-        more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-        reading.say(f"{len(keys)} {what}: {', '.join(keys[:NAMED_FAILURES])}{more}")
+        reading.say(f"{len(keys)} {what}: {named(keys)}")
         if strict:
             reading.counts.failures.extend(LatticeError(f"one of the {what}", key=key) for key in keys)
     reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")

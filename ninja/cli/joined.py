@@ -12,7 +12,7 @@ import click
 
 from ninja.cli.options import output_file, resume
 from ninja.cli.places import check_places, check_stdin
-from ninja.cli.reading import NAMED_FAILURES, WORDS_HELP, Reading
+from ninja.cli.reading import WORDS_HELP, Reading, named
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Each, Keyed, OnError
@@ -96,8 +96,7 @@ class Joined:
     def _close(self, needed: bool) -> None:
         reading = self.reading
         for source, keys in () if needed else self.missing.items():
-            more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-            reading.say(f"{len(keys)} keys are not in {source}: {', '.join(keys[:NAMED_FAILURES])}{more}")
+            reading.say(f"{len(keys)} keys are not in {source}: {named(keys)}")
             if self.strict:
                 reading.counts.failures.extend(LatticeError(f"not in {source}", key=key) for key in keys)
         reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")

@@ -14,7 +14,7 @@ import click
 from ninja.cli.costs import ARCHIVE
 from ninja.cli.options import output_file
 from ninja.cli.places import check_places
-from ninja.cli.reading import WORDS_HELP, Reading, reads_lattices
+from ninja.cli.reading import WORDS_HELP, Reading, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.pipeline import Each
 
@@ -140,7 +140,7 @@ def linear_to_nbest(
 
 @click.command()
 @output_file(ARCHIVE)
-@reads_lattices
+@reads_lattices_alone
 def nbest_to_lattice(reading: Reading, output_file: str) -> None:
     """Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.
 

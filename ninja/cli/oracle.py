@@ -12,8 +12,7 @@ import click
 from ninja import utf8
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
-from ninja.cli.wer import plain
+from ninja.cli.reading import NAMED_FAILURES, Reading, named, reads_lattices
 from ninja.errors import FormatError, OptionError, SymbolError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -107,7 +106,7 @@ def oracle(
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
     if wildcard_symbols_list is not None and reading.words is None:
         raise click.UsageError("--wildcard-symbols-list needs --words")
-    check_places([output_file, edits, details, write_lattices], [plain(ref), wildcard_symbols_list], reading)
+    check_places([output_file, edits, details, write_lattices], [ref, wildcard_symbols_list], reading)
     table = reading.table()
     unknown = NEVER if oov is None else word_id(oov, table)
     if wildcard_symbols_list is not None:
@@ -115,7 +114,7 @@ def oracle(
         wildcards = _listed(wildcard_symbols_list, table)
     else:
         wildcards = _numbers(wildcard_symbols or "")
-    texts = evaluate.read_text(plain(ref))
+    texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
     total = evaluate.ErrorRate()
@@ -172,8 +171,7 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
 
 def _name(reading: Reading, keys: list[str], what: str) -> None:
     if keys:
-        more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-        reading.say(f"{len(keys)} {what}: {', '.join(keys[:NAMED_FAILURES])}{more}")
+        reading.say(f"{len(keys)} {what}: {named(keys)}")
 
 
 def _name_unknown(reading: Reading, references: Numbered, scored: Collection[str], oov: str | None) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,8 +130,7 @@ class Reading:
         failures = self.counts.failures
         if failures:
             keys = [failure.key or failure.path or "?" for failure in failures]
-            more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-            self.say(f"{len(failures)} failed: {', '.join(keys[:NAMED_FAILURES])}{more}")
+            self.say(f"{len(failures)} failed: {named(keys)}")
         click.get_current_context().exit(1 if failures else 0)
 
     @property
@@ -176,10 +175,21 @@ class Reading:
 
 def reads_lattices(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the source argument and the options of reading, handed to it as one ``Reading``."""
+    jobs = click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+    return _reads(command, jobs)
 
+
+def reads_lattices_alone(command: Callable[..., None]) -> Callable[..., None]:
+    """Do the same for a command that one process must do."""
+    return _reads(command, lambda collected: collected)
+
+
+def _reads(
+    command: Callable[..., None], jobs_option: Callable[[Callable[..., None]], Callable[..., None]]
+) -> Callable[..., None]:
     @click.argument("source", nargs=-1, required=True)
     @click.option("--words", metavar="FILE", help=WORDS_HELP)
-    @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+    @jobs_option
     @click.option(
         "--on-error",
         type=click.Choice(["skip", "raise"]),
@@ -190,12 +200,18 @@ def reads_lattices(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--allow-pipes", is_flag=True, help="Run a command typed as SOURCE ('ark:command |').")
     @functools.wraps(command)
     def collected(
-        source: tuple[str, ...], words: str | None, jobs: int, on_error: str, allow_pipes: bool, **options: Any
+        source: tuple[str, ...], words: str | None, on_error: str, allow_pipes: bool, jobs: int = 1, **options: Any
     ) -> None:
         _refuse_output_as_source(source)
         command(Reading(source, words, jobs, on_error, allow_pipes), **options)
 
     return collected
+
+
+def named(keys: Sequence[str]) -> str:
+    """Return the first of some keys, and how many there are besides."""
+    more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
+    return ", ".join(keys[:NAMED_FAILURES]) + more
 
 
 def _refuse_output_as_source(source: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ninja.cli.places import check_stdin
-from ninja.cli.reading import NAMED_FAILURES, Reading
+from ninja.cli.reading import Reading, named
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Lattice
 
@@ -76,10 +76,7 @@ class Systems(Reading):
         """Name the keys that a source lacks, and end the command."""
         keys = list(dict.fromkeys(self.missing))
         if keys:
-            more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-            self.say(
-                f"{len(keys)} keys are not in every archive and went without: {', '.join(keys[:NAMED_FAILURES])}{more}"
-            )
+            self.say(f"{len(keys)} keys are not in every archive and went without: {named(keys)}")
             if self.strict:
                 self.counts.failures.extend(LatticeError("not in every archive", key=key) for key in keys)
         Reading.close(self, message)

@@ -13,7 +13,7 @@ from ninja.cli.boost_ali import PhoneList
 from ninja.cli.options import output_file
 from ninja.cli.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.reading import Reading, reads_lattices, reads_lattices_alone
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError
 from ninja.pipeline import Each
@@ -65,7 +65,7 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
 def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what both verbs for expected accuracies take."""
     for decorate in (
-        reads_lattices,
+        reads_lattices_alone,
         click.option(
             "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
         ),
@@ -147,7 +147,6 @@ def _accuracies(
             one_silence_class=one_silence_class,
         )
 
-    reading.jobs = 1  # the alignments are read along
     total, frames = 0.0, 0
     with NumberWriter(output_file) as table:
         for key, found in reading.results(Each(accuracy), to_stdout=output_file == "-"):

@@ -8,7 +8,7 @@ import click
 
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import NAMED_FAILURES
+from ninja.cli.reading import named
 from ninja.cli.switches import switch
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     """
     from ninja import evaluate
 
-    check_places([statistics], [plain(reference), plain(hypothesis)])
-    references, hypotheses = (evaluate.read_text(plain(path)) for path in (reference, hypothesis))
+    check_places([statistics], [reference, hypothesis])
+    references, hypotheses = (evaluate.read_text(path) for path in (reference, hypothesis))
     click.echo(str(evaluate.score(references, hypotheses, mode)))
     if statistics is not None:
         with text_output(statistics) as stream:
@@ -80,8 +80,8 @@ def align_text(
         if output_file != "-":
             raise click.UsageError("ALIGNMENT is another name of -o; give one of them")
         output_file = alignment
-    check_places([output_file], [plain(text1), plain(text2)])
-    left, right = (evaluate.read_text(plain(path)) for path in (text1, text2))
+    check_places([output_file], [text1, text2])
+    left, right = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in left if key not in right]
     if len(missing) == len(left):
         raise FormatError("no key of the first text is in this one; do the utterance ids belong together?", text2)
@@ -91,13 +91,5 @@ def align_text(
                 pairs = evaluate.align_text(words, right[key])
                 stream.write(evaluate.aligned_line(key, pairs, special_symbol, separator) + "\n")
     if missing:
-        more = f" and {len(missing) - NAMED_FAILURES} more" if len(missing) > NAMED_FAILURES else ""
-        named = ", ".join(missing[:NAMED_FAILURES])
-        click.echo(f"ninja: {len(missing)} keys of {text1} are not in {text2}: {named}{more}", err=True)
+        click.echo(f"ninja: {len(missing)} keys of {text1} are not in {text2}: {named(missing)}", err=True)
         click.get_current_context().exit(1)
-
-
-def plain(path: str) -> str:
-    """Take the ``ark:`` off a text that is named as Kaldi names it."""
-    kind, colon, rest = path.partition(":")
-    return rest if colon and set(kind.split(",")) <= {"ark", "t", "o", "s", "cs", "p"} and "ark" in kind else path
