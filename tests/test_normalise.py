@@ -1,0 +1,130 @@
+"""The spelling of phrases: each is brought into that of the symbol table, once and for all."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.context.normalise import Normalisation, Normaliser, normalise
+from ninja.errors import OptionError
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words("<eps> tom chen jean luc o'brien j. r. a.m. 'em able-bodied route 6 call x".split())
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("  tom \t chen\n", "tom chen"),
+        ("Tom CHEN", "tom chen"),  # as the table has them
+        ("(Tom), Chen!", "tom chen"),
+        ("Kathi «Chen»", "kathi chen"),  # the table is in lower case, so unknown words are, too
+        ("O’Brien", "o'brien"),
+        ("‘tom’ 'em", "tom 'em"),
+        ("jean-luc", "jean luc"),
+        ("Jean–Luc", "jean luc"),
+        ("able-bodied", "able-bodied"),  # a word of the table
+        ("jean-marc", "jean-marc"),  # not all parts are words
+        ("J.R. chen", "j. r. chen"),
+        ("J.R", "j. r."),
+        ("x.x", "x x"),
+        ("tom.x/j-6", "tom x j. 6"),  # there is j., but not j
+        ("tom.x/x-6", "tom x x 6"),
+        ("a.m.", "a.m."),
+        ("route6", "route 6"),
+        ("jean-luc6", "jean luc 6"),
+        ("tom & chen", "tom & chen"),  # may be spoken, so it is not lost
+        ("tom - chen", "tom chen"),
+        ("...", ""),
+        ("", ""),
+    ],
+)
+def test_phrases_are_spelled_as_the_table_spells(text: str, spelled: str) -> None:
+    assert normalise(text, WORDS) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("Tom  Chen.", "Tom Chen"),
+        ("jean-luc", "jean-luc"),
+        ("parents' 'em", "parents' 'em"),
+        ("'tom'", "tom"),
+        ("Am’", "Am'"),
+    ],
+)
+def test_without_a_table_words_keep_case_and_parts(text: str, spelled: str) -> None:
+    assert normalise(text) == spelled
+
+
+@pytest.mark.parametrize(
+    ("rules", "text", "spelled"),
+    [
+        (Normalisation(case="keep"), "Tom CHEN tom", "Tom CHEN tom"),
+        (Normalisation(case="lower"), "Tom KATHI", "tom kathi"),
+        (Normalisation(case="upper"), "tom straße", "TOM STRASSE"),
+        (Normalisation(punctuation=False), "(Tom, chen", "(tom, chen"),
+        (Normalisation(apostrophes=False), "O’Brien", "o’brien"),
+        (Normalisation(parts=False), "Jean-luc", "jean-luc"),
+        (Normalisation(unicode=False), "u\u0308", "u\u0308"),
+        (Normalisation(), "u\u0308", "ü"),
+    ],
+)
+def test_each_rule_can_be_set(rules: Normalisation, text: str, spelled: str) -> None:
+    assert normalise(text, WORDS, rules) == spelled
+
+
+def test_unknown_words_take_the_case_of_the_table() -> None:
+    upper = SymbolTable.from_words(["<eps>", *"ABCDEFGHIJKLMNOP", "<unk>"])
+    assert normalise("Kathi a", upper) == "KATHI A"
+    assert normalise("ŉx", upper) == "'NX"  # upper case brings an apostrophe here
+    assert normalise("Kathi", SymbolTable.from_words(["<eps>", "Tom", "chen", "LUC"])) == "Kathi"
+    assert normalise("Kathi", SymbolTable.from_words(["1", "2"])) == "Kathi"
+
+
+def test_words_are_found_in_a_table_that_composes_no_characters() -> None:
+    table = SymbolTable.from_words(["<eps>", unicodedata.normalize("NFD", "한국"), "don’t"])
+    assert normalise("한국", table) == unicodedata.normalize("NFD", "한국")
+    assert normalise("don't", table) == "don’t"
+
+
+def test_an_epsilon_is_no_word_that_a_phrase_could_have() -> None:
+    assert normalise("tom - tom", SymbolTable.from_words(["-", "tom"])) == "tom tom"
+
+
+def test_an_unknown_case_is_refused() -> None:
+    with pytest.raises(OptionError, match="case is 'title', but must be one of keep, lower, upper, words"):
+        Normalisation(case="title")  # type: ignore[arg-type]
+
+
+RULES = st.builds(
+    Normalisation,
+    case=st.sampled_from(["keep", "lower", "upper", "words"]),
+    punctuation=st.booleans(),
+    unicode=st.booleans(),
+    apostrophes=st.booleans(),
+    parts=st.booleans(),
+)
+TRICKY = st.text("tTxX6.,-–'’‘\"& ßŉǰİΣσςüu\u0308\u0345 ", max_size=12) | st.text(max_size=12)
+
+
+@given(
+    text=TRICKY,
+    more=st.lists(TRICKY.filter(lambda word: word.split() == [word]), max_size=6),
+    rules=RULES,
+    with_table=st.booleans(),
+)
+def test_spelling_twice_is_spelling_once(text: str, more: list[str], rules: Normalisation, with_table: bool) -> None:
+    parts = [each for word in text.split() for each in (word, word.lower(), word.upper()[:2])]
+    words = ["<eps>", *dict.fromkeys(word for word in (*more, *parts) if word.split() == [word] and word != "<eps>")]
+    table = SymbolTable.from_words(words[: 1 + len(words) // 2]) if with_table else None
+    spell = Normaliser(table, rules)
+    once = spell(text)
+    assert spell(once) == once == normalise(text, table, rules)
+    assert once.split() == once.split(" ") or not once
+    if table is not None and rules.case in ("words", "keep"):
+        known = [word for word in text.split() if word in table and word != "<eps>"]
+        assert all(word in once.split() for word in known)  # words of the table stay as they are
