@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         VocabularyError,
         WorkerError,
     )
-    from ninja.formats import keys, read, write
+    from ninja.formats import keys, read, vocabulary, write
     from ninja.lattice import Lattice
     from ninja.rescore import RescoreOptions, RescoreReport, coverage, rescore
     from ninja.symbols import SymbolTable
@@ -63,6 +63,7 @@ __all__ = [
     "read",
     "rescore",
     "show",
+    "vocabulary",
     "write",
 ]
 
@@ -76,6 +77,7 @@ _HOME = {
     "coverage": "ninja.rescore",
     "keys": "ninja.formats",
     "read": "ninja.formats",
+    "vocabulary": "ninja.formats",
     "write": "ninja.formats",
 }
 

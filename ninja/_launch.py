@@ -29,6 +29,7 @@ COMMANDS = (
     "convert",
     "copy",
     "copy-backoff",
+    "ctc-decode",
     "depth",
     "depth-per-frame",
     "determinize",

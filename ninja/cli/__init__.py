@@ -63,6 +63,7 @@ COMMANDS = {
     "to-nbest": "Write the n best paths of each lattice as lattices.",
     "nbest-to-linear": "Write words, alignment and costs of lattices that are single paths.",
     "nbest-to-prons": "Print the phones of each word of lattices that are single paths.",
+    "ctc-decode": "Make lattices of the matrices of a CTC model, by prefix beam search.",
     "linear-to-nbest": "Make lattices of single paths out of alignments, words and costs.",
     "nbest-to-lattice": "Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.",
     "string-to-lattice": "Make a lattice of each line of word ids, or of words where --words is given.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import Command, output_file, resume
+from ninja.cli.options import Command, lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
@@ -84,7 +84,7 @@ _partial_word_label = _label("--partial-word-label", "Word id of parts of words 
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--word-boundary", metavar="FILE", required=True, help="Places of phones in words (word_boundary.int).")
 @_model_option
 @_silence_label
@@ -131,7 +131,7 @@ def align_words(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--lexicon", metavar="FILE", required=True, help="Phones of words (align_lexicon.int).")
 @_model_option
 @_partial_word_label
@@ -178,7 +178,7 @@ def align_words_lexicon(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @_model_option
 @switch("--replace-output-symbols", False, "Put phones in the place of words.")
 @switch("--remove-epsilon", True, "Join phones without a word to the next one with a word.")

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.costs import ARCHIVE
 from ninja.cli.labels import unchanged
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places, check_stdin, is_stdin
-from ninja.cli.reading import Reading, named, reads_lattices, reads_lattices_alone
+from ninja.cli.reading import Reading, named, opened, reading_options, reads_lattices, reads_lattices_alone
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
-    from ninja.formats import Writer
+    from ninja.formats.output import Output
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -45,7 +44,7 @@ class Selection(Reading):
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @switch("--write-compact", True, "Write Kaldi's CompactLattice, else its Lattice.")
 @click.option("--include", metavar="FILE", help="Copy only keys that are the first field of a line here.")
 @click.option("--exclude", metavar="FILE", help="Leave out keys that are the first field of a line here.")
@@ -94,7 +93,7 @@ def copy(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--strict", is_flag=True, help="Exit with 1 if a key occurs more than once.")
 @resume
 @reads_lattices
@@ -119,9 +118,9 @@ def merge(reading: Reading, output_file: str, strict: bool, resume: bool) -> Non
 @click.command()
 @click.argument("first")
 @click.argument("second")
-@output_file(ARCHIVE)
-@click.option("--allow-pipes", is_flag=True, help="Run commands typed as FIRST or SECOND ('ark:command |').")
-def copy_backoff(first: str, second: str, output_file: str, allow_pipes: bool) -> None:
+@lattice_output()
+@reading_options()
+def copy_backoff(first: str, second: str, output_file: str, **options: Any) -> None:
     """Copy lattices, those of a second archive where it has them.
 
     The keys are those of FIRST.
@@ -130,9 +129,7 @@ def copy_backoff(first: str, second: str, output_file: str, allow_pipes: bool) -
     Example:
       ninja copy-backoff complete.ark.gz better.ark.gz -o lat.ark.gz
     """
-    from ninja.formats.lookup import Lookup
-
-    reading = Reading((first,), None, 1, "skip", allow_pipes)
+    reading, _ = opened((first,), options, beside=(second,))
     check_stdin([first, second])
     check_places([output_file], [second], reading)
     backed_off = 0
@@ -144,7 +141,7 @@ def copy_backoff(first: str, second: str, output_file: str, allow_pipes: bool) -
             backed_off += other is None
             yield key, lattice if other is None else other
 
-    with Lookup(second, on_error=reading.failed, allow_pipes=allow_pipes) as others:
+    with reading.lookup(second) as others:
         reading.write(output_file, chosen)
         left_over = list(others.rest())
     better = reading.counts.lattices - backed_off
@@ -175,7 +172,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
       ninja split lat.ark.gz --nj 4 -o lat.JOB.ark.gz
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
-    from ninja.formats import keys, write
+    from ninja.formats import write
     from ninja.formats.selection import part_of, read_groups
 
     if nj is None and utt2spk is None:
@@ -191,7 +188,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
         if any(is_stdin(name) for name in reading.source):
             raise OptionError("what is split into --nj parts is read twice; give a file rather than -")
         # Both readings pass over the same faulty lattices; they are reported in the second.
-        found = keys(reading.source, on_error=lambda _: None, allow_pipes=reading.allow_pipes)
+        found = (key for key, _ in reading.read(reading.source, lambda _: None))
         placed = [key for key in found if speaker_of is None or key in speaker_of]
         part = {key: str(number + 1) for key, number in part_of(placed, nj, speaker_of).items()}
     for name in set(part.values()):
@@ -204,7 +201,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
         return lattice
 
     with ExitStack() as stack:
-        parts: dict[str, Writer] = {}
+        parts: dict[str, Output] = {}
         for key, lattice in reading.results(Each(known)):
             name = part[key]
             if name not in parts:
@@ -217,7 +214,16 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
 
 
 def _selection(reading: Reading) -> Selection:
-    return Selection(reading.source, reading.words, reading.jobs, reading.on_error, reading.allow_pipes)
+    return Selection(
+        reading.source,
+        reading.words,
+        reading.jobs,
+        reading.on_error,
+        reading.allow_pipes,
+        reading.format,
+        reading.encoding,
+        reading.output,
+    )
 
 
 def say_keys(reading: Reading, keys: Sequence[str], what: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ninja.cli.costs import ARCHIVE
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices_alone
 from ninja.errors import LatticeError
@@ -31,7 +30,7 @@ class PhoneList(click.ParamType):
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
 @click.option("--ali", metavar="FILE", required=True, help="Reference alignments, a table of transition ids.")
 @click.option("--b", type=float, default=0.05, show_default=True, help="Boosting factor; more favours errors more.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.joined import Joined, joins_archives
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, named, reads_lattices_alone
 from ninja.cli.switches import rewrite, switch
@@ -44,7 +44,7 @@ class Composing:
 
 
 @click.command()
-@joins_archives("Archive for the composed lattices, or a wspecifier", others="OTHER")
+@joins_archives("The composed lattices", others="OTHER")
 @click.option("--phi-label", type=click.IntRange(1), metavar="ID", help="Input label of an FST's back-off arcs.")
 @switch("--write-compact", True, "Write word lattices rather than lattices with a label an arc.")
 def compose(joined: Joined, output_file: str, phi_label: int | None, write_compact: bool, resume: bool) -> None:
@@ -102,7 +102,7 @@ class Interpolating:
 
 
 @click.command()
-@joins_archives("Archive for the interpolated lattices, or a wspecifier", others="SECOND")
+@joins_archives("The interpolated lattices", others="SECOND")
 @click.option("--alpha", type=float, default=0.5, show_default=True, help="Factor of the first's costs, from 0 to 1.")
 def interp(joined: Joined, output_file: str, alpha: float, resume: bool) -> None:
     """Interpolate the costs of two archives of lattices.
@@ -156,7 +156,7 @@ class Transcribed:
 
 
 @click.command()
-@output_file("Archive for what is left of the lattices, or a wspecifier")
+@lattice_output("What is left of the lattices")
 @click.option("--ref", metavar="FILE", required=True, help="Transcripts: a key and its words on each line.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
 @resume

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ninja.cli.config import config
 from ninja.cli.models import map_words
-from ninja.cli.options import check_files, from_fields, output_file, resume, text_output, typed
-from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.cli.options import check_files, from_fields, lattice_output, resume, text_output, typed
+from ninja.cli.reading import Reading, reads_lattices
 from ninja.context.augment import Added, AugmentOptions
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
@@ -24,7 +24,6 @@ from ninja.lattice import Lattice
 if TYPE_CHECKING:
     from ninja.context.stage import ContextReport, Contextual
     from ninja.lm.word_map import Coverage, WordMapping
-    from ninja.symbols import SymbolTable
 
 HELP = {
     "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
@@ -71,7 +70,6 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             "--transition-model", metavar="FILE", help="With --augment: final.mdl, to hear what words sound like."
         )
         @click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt.")
-        @click.option("--words-out", metavar="FILE", help="With --augment: the symbol table with the new words.")
         @functools.wraps(command)
         def collected(
             entities: str | None,
@@ -82,7 +80,6 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             confusion: str | None,
             transition_model: str | None,
             phones: str | None,
-            words_out: str | None,
             acoustic_scale: float,
             **options: Any,
         ) -> None:
@@ -94,7 +91,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             if augment:
                 options_of = AugmentOptions(acoustic_scale=acoustic_scale, **how)
                 augmentation = Augmentation(options_of, lexicon, confusion, transition_model, phones)
-            elif wrong := typed([*OF_AUGMENTING, "words_out", *(f"augment_{name}" for name in AUGMENT_HELP)]):
+            elif wrong := typed([*OF_AUGMENTING, *(f"augment_{name}" for name in AUGMENT_HELP)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := typed(OF_CLASSES)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
@@ -103,7 +100,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
                 context = Context(entities, class_lm, utt2group, boosts, augmentation)
             elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in HELP if name not in skip)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
-            command(context=context, words_out=words_out, acoustic_scale=acoustic_scale, **options)
+            command(context=context, acoustic_scale=acoustic_scale, **options)
 
         return collected
 
@@ -143,7 +140,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @entities(required=True)
 @map_words
 @click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with.")
-@output_file("Archive for the lattices with their context, or a wspecifier such as ark,t:FILE")
+@lattice_output("The lattices with their context")
 @click.option(
     "--acoustic-scale",
     type=float,
@@ -165,7 +162,6 @@ def context(
     acoustic_scale: float,
     word_penalty: float,
     report: str | None,
-    words_out: str | None,
     map_words: tuple[WordMapping, ...],
     resume: bool,
 ) -> None:
@@ -188,18 +184,16 @@ def context(
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
     if report is not None and (reading.jobs > 1 or resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
-    if reading.words is None:
-        reading.words = find_words(reading.source)
-        reading.say(f"words of {reading.words}")
+    words = reading.need_table()
     read = [reading.words, context.entities, context.groups, context.class_lm, old_lm]
-    check_files([target(output_file).archive, report, words_out], [*reading.source, *read])
+    check_files([target(output_file).archive, report, reading.output.words_out], [*reading.source, *read])
     context = replace(context, options=replace(context.options, map_words=map_words))
 
     def cover(coverage: Coverage) -> None:
         reading.say(f"vocabulary: {coverage}")
 
     stage = Contextual(context, old_lm, reading.say, on_coverage=cover)
-    stage.bind(cast("SymbolTable", reading.table()))
+    stage.bind(words)
     scales = acoustic_scale, 1.0, word_penalty
     addressed = Addressed(stage)
     told: list[Coverage] = []
@@ -225,7 +219,7 @@ def context(
                 click.echo(" ".join([key, *_best_words(lattice, scales)]))
         else:
             arcs = reading.write(output_file, stage, resume=resume, on_batch=tell, on_result=take)
-    write_words(words_out, stage)
+    write_words(reading.output.words_out, stage)
     reading.say(str(addressed))
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite
 
@@ -14,7 +14,7 @@ ARCHIVE = "Archive for the lattices, or a wspecifier such as ark,t:FILE"
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs.")
 @click.option("--inv-acoustic-scale", type=float, default=1.0, show_default=True, help="Its inverse, given instead.")
 @click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs.")
@@ -71,7 +71,7 @@ def scale(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option(
     "--word-ins-penalty", type=float, default=0.0, show_default=True, help="Natural-log cost added for each word."
 )
@@ -90,7 +90,7 @@ def add_penalty(reading: Reading, output_file: str, word_ins_penalty: float, res
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option(
     "--max-arcs-per-frame",
     type=click.IntRange(1),

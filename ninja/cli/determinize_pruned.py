@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.switches import switch
@@ -174,7 +174,7 @@ def _sizes(command: Command) -> Command:
 
 
 @click.command()
-@output_file("Archive for the compact lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The compact lattices")
 @_shared(max_loop=500_000)
 @_sizes
 @switch("--minimize", False, "Push and minimize the results.")
@@ -203,7 +203,7 @@ def determinize_pruned(
 
 
 @click.command()
-@output_file("Archive for the compact lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The compact lattices")
 @click.option("--model", metavar="FILE", required=True, help="final.mdl: its transitions tell where phones begin.")
 @_shared(max_loop=-1)
 @_sizes
@@ -251,7 +251,7 @@ def determinize_phone_pruned(
 
 
 @click.command()
-@output_file("Archive for the compact lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The compact lattices")
 @_shared(max_loop=500_000)
 @click.option(
     "--beam-ratio",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ninja.cli.archives import say_keys
 from ninja.cli.places import check_stdin
-from ninja.cli.reading import Reading
+from ninja.cli.reading import opened, reading_options
 from ninja.errors import LatticeError, NinjaError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Share of lattices that may differ or be missing in SECOND.",
 )
-@click.option("--allow-pipes", is_flag=True, help="Run commands typed as FIRST or SECOND ('ark:command |').")
+@reading_options()
 def equivalent(
-    first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, allow_pipes: bool
+    first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, **options: Any
 ) -> None:
     """Test whether two archives hold equivalent lattices; exit code 1 when they do not.
 
@@ -46,12 +46,10 @@ def equivalent(
     Example:
       ninja equivalent before.ark.gz after.ark.gz --delta 0.001
     """
-    from ninja.formats.lookup import Lookup
-
     check_stdin([first, second])
-    reading = Reading((first,), None, 1, "skip", allow_pipes)
+    reading, _ = opened((first,), options, beside=(second,))
     differing, missing, equal, count = [], [], 0, 0
-    with Lookup(second, on_error=reading.failed, allow_pipes=allow_pipes) as others:
+    with reading.lookup(second) as others:
         for key, lattice in reading.lattices():
             count += 1
             other = others.get(key)

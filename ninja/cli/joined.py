@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places, check_stdin
-from ninja.cli.reading import WORDS_HELP, Reading, named
+from ninja.cli.reading import Reading, named, opened, reading_options
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Each, Keyed, OnError
@@ -50,22 +50,10 @@ class Joined:
             needed: A lattice that another source lacks fails, rather than that the function goes without.
             kind: Kind of the lattices written.
         """
-        from ninja.formats.lookup import Lookup
-
         reading = self.reading
         check_places([target], self.others, reading)
         with ExitStack() as stack:
-            lookups = [
-                stack.enter_context(
-                    Lookup(
-                        source,
-                        words=reading.table(),
-                        on_error=reading.failed if reading.on_error == "skip" else None,
-                        allow_pipes=reading.allow_pipes,
-                    )
-                )
-                for source in self.others
-            ]
+            lookups = [stack.enter_context(reading.lookup(source)) for source in self.others]
 
             def stage(lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
                 partners: list[Lattice | None] = []
@@ -114,30 +102,15 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.argument("first")
         @click.argument("others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others)
-        @output_file(what)
+        @lattice_output(what)
         @resume
-        @click.option("--words", metavar="FILE", help=WORDS_HELP)
-        @click.option(
-            "--on-error",
-            type=click.Choice(["skip", "raise"]),
-            default="skip",
-            show_default=True,
-            help="Go on after a lattice failed (exit code 1 at the end), or stop there.",
-        )
-        @click.option("--allow-pipes", is_flag=True, help="Run a command typed as a source ('ark:command |').")
+        @reading_options()
         @functools.wraps(command)
-        def collected(
-            first: str,
-            others: str | tuple[str, ...],
-            words: str | None,
-            on_error: str,
-            allow_pipes: bool,
-            strict: bool = False,
-            **options: Any,
-        ) -> None:
-            rest = (others,) if isinstance(others, str) else others
-            check_stdin([first, *rest])
-            command(Joined(Reading((first,), words, 1, on_error, allow_pipes), rest, strict), **options)
+        def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
+            beside = (others,) if isinstance(others, str) else others
+            check_stdin([first, *beside])
+            reading, rest = opened((first,), options, beside=beside)
+            command(Joined(reading, beside, strict), **rest)
 
         if not strict:
             return collected

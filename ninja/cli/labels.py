@@ -6,15 +6,14 @@ from functools import partial
 
 import click
 
-from ninja.cli.costs import ARCHIVE
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
 from ninja.lattice import Lattice
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @switch("--project-output", True, "Keep the words, else the transition ids.")
 @resume
 @reads_lattices
@@ -34,7 +33,7 @@ def project(reading: Reading, output_file: str, project_output: bool, resume: bo
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @resume
 @reads_lattices
 def rmali(reading: Reading, output_file: str, resume: bool) -> None:
@@ -52,7 +51,7 @@ def rmali(reading: Reading, output_file: str, resume: bool) -> None:
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @resume
 @reads_lattices
 def reverse(reading: Reading, output_file: str, resume: bool) -> None:
@@ -73,7 +72,7 @@ def unchanged(lattice: Lattice) -> Lattice:
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @resume
 @reads_lattices
 def topsort(reading: Reading, output_file: str, resume: bool) -> None:

@@ -116,7 +116,7 @@ def linear_to_nbest(
     from ninja.formats.along import Along
     from ninja.formats.numbers import read_floats, read_integers
 
-    reading = Reading((alignments,), words, 1, "skip", allow_pipes)
+    reading = Reading((alignments,), words, 1, "skip", allow_pipes, are_lattices=False)
     check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
     said = Along(_spoken(reading, transcriptions))
     costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
@@ -195,7 +195,7 @@ def string_to_lattice(text: str, output_file: str, words: str | None) -> None:
     """
     from ninja import graph
 
-    reading = Reading((text,), words, 1, "skip", False)
+    reading = Reading((text,), words, 1, "skip", False, are_lattices=False)
     check_places([output_file], (), reading)
     lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(reading, text))
     _write(reading, output_file, lattices)

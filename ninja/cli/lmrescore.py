@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -61,7 +61,7 @@ class Composing:
 
 
 @click.command()
-@output_file("Archive for the lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The lattices")
 @click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
 @click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of its costs; -1 takes them out.")
 @click.option(
@@ -89,9 +89,7 @@ def lmrescore(
             raise OptionError(f"{name} is {value}, but must be finite")
     if not os.path.exists(lm):
         raise ModelError("no such file", lm)
-    if reading.words is None:
-        reading.words = find_words(reading.source)
-        reading.say(f"words of {reading.words}")
+    reading.need_table()
     check_places([output_file], [lm], reading)
     arcs = reading.write(output_file, Each(Composing(lm, lm_scale, unk_penalty)), resume=resume)
     reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
 from ninja.lattice import Lattice
@@ -54,7 +54,7 @@ class Expanding:
 
 
 @click.command()
-@output_file("Archive for the pushed lattices, or a wspecifier")
+@lattice_output("The pushed lattices")
 @switch("--push-strings", True, "Push the alignments.")
 @switch("--push-weights", True, "Push the costs.")
 @resume
@@ -73,7 +73,7 @@ def push(reading: Reading, output_file: str, push_strings: bool, push_weights: b
 
 
 @click.command()
-@output_file("Archive for the smaller lattices, or a wspecifier")
+@lattice_output("The smaller lattices")
 @switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
 @switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
 @resume
@@ -92,7 +92,7 @@ def minimize(reading: Reading, output_file: str, push_strings: bool, push_weight
 
 
 @click.command()
-@output_file("Archive for the expanded lattices, or a wspecifier")
+@lattice_output("The expanded lattices")
 @click.option("--n", type=click.IntRange(1), default=3, show_default=True, help="Words of an n-gram.")
 @resume
 @reads_lattices

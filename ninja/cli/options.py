@@ -41,6 +41,32 @@ def output_file(what: str) -> Callable[[Command], Command]:
     return click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout.  [default: -]")
 
 
+def lattice_output(what: str = "File for the lattices") -> Callable[[Command], Command]:
+    """Add ``-o`` for lattices, and how they are written: ``Reading`` takes these options to itself."""
+
+    def add(command: Command) -> Command:
+        for decorate in (
+            click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words, too."),
+            click.option(
+                "--lossy",
+                type=click.Choice(["allow", "refuse"]),
+                default="allow",
+                show_default=True,
+                help="Name what a format cannot hold, or fail lattices that would lose it.",
+            ),
+            click.option(
+                "--to",
+                metavar="FORMAT[:OPTION=VALUE,...]",
+                help="Format to write.  [default: as the ending of -o says; a Kaldi archive]",
+            ),
+            output_file(f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending"),
+        ):
+            command = decorate(command)
+        return command
+
+    return add
+
+
 def resume(command: Command) -> Command:
     """Add ``--resume``."""
     text = "Keep what was written if the run is cut short, and go on after it the next time."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ninja.evaluate import ErrorRate, Numbered
-    from ninja.formats import Writer
+    from ninja.formats.output import Output
     from ninja.symbols import SymbolTable
 
 
@@ -122,7 +122,7 @@ def oracle(
     with ExitStack() as stack:
         names = (output_file, edits, details)
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
-        archive: Writer | None = (
+        archive: Output | None = (
             stack.enter_context(write(write_lattices, kind="compact")) if write_lattices is not None else None
         )
         stage = Each(Nearest(references.ids, wildcards, archive is not None))

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.costs import ARCHIVE
 from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, output_file, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
@@ -37,7 +36,7 @@ def best_lattice(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @acoustic_scale_option
 @lm_scale_option
 @click.option(
@@ -85,7 +84,7 @@ class Drawn:
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @acoustic_scale_option
 @lm_scale_option
 @click.option("--n", type=click.IntRange(1), default=1, show_default=True, help="Paths wanted of each lattice.")

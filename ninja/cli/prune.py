@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from ninja.cli.kaldi_options import chosen_acoustic_scale, inv_acoustic_scale_option
-from ninja.cli.options import output_file, resume, scales
+from ninja.cli.options import lattice_output, resume, scales
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice
 from ninja.pipeline import Each
@@ -34,7 +34,7 @@ class Pruning:
 
 
 @click.command()
-@output_file("Archive for the pruned lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The pruned lattices")
 @click.option(
     "--beam", type=float, default=10.0, show_default=True, help="Keep what is within this cost of the best path."
 )

@@ -9,26 +9,39 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from ninja.cli.options import typed
+from ninja.cli.options import Command, typed
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Counts, Stage, stream
 
 if TYPE_CHECKING:
+    from ninja.formats.lookup import Lookup
+    from ninja.formats.sources import Source
     from ninja.symbols import SymbolTable
 
 Result = TypeVar("Result")
 NAMED_FAILURES = 20
+OUTPUT_OPTIONS = ("to", "lossy", "words_out")  # what ``lattice_output`` adds beside -o
 BATCH_ARCS = 200_000
 
 _SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)[a-z, ]+:")  # how Kaldi names a table
 
+JOBS = click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 WORDS_NAMES = ("words.txt", "words.txt.gz")
 WORDS_HELP = "Symbol table, a word and its id on each line."
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How lattices are written, besides where."""
+
+    to: str | None = None  # the format, with its options; None: seen from the file's ending
+    lossy: Literal["allow", "refuse"] = "allow"
+    words_out: str | None = None  # file for the symbol table of what is written
 
 
 @dataclass(slots=True)
@@ -40,26 +53,79 @@ class Reading:
     jobs: int
     on_error: str  # "skip" or "raise"
     allow_pipes: bool
+    format: str | None = None  # of the sources, with its options; None: seen from the content
+    encoding: str = "utf-8"
+    output: OutputOptions = OutputOptions()
+    beside: tuple[str, ...] = ()  # other sources whose words must have the same ids
+    are_lattices: bool = True  # the sources, whose own words may make a symbol table
     may_be_empty: bool = False  # it is no failure if there is no lattice at all
     counts: Counts = field(default_factory=Counts)
     start: float = field(default_factory=time.perf_counter)
     _progress: Any = None
     _table: SymbolTable | None = None
+    _looked: bool = False  # for a table of the sources' own words
 
     def table(self) -> SymbolTable | None:
-        """Return the symbol table of ``--words``, None where that is not given."""
+        """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
         from ninja.symbols import SymbolTable
 
         if self._table is None and self.words is not None:
             self._table = SymbolTable.read(self.words)
+        elif self._table is None and self.are_lattices and not self._looked:
+            from ninja.formats import vocabulary
+
+            self._looked = True
+            self._table = vocabulary(
+                [*self.source, *self.beside],
+                format=self.format,
+                encoding=self.encoding,
+                allow_pipes=self.allow_pipes,
+            )
         return self._table
+
+    def need_table(self) -> SymbolTable:
+        """Return the symbol table of ``--words``, of the sources' own words, or of the file that lies beside them.
+
+        Raises:
+            OptionError: There is none.
+        """
+        if self.table() is None:
+            self.words = find_words(self.source)
+            self.say(f"words of {self.words}")
+        table = self.table()
+        assert table is not None
+        return table
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read the sources, one after the other."""
+        return self.read(self.source, self.failed if self.on_error == "skip" else None)
+
+    def read(self, source: Source, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
+        """Read a source as the user wants it read."""
         from ninja.formats import read
 
-        tolerated = self.failed if self.on_error == "skip" else None
-        return read(self.source, words=self.table(), on_error=tolerated, allow_pipes=self.allow_pipes)
+        return read(
+            source,
+            words=self.table(),
+            format=self.format,
+            encoding=self.encoding,
+            lossy=self.output.lossy,
+            on_error=on_error,
+            allow_pipes=self.allow_pipes,
+        )
+
+    def lookup(self, source: Source) -> Lookup:
+        """Open another source, from which lattices are fetched by their keys; it must be one of ``beside``."""
+        from ninja.formats.lookup import Lookup
+
+        return Lookup(
+            source,
+            words=self.table(),
+            format=self.format,
+            encoding=self.encoding,
+            on_error=self.failed if self.on_error == "skip" else None,
+            allow_pipes=self.allow_pipes,
+        )
 
     def results(
         self,
@@ -94,19 +160,28 @@ class Reading:
         on_batch: Callable[[Any], None] | None = None,
         on_result: Callable[[Lattice], None] | None = None,
     ) -> int:
-        """Write the stage's lattices to an archive; on a terminal, as text. Return how many arcs they have."""
-        from ninja.formats import write
+        """Write the stage's lattices to a file of any format, a terminal gets text; return how many arcs they have."""
+        from ninja.cli import writing
 
         to_stdout = target == "-"
-        if to_stdout and sys.stdout.isatty():
+        if to_stdout and sys.stdout.isatty() and self.output.to is None:
             target = "ark,t:-"
         arcs = 0
-        with write(target, resume=resume, kind=kind) as output:
+        with writing.opened(target, self, resume=resume, kind=kind) as output:
             for _, lattice in self.results(stage, to_stdout, output.keys_done, batch_arcs, on_batch):
-                output.write(lattice)
+                if not output.take(lattice):
+                    continue
                 arcs += lattice.num_arcs
                 if on_result is not None:
                     on_result(lattice)
+        table = output.words or self.table()
+        path = writing.place_of_words(self, target) if output.needs_words else self.output.words_out
+        if path is not None and table is not None:
+            writing.write_words(table, path)
+            if self.output.words_out is None:
+                self.say(f"the words and their ids are in {path}")
+        for what, count in sorted(output.lost.items()):
+            self.say(f"lost, which the format does not hold: {what} ({count} lattices)")
         return arcs
 
     def failed(self, failure: NinjaError) -> None:
@@ -175,37 +250,69 @@ class Reading:
 
 def reads_lattices(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the source argument and the options of reading, handed to it as one ``Reading``."""
-    jobs = click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-    return _reads(command, jobs)
+    return _reads(command, JOBS)
 
 
 def reads_lattices_alone(command: Callable[..., None]) -> Callable[..., None]:
     """Do the same for a command that one process must do."""
-    return _reads(command, lambda collected: collected)
+    return _reads(command)
 
 
-def _reads(
-    command: Callable[..., None], jobs_option: Callable[[Callable[..., None]], Callable[..., None]]
-) -> Callable[..., None]:
+def _reads(command: Callable[..., None], *more: Callable[[Command], Command]) -> Callable[..., None]:
     @click.argument("source", nargs=-1, required=True)
-    @click.option("--words", metavar="FILE", help=WORDS_HELP)
-    @jobs_option
-    @click.option(
-        "--on-error",
-        type=click.Choice(["skip", "raise"]),
-        default="skip",
-        show_default=True,
-        help="Go on after a lattice failed (exit code 1 at the end), or stop there.",
-    )
-    @click.option("--allow-pipes", is_flag=True, help="Run a command typed as SOURCE ('ark:command |').")
+    @reading_options(*more)
     @functools.wraps(command)
-    def collected(
-        source: tuple[str, ...], words: str | None, on_error: str, allow_pipes: bool, jobs: int = 1, **options: Any
-    ) -> None:
+    def collected(source: tuple[str, ...], **options: Any) -> None:
         _refuse_output_as_source(source)
-        command(Reading(source, words, jobs, on_error, allow_pipes), **options)
+        reading, rest = opened(source, options)
+        command(reading, **rest)
 
     return collected
+
+
+def reading_options(*more: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Add the options of reading, and some more behind ``--words``; ``opened`` takes them."""
+    text = "Go on after a lattice failed (exit code 1 at the end), or stop there."
+
+    def add(command: Command) -> Command:
+        decorators: list[Callable[[Command], Command]] = [
+            click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the sources' text."),
+            click.option(
+                "--from",
+                "format",
+                metavar="FORMAT[:OPTION=VALUE,...]",
+                help="Format of the sources.  [default: as their content says]",
+            ),
+            click.option("--allow-pipes", is_flag=True, help="Run a command typed as a source ('ark:command |')."),
+            click.option(
+                "--on-error", type=click.Choice(["skip", "raise"]), default="skip", show_default=True, help=text
+            ),
+            *more,
+            click.option("--words", metavar="FILE", help=WORDS_HELP),
+        ]
+        for decorate in decorators:
+            command = decorate(command)
+        return command
+
+    return add
+
+
+def opened(source: tuple[str, ...], options: dict[str, Any], **given: Any) -> tuple[Reading, dict[str, Any]]:
+    """Return the run that the options of reading and writing lattices ask for, and the other options."""
+    rest = dict(options)
+    output = OutputOptions(**{name: rest.pop(name) for name in OUTPUT_OPTIONS if name in rest})
+    reading = Reading(
+        source,
+        rest.pop("words"),
+        rest.pop("jobs", 1),
+        rest.pop("on_error"),
+        rest.pop("allow_pipes"),
+        rest.pop("format"),
+        rest.pop("encoding"),
+        output,
+        **given,
+    )
+    return reading, rest
 
 
 def named(keys: Sequence[str]) -> str:
@@ -228,6 +335,12 @@ def _refuse_output_as_source(source: tuple[str, ...]) -> None:
         )
 
 
+def words_beside(archive: str) -> str:
+    """Return where the symbol table of one archive alone lies: ``lat.words.txt`` beside ``lat.ark.gz``."""
+    path = archive.removesuffix(".gz")
+    return f"{os.path.splitext(path)[0] or path}.words.txt"
+
+
 def find_words(source: tuple[str, ...]) -> str:
     """Return the symbol table that lies beside the lattices.
 
@@ -237,7 +350,7 @@ def find_words(source: tuple[str, ...]) -> str:
     for each in source:
         path = each.partition(":")[2] if each.startswith(("ark", "scp")) else each
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        for name in WORDS_NAMES:
+        for name in (os.path.basename(words_beside(path)), *WORDS_NAMES):
             found = os.path.join(folder, name)
             if each != "-" and os.path.isfile(found):
                 return found

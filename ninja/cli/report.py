@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ninja.cli.options import output_file, scales, text_output
-from ninja.cli.reading import WORDS_HELP, Reading
+from ninja.cli.reading import JOBS, Reading, opened, reading_options
 from ninja.errors import NinjaError
 from ninja.pipeline import Each
 
@@ -22,7 +22,6 @@ Sides = tuple[Reading, Reading]
 @click.argument("before")
 @click.argument("after")
 @click.option("--ref", metavar="FILE", required=True, help="Text with what was said.")
-@click.option("--words", metavar="FILE", required=True, help=WORDS_HELP)
 @click.option(
     "--lattices",
     type=click.IntRange(0),
@@ -36,14 +35,12 @@ Sides = tuple[Reading, Reading]
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
 @click.option("--strict", is_flag=True, help="End with exit code 1 where references or lattices are missing.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("--allow-pipes", is_flag=True, help="Run commands typed as BEFORE and AFTER ('ark:command |').")
+@reading_options(JOBS)
 @output_file("Page to write, such as report.html")
 def report(
     before: str,
     after: str,
     ref: str,
-    words: str,
     lattices: int,
     max_arcs: int,
     frame_shift: float | None,
@@ -51,9 +48,8 @@ def report(
     lm_scale: float,
     word_penalty: float,
     strict: bool,
-    jobs: int,
-    allow_pipes: bool,
     output_file: str,
+    **how: Any,
 ) -> None:
     """Write a page that compares lattices before and after with what was said.
 
@@ -72,8 +68,10 @@ def report(
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
     options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
-    first = Reading((before,), words, jobs, "skip", allow_pipes)
-    second = Reading((after,), words, jobs, "skip", allow_pipes, _table=first.table())
+    first, _ = opened((before,), how, beside=(after,))
+    second, _ = opened((after,), how, _table=first.table())
+    if first.table() is None:
+        raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     outcomes = Outcomes(references, acoustic_scale, lm_scale, word_penalty)
     found = [_outcomes(reading, outcomes) for reading in (first, second)]
     failed = [
@@ -104,7 +102,6 @@ def _drawings(
     comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
     """Read again the lattices that are shown, and draw them."""
-    from ninja.formats import read
     from ninja.show import draw
 
     keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
@@ -117,7 +114,7 @@ def _drawings(
     drawn: list[dict[str, Drawing]] = []
     for side in sides:
         found: dict[str, Drawing] = {}
-        for key, lattice in read(side.source, words=side.table(), on_error=passed_over, allow_pipes=side.allow_pipes):
+        for key, lattice in side.read(side.source, passed_over):
             if key in keys:
                 found[key] = draw(lattice, references[key], options)
             if len(found) == len(keys):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
 from ninja.cli.models import language_models, map_words
-from ninja.cli.options import check_files, from_fields, output_file, resume
-from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.cli.options import check_files, from_fields, lattice_output, resume
+from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.rescore.carry_over import CarryOver
@@ -24,7 +24,6 @@ from ninja.rescore.stage import Ensemble, Rescoring
 if TYPE_CHECKING:
     from ninja.context.stage import Context, ContextualRescoring
     from ninja.rescore.vocabulary import Coverage
-    from ninja.symbols import SymbolTable
 
 HELP = {
     "algorithm": "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition).",
@@ -55,7 +54,7 @@ HELP = {
 @config
 @language_models
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"))
-@output_file("Archive for the rescored lattices, or a wspecifier such as ark,t:FILE")
+@lattice_output("The rescored lattices")
 @from_fields(RescoreOptions, HELP, skip=("map_words",))
 @map_words
 @click.option("--device", default="cpu", show_default=True, help="Where the model computes: cpu, cuda, cuda:1, …")
@@ -67,7 +66,6 @@ def rescore(
     models: Ensemble,
     carry_over: CarryOver | None,
     context: Context | None,
-    words_out: str | None,
     output_file: str,
     device: str,
     frame_shift: float,
@@ -92,9 +90,7 @@ def rescore(
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
-    if reading.words is None:
-        reading.words = find_words(reading.source)
-        reading.say(f"words of {reading.words}")
+    words = reading.need_table()
     if carry_over is not None and carry_over.recording is None:
         reading.say("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
 
@@ -116,9 +112,9 @@ def rescore(
         from ninja.formats.targets import target
 
         read = [reading.words, context.entities, context.groups, context.class_lm, models.old_lm]
-        check_files([target(output_file).archive, words_out], [*reading.source, *read])
+        check_files([target(output_file).archive, reading.output.words_out], [*reading.source, *read])
         stage = ContextualRescoring.of(context, rescoring, options, reading.say, cover)
-        stage.contextual.bind(cast("SymbolTable", reading.table()))
+        stage.contextual.bind(words)
         addressed = Addressed(stage.contextual)
     report = RescoreReport()
 
@@ -142,7 +138,7 @@ def rescore(
         take = None if addressed is None else addressed.count
         reading.write(output_file, stage, resume=resume, batch_arcs=options.batch_arcs, on_batch=count, on_result=take)
     if addressed is not None:
-        write_words(words_out, addressed.stage)
+        write_words(reading.output.words_out, addressed.stage)
         reading.say(str(addressed))
     spent, audio = reading.seconds, report.frames * frame_shift
     steps = f"{report.calls} LM steps of {report.scores} scores"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ninja.cli.options import output_file, scales, text_output
-from ninja.cli.reading import WORDS_HELP, Reading
+from ninja.cli.reading import Reading, opened, reading_options
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ NAMED = 5  # keys that a message lists
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @click.option("--key", help="Which lattice to show.  [default: the only one]")
-@click.option("--words", metavar="FILE", help=WORDS_HELP)
 @click.option("--ref", metavar="FILE", help="Text with what was said; the path nearest to it is marked.")
 @click.option(
     "--max-arcs",
@@ -30,20 +29,19 @@ NAMED = 5  # keys that a message lists
 )
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
-@click.option("--allow-pipes", is_flag=True, help="Run a command typed as SOURCE ('ark:command |').")
+@reading_options()
 @output_file("Page to write, such as lattice.html")
 def show(
     source: tuple[str, ...],
     key: str | None,
-    words: str | None,
     ref: str | None,
     max_arcs: int,
     frame_shift: float | None,
     acoustic_scale: float,
     lm_scale: float,
     word_penalty: float,
-    allow_pipes: bool,
     output_file: str,
+    **how: Any,
 ) -> None:
     """Write a page that shows a lattice as a graph, for any browser.
 
@@ -56,11 +54,11 @@ def show(
     """
     from ninja.show import ShowOptions, draw, lattice_page
 
-    if ref is not None and words is None:
-        raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
     options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
     reference = None
-    reading = Reading(source, words, 1, "skip", allow_pipes)
+    reading, _ = opened(source, how)
+    if ref is not None and reading.table() is None:
+        raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
     lattice = _only(reading) if key is None else _named(reading, key)
     if ref is not None:
         from ninja.evaluate import read_text
@@ -84,11 +82,7 @@ def _named(reading: Reading, key: str) -> Lattice:
             raise failure
         reading.say(f"failed: {failure}")
 
-    from ninja.formats import read
-
-    for found, lattice in read(
-        reading.source, words=reading.table(), on_error=tolerated, allow_pipes=reading.allow_pipes
-    ):
+    for found, lattice in reading.read(reading.source, tolerated):
         if found == key:
             return lattice
         seen.append(found)
@@ -97,10 +91,8 @@ def _named(reading: Reading, key: str) -> Lattice:
 
 def _only(reading: Reading) -> Lattice:
     """Return the lattice of a source that holds just one."""
-    from ninja.formats import read
-
     found: list[Lattice] = []
-    for _, lattice in read(reading.source, words=reading.table(), allow_pipes=reading.allow_pipes):
+    for _, lattice in reading.read(reading.source, None):
         found.append(lattice)
         if len(found) > NAMED:
             break

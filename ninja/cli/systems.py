@@ -44,16 +44,9 @@ class Systems(Reading):
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read all sources, and combine what belongs together; scales are in the result."""
-        from ninja.formats.lookup import Lookup
-
         tolerated = self.failed if self.on_error == "skip" else None
         with ExitStack() as stack:
-            lookups = [
-                stack.enter_context(
-                    Lookup(source, words=self.table(), on_error=tolerated, allow_pipes=self.allow_pipes)
-                )
-                for source in self.others
-            ]
+            lookups = [stack.enter_context(self.lookup(source)) for source in self.others]
             for key, lattice in Reading.lattices(self):
                 partners = [lookup.get(key) for lookup in lookups]
                 self.missing += [key for partner in partners if partner is None]
@@ -142,6 +135,10 @@ def combines_systems(command: Callable[..., None]) -> Callable[..., None]:
             reading.jobs,
             reading.on_error,
             reading.allow_pipes,
+            reading.format,
+            reading.encoding,
+            reading.output,
+            beside=others,
             others=others,
             weights=check_weights(_weights(lat_weights), 1 + len(others)),
             scales=scales,

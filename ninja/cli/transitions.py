@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import output_file, resume
+from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
@@ -47,7 +47,7 @@ class Adding:
 
 
 @click.command()
-@output_file("Archive for the phone lattices, or a wspecifier")
+@lattice_output("The phone lattices")
 @click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
 @switch("--replace-words", True, "Put phones in the place of words, else in the place of transition ids.")
 @resume
@@ -66,7 +66,7 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
 
 
 @click.command()
-@output_file("Archive for the lattices, or a wspecifier")
+@lattice_output("The lattices")
 @click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
 @click.option("--transition-scale", type=float, default=1.0, show_default=True, help="Factor, self-loops aside.")
 @click.option("--self-loop-scale", type=float, default=1.0, show_default=True, help="Factor of staying or leaving.")

@@ -80,7 +80,6 @@ def tune(
     models: Ensemble,
     carry_over: CarryOver | None,
     context: Context | None,
-    words_out: str | None,
     general: tuple[str, ...],
     general_ref: str | None,
     general_entities: str | None,

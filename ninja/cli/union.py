@@ -35,7 +35,7 @@ class Uniting:
 
 
 @click.command()
-@joins_archives("Archive for the united lattices, or a wspecifier", strict=True)
+@joins_archives("The united lattices", strict=True)
 @click.option(
     "--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs, to compare paths."
 )
@@ -79,7 +79,7 @@ class Combining:
 
 
 @click.command()
-@joins_archives("Archive for the combined lattices, or a wspecifier", strict=True)
+@joins_archives("The combined lattices", strict=True)
 @click.option("--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs.")
 @click.option(
     "--inv-acoustic-scale", type=float, default=1.0, show_default=True, help="One over --acoustic-scale, instead of it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja.formats.tables import keys, read
+from ninja.formats.tables import keys, read, vocabulary
 from ninja.formats.writer import Writer, write
 
-__all__ = ["Writer", "keys", "read", "write"]
+__all__ = ["Writer", "keys", "read", "vocabulary", "write"]

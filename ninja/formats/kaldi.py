@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -22,6 +21,9 @@ CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cac
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
 AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
 LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
+
+# Returns the lattice of a file whose format is not Kaldi's, under a key; None where it is Kaldi's.
+Foreign = Callable[[Stream, str], "Lattice | NinjaError | None"]
 
 
 @dataclass(slots=True)
@@ -71,37 +73,7 @@ class Vocabulary:
         return lattice.with_words(self.words)
 
 
-def batches(tables: list[Table], vocabulary: Vocabulary, *, read_ahead: bool) -> Iterator[Batch]:
-    """Read tables one after the other; what breaks one off is its last entry, and the next one is begun."""
-    for table in tables:
-        try:
-            if table.kind == "scp":
-                yield from _ahead(_script(table, vocabulary), read_ahead)
-            else:
-                yield from _archive(table.place, vocabulary, read_ahead)
-        except NinjaError as error:
-            yield Batch([(error.key or "", error)], 0, True)
-
-
-def _archive(place: Place, vocabulary: Vocabulary, read_ahead: bool) -> Iterator[Batch]:
-    with open_stream(place) as stream:
-        if stream.head(len(MAGIC)) == MAGIC:
-            yield _bare(place, stream, vocabulary)
-        elif read_ahead and stream.seekable:
-            yield from _plain_file(stream, vocabulary)
-        else:
-            yield from _ahead(_stream(stream, vocabulary), read_ahead)
-
-
-def _ahead(batches: Iterator[Batch], read_ahead: bool) -> Iterator[Batch]:
-    if not read_ahead:
-        return batches
-    from ninja.formats.ahead import ahead
-
-    return ahead(batches)
-
-
-def _plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     """Read ahead in a thread that does not hold the interpreter up."""
     reader = FileBatches(
         stream.name,
@@ -117,7 +89,8 @@ def _plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
             yield Batch(entries, reader.size, reader.num_faults > 0)
 
 
-def _stream(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read an archive from a stream of any kind."""
     reader = vocabulary.reader(stream.name)
     count = 1
     while count and not reader.broken:
@@ -142,28 +115,28 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     return count
 
 
-def _bare(place: Place, stream: Stream, vocabulary: Vocabulary) -> Batch:
-    """Read a file that is one lattice without a key, Kaldi's or OpenFst's; the file's name is its key."""
+def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
+    """Read a file that is one lattice without a key of its own."""
     reader = vocabulary.reader(stream.name)
-    key = os.path.basename(place.path).removesuffix(".gz")
-    key = os.path.splitext(key)[0] or key
     while _fill(reader, stream, CHUNK):
         pass
-    content = reader.waiting()
-    if b"lattice" in content[8:64]:
-        found = reader.parse_one(key, 0)
-        assert found is not None  # all bytes are there
-        return Batch([(key, found)], len(content), isinstance(found, NinjaError))
-    from ninja.formats.openfst import read_fst
-
-    return Batch([(key, vocabulary.attach(read_fst(content, key, stream.name)))], len(content))
+    size = reader.pending
+    found = reader.parse_one(key, 0)
+    assert found is not None  # all bytes are there
+    return Batch([(key, found)], size, isinstance(found, NinjaError))
 
 
-def _script(table: Table, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Read the lattices that a script file lists."""
+def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[Batch]:
+    """Read the lattices that a script file lists.
+
+    Args:
+        table: The script file.
+        vocabulary: Symbol table to attach.
+        foreign: Reads a file that is not Kaldi's.
+    """
     batch = Batch()
-    with closing(_Shelf(vocabulary)) as shelf:
-        for number, line in _lines(table.place):
+    with closing(_Shelf(vocabulary, foreign)) as shelf:
+        for number, line in rows(table.place):
             fields = line.split(None, 1)
             if not fields:
                 continue
@@ -193,7 +166,8 @@ def _script(table: Table, vocabulary: Vocabulary) -> Iterator[Batch]:
         yield batch
 
 
-def _lines(place: Place) -> Iterator[tuple[int, str]]:
+def rows(place: Place) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a script file with their numbers."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
     number = 0
     rest = b""
@@ -210,8 +184,9 @@ def _lines(place: Place) -> Iterator[tuple[int, str]]:
 class _Shelf:
     """The file that the last line of a script file named, kept open for the next one."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, foreign: Foreign) -> None:
         self._vocabulary = vocabulary
+        self._foreign = foreign
         self._path: str | None = None
         self._stream: Stream | None = None
         self._reader: TableReader | None = None
@@ -227,6 +202,9 @@ class _Shelf:
         if self._path != place.path or self._stream is None or not self._stream.seekable:
             self.close()
             self._stream = open_stream(place)
+            if place.offset == 0 and (found := self._foreign(self._stream, key)) is not None:
+                self.close()
+                return found
             self._reader = self._vocabulary.reader(place.path)
             self._path = place.path
             self._reader.skip(place.offset)

@@ -35,6 +35,8 @@ class Lookup:
     Args:
         source: What ``ninja.read`` takes.
         words: Symbol table to attach.
+        format: As for ``ninja.read``.
+        encoding: As for ``ninja.read``.
         on_error: Called with what is wrong with each faulty lattice, which counts as missing; without it, it is raised.
         allow_pipes: As for ``ninja.read``.
 
@@ -47,6 +49,8 @@ class Lookup:
         source: Source,
         *,
         words: SymbolTable | None = None,
+        format: str | None = None,
+        encoding: str = "utf-8",
         on_error: Callable[[NinjaError], None] | None = None,
         allow_pipes: bool = False,
     ) -> None:
@@ -58,7 +62,12 @@ class Lookup:
         self._on_error = on_error
         self._first_fault: NinjaError | None = None
         self._entries = read(
-            source, words=words, on_error=None if on_error is None else self._report, allow_pipes=allow_pipes
+            source,
+            words=words,
+            format=format,
+            encoding=encoding,
+            on_error=None if on_error is None else self._report,
+            allow_pipes=allow_pipes,
         )
         self._any = False
         self._passed = _Shelf()

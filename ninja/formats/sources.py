@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError, OptionError
@@ -21,8 +21,7 @@ _OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
 _RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
 _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
-_MAGIC = b"\xd6\xfd\xb2\x7e"
-_TEXT_KEY = re.compile(rb"\s*\S{1,4096}[ \t]\s*?\n\s*\d+(?:[ \t]|\s*\n)")
+_LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An archive, or a script file that lists lattices."""
+    """A file of lattices of any format, a script file that lists lattices, or a folder that is one source by itself."""
 
     place: Place
-    kind: Literal["ark", "scp"] = "ark"
+    kind: Literal["ark", "scp", "folder"] = "ark"
     permissive: bool = False  # script file: pass over what cannot be read
 
 
@@ -52,8 +51,8 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     """List the tables that a source consists of.
 
     Args:
-        source: A path, a directory, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier, or a list of
-            these. A path-like object is a path, whatever its letters.
+        source: A path, a directory, a list of files, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi
+            rspecifier, or several of these. A path-like object is a path, whatever its letters.
         allow_pipes: Run commands other than ``gunzip -c``, ``zcat`` and ``cat`` in a shell.
 
     Raises:
@@ -135,15 +134,37 @@ def _unpacked(command: str) -> list[str] | None:
 
 def _of_path(path: str) -> list[Table]:
     if os.path.isdir(path):
-        entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=_natural)
-        found = [entry for entry in entries if os.path.isfile(entry) and _holds_lattices(entry)]
-        if not found:
-            raise FormatError("no archive of lattices lies in this directory", path)
-        return [Table(Place(entry)) for entry in found]
+        return _of_folder(path)
     if path.endswith("|"):
         return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
+    if os.path.isfile(path) and (listed := _listed(path)):
+        return [Table(Place(each), "scp" if each.endswith(".scp") else "ark") for each in listed]
     kind: Literal["ark", "scp"] = "scp" if path.endswith(".scp") else "ark"
     return [Table(place, kind) for place in _matching(path)]
+
+
+def _of_folder(path: str) -> list[Table]:
+    if os.path.isdir(os.path.join(path, "1best_recog")):
+        return [Table(Place(path), "folder")]
+    entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=_natural)
+    found = [entry for entry in entries if os.path.isfile(entry) and _holds_lattices(entry)]
+    if not found:
+        raise FormatError("no lattices lie in this directory", path)
+    return [Table(Place(entry)) for entry in found]
+
+
+def _listed(path: str) -> list[str]:
+    """Return the files that a list names, one a line; none if the file is no such list."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_LIST_HEAD)
+            rows = [row for row in head.split(b"\n") if row.strip()]
+            rows = rows[:-1] if len(head) == _LIST_HEAD else rows
+            if b"\0" in head or not rows or not all(os.path.isfile(row.strip()) for row in rows):
+                return []
+            return [os.fsdecode(row.strip()) for row in (head + file.read()).split(b"\n") if row.strip()]
+    except (OSError, ValueError):
+        return []
 
 
 def _matching(path: str) -> list[Place]:
@@ -171,15 +192,12 @@ def _natural(path: str) -> list[tuple[int, str | int]]:
 
 
 def _holds_lattices(path: str) -> bool:
-    """Tell by a file's first bytes whether it is an archive of lattices or an OpenFst file."""
+    """Tell by a file's first bytes whether it holds lattices of any format."""
+    from ninja.formats.catalogue import HEAD, holds_lattices
     from ninja.formats.streams import open_stream
 
     try:
-        with open_stream(replace(Place(path))) as stream:
-            head = stream.head(4096 + 64)
+        with open_stream(Place(path)) as stream:
+            return holds_lattices(stream.head(HEAD))
     except (InputError, FormatError):
         return False
-    if head.startswith(_MAGIC) or _TEXT_KEY.match(head):
-        return True
-    key = re.match(rb"\s*\S{1,4096}[ \t]", head)
-    return key is not None and head.startswith(_MAGIC, key.end())

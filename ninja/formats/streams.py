@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -79,19 +81,25 @@ class Stream:
             raise InputError(f"the command ended with exit code {self._process.returncode}", self.name)
         return count
 
-    def head(self, size: int) -> bytes:
-        """Return the first bytes without taking them; to be called before ``readinto``."""
+    def head(self, size: int, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
+        """Return the first bytes without taking them; to be called before ``readinto``.
+
+        Args:
+            size: How many, unless the file is shorter.
+            enough: Asked whenever some have come; fewer are returned as soon as it says so. A pipe may be slow.
+        """
         buffer = bytearray(size)
         count = 0
-        while count < size:
+        while count < size and not (count and enough(bytes(memoryview(buffer)[:count]))):
             got = self.readinto(memoryview(buffer)[count:])
             if got == 0:
                 break
             count += got
         if self._left is not None:
             self._left += count
-        self._head = bytes(buffer[:count])
-        return self._head
+        head = bytes(memoryview(buffer)[:count])
+        self._head = head + self._head
+        return head
 
     def seek(self, offset: int) -> None:
         """Go to an offset of a plain file."""
@@ -216,7 +224,85 @@ def open_stream(place: Place) -> Stream:
     return stream
 
 
+class _Peeked:
+    """What was read of the standard input before anybody opened it as a source."""
+
+    def __init__(self) -> None:
+        self.stdin: object = None  # whose bytes these are
+        self.content = b""
+        self.whole = False  # all of it: it can be opened again and again
+
+
+_peeked = _Peeked()
+
+
+def peek_standard_input(size: int | None, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
+    """Return the first bytes of the standard input, unpacked if they are gzip, and leave them to be read.
+
+    Args:
+        size: At most so many; None: all, and from now on it can be opened again and again.
+        enough: As for ``Stream.head``; of what is not gzip.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    if _peeked.stdin is not sys.stdin:
+        _peeked.stdin, _peeked.content, _peeked.whole = sys.stdin, b"", False
+    if not _peeked.whole:
+        raw = _unread_input()
+        try:
+            while (size is None or len(_peeked.content) < size) and not (_peeked.content and enough(_peeked.content)):
+                more = raw.read((1 << 20) if size is None else size - len(_peeked.content))
+                if not more:
+                    _peeked.whole = True
+                    break
+                _peeked.content += more
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}", "standard input") from error
+    if not _peeked.content.startswith(GZIP_MAGIC) or size is None:
+        return _peeked.content[:size]
+    from isal import isal_zlib
+
+    with contextlib.suppress(cast(type[Exception], isal_zlib.error)):
+        return isal_zlib.decompressobj(wbits=31).decompress(_peeked.content, size)
+    return b""
+
+
 def _standard_input() -> IO[bytes]:
+    if _peeked.stdin is not sys.stdin or not _peeked.content:
+        return _unread_input()
+    content = _peeked.content
+    if _peeked.whole:
+        return cast("IO[bytes]", io.BytesIO(content))
+    _peeked.content = b""
+    return cast("IO[bytes]", _Behind(content, _unread_input()))
+
+
+class _Behind:
+    """Some bytes, and a stream behind them."""
+
+    def __init__(self, content: bytes, stream: IO[bytes]) -> None:
+        self._content = memoryview(content)
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        if not self._content:
+            return self._stream.read(size)
+        taken, self._content = self._content[:size], self._content[size:]
+        return bytes(taken)
+
+    def readinto(self, buffer: memoryview) -> int | None:
+        if not self._content:
+            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        count = min(len(buffer), len(self._content))
+        buffer[:count], self._content = self._content[:count], self._content[count:]
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _unread_input() -> IO[bytes]:
     try:
         # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
         return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))

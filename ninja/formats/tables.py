@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Literal
 
-from ninja.errors import NinjaError
-from ninja.formats.kaldi import Batch, Vocabulary, batches
+from ninja.errors import NinjaError, OptionError
+from ninja.formats.batches import Asked, batches, spells
+from ninja.formats.kaldi import Batch, Vocabulary
 from ninja.formats.sources import Source, tables
+from ninja.formats.textual import check_encoding
+from ninja.formats.wording import merged
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -17,22 +21,32 @@ def read(
     source: Source,
     *,
     words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    lossy: Literal["allow", "refuse"] = "allow",
     on_error: Callable[[NinjaError], None] | None = None,
     allow_pipes: bool = False,
     read_ahead: bool = True,
 ) -> Iterator[tuple[str, Lattice]]:
-    """Yield the key and the lattice of each entry of one or many tables, in their order.
+    """Yield the key and the lattice of each entry of one or many files of any format, in their order.
 
-    Whether a table is binary or text, packed with gzip or not, is seen from its content. The states of a lattice are
-    sorted topologically where they are not yet, in the order in which Kaldi's tools would sort them, without the states
-    that the start does not reach; otherwise states and arcs keep their numbers. Costs in double precision
-    (``lattice8``, ``compactlattice84``) are rounded to single.
+    What a file holds, and whether it is packed with gzip, is seen from its content. The states of a lattice are sorted
+    topologically where they are not yet, in the order in which Kaldi's tools would sort them, without the states that
+    the start does not reach; otherwise states and arcs keep their numbers. Costs in double precision (``lattice8``,
+    ``compactlattice84``) are rounded to single.
+
+    Lattices of formats that spell words have the ids of `words`. Without it, each file's own words make a table; then
+    ids of two files mean different words, unless ``vocabulary(source)`` is given as `words`.
 
     Args:
-        source: A file, a directory of archives, ``-`` for the standard input, a pattern (``lat.*.gz``, ``lat.JOB.gz``),
-            a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or a list of these. A file of one
-            lattice without a key (OpenFst's, too) gets the file's name as its key.
-        words: Symbol table to attach, or its file; lattices with word ids it lacks are faulty then.
+        source: A file, a directory, a list of files (one a line), ``-`` for the standard input, a pattern
+            (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or
+            several of these. A lattice without a key of its own gets its file's name as its key.
+        words: Symbol table to attach, or its file; lattices with words it lacks are faulty then.
+        format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
+            docs/formats.md. Needed where a file could be of two.
+        encoding: Of text.
+        lossy: "refuse": a lattice of which reading would lose something is faulty.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
             raised. After damage within a binary archive, the rest of that archive cannot be read.
         allow_pipes: Run any command that `source` names; without it only ``gunzip -c``, ``zcat`` and ``cat`` are
@@ -40,17 +54,20 @@ def read(
         read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file, 32 MB of anything else.
 
     Raises:
-        FormatError: Damage, or something that is no lattice.
+        FormatError: Damage, something that is no lattice, or a file that could be of two formats.
         LatticeError: A lattice that is empty, has a cycle, no final state, or a cost or id out of range.
-        SymbolError: A word id that `words` lacks.
+        SymbolError: A word, or the id of one, that `words` lacks.
         InputError: A file that cannot be read, a pattern that matches none, a command that failed.
-        OptionError: An unknown option in an rspecifier.
+        OptionError: An unknown option in an rspecifier, an unknown format or encoding.
 
-    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc.
+    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
+    if lossy not in ("allow", "refuse"):
+        raise OptionError(f"lossy is {lossy!r}, but must be allow or refuse")
+    check_encoding(encoding)
     table = words if words is None or isinstance(words, SymbolTable) else SymbolTable.read(words)
-    found = tables(source, allow_pipes=allow_pipes)
-    return _entries(batches(found, Vocabulary.of(table), read_ahead=read_ahead), on_error)
+    asked = Asked(Vocabulary.of(table), format, encoding, lossy == "refuse", read_ahead)
+    return _entries(batches(tables(source, allow_pipes=allow_pipes), asked), on_error)
 
 
 def keys(
@@ -58,6 +75,38 @@ def keys(
 ) -> Iterator[str]:
     """Yield the keys of one or many tables; arguments and errors are those of ``read``."""
     return (key for key, _ in read(source, on_error=on_error, allow_pipes=allow_pipes))
+
+
+def vocabulary(
+    source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
+) -> SymbolTable | None:
+    """Return one symbol table for the words that files spell, in the order in which they come.
+
+    Every file is read for it, but Kaldi's archives, whose words are ids only. What is wrong with a lattice is passed
+    over; ``read`` will tell.
+
+    Args:
+        source: As for ``read``; the standard input is kept in memory for it, if it is spelled.
+        format: As for ``read``.
+        encoding: As for ``read``.
+        allow_pipes: As for ``read``; the output of commands is not looked at.
+
+    Returns:
+        The table; None if no file spells its words.
+
+    Raises:
+        InputError: A pattern that no file matches.
+        OptionError: As for ``read``.
+    """
+    asked = Asked(Vocabulary(), format, encoding, read_ahead=False)
+    found = [table for table in tables(source, allow_pipes=allow_pipes) if table.place.command is None]
+    used = {
+        id(lattice.words): lattice.words
+        for batch in batches([table for table in found if spells(table, asked)], asked)
+        for _, lattice in batch.entries
+        if isinstance(lattice, Lattice) and lattice.words is not None
+    }
+    return merged(used.values()) if used else None
 
 
 def _entries(batches: Iterator[Batch], on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:

@@ -1,4 +1,4 @@
-"""What a user may name as a target for lattices."""
+"""What a user may name as a target for lattices, and which format it is to have."""
 
 from __future__ import annotations
 
@@ -7,11 +7,41 @@ import re
 from dataclasses import dataclass
 
 from ninja.errors import OptionError
+from ninja.formats.choice import parted
 from ninja.formats.sources import STDIN as STDOUT
 
 _SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)
 _WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
 _PACKER = re.compile(r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*")
+
+KALDI = ("binary", "text")
+EXTENSIONS: dict[str, tuple[str, ...]] = {  # of the files of each format; the first one is given to new files
+    "binary": (".ark",),
+    "text": (".txt",),
+    "slf": (".slf", ".lat"),
+    "sphinx": (".sphinx", ".lat"),
+    "pfsg": (".pfsg",),
+    "plf": (".plf",),
+    "mesh": (".mesh",),
+    "openfst": (".fst", ".fsa"),
+    "fst-text": (".att", ".fst.txt", ".fsa"),
+    "fst-ark": (),
+    "k2": (".pt",),
+    "native": (".arrow",),
+    "json": (".jsonl", ".json"),
+    "srilm": (".nbest",),
+    "nemo": (".tsv",),
+    "espnet": (),
+    "nbest-kaldi": (),
+}
+ALIASES = {
+    "kaldi": "binary",
+    "kaldi-text": "text",
+    "htk": "slf",
+    "att": "fst-text",
+    "arrow": "native",
+    "nbest": "json",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +59,8 @@ def target(name: str | os.PathLike[str]) -> Target:
 
     Args:
         name: A path (``.gz`` packs it, ``.txt`` and ``.txt.gz`` are text), ``-``, or a Kaldi wspecifier: ``ark:…``,
-            ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is a path, whatever its letters.
+            ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is a path, whatever its letters;
+            it may be a folder.
 
     Raises:
         OptionError: None of these, or a combination that makes no sense.
@@ -65,8 +96,49 @@ def target(name: str | os.PathLike[str]) -> Target:
     raise OptionError(f"wspecifier {name!r} must say 'ark', or 'ark,scp' with two files")
 
 
+def is_specifier(name: str | os.PathLike[str]) -> bool:
+    """Tell whether a target is named in Kaldi's way, ``ark:…``."""
+    return not isinstance(name, os.PathLike) and _SPECIFIER.fullmatch(name) is not None
+
+
+def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[str, dict[str, str]]:
+    """Return the format that a target is to have, and its options.
+
+    Args:
+        name: As for ``target``.
+        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None: by the extension, Kaldi's binary where that says nothing.
+
+    Raises:
+        OptionError: There is no such format, the extension is that of two, or the name says its form itself.
+    """
+    if to is None:
+        return _by_extension(name), {}
+    named, values = parted(to)
+    found = ALIASES.get(named, named)
+    if found not in EXTENSIONS:
+        known = ", ".join([*EXTENSIONS, *ALIASES])
+        raise OptionError(f"there is no format {named!r} to write; there is: {known}")
+    if is_specifier(name) and (found not in KALDI or target(name).text != (found == "text")):
+        raise OptionError(f"{os.fspath(name)!r} says its form itself, so it cannot be {named!r}; give a file name")
+    return found, values
+
+
+def _by_extension(name: str | os.PathLike[str]) -> str:
+    path = os.fspath(name)
+    if is_specifier(name) or path == STDOUT:
+        return "text" if target(name).text else "binary"
+    base = os.path.basename(path.rstrip(os.sep)).removesuffix(".gz").lower()
+    fitting = [(len(end), each) for each, ends in EXTENSIONS.items() for end in ends if base.endswith(end)]
+    longest = [each for length, each in fitting if length == max(fitting)[0]]
+    if len(longest) > 1:
+        choices = " or ".join(f"to={each!r}" for each in longest)
+        flags = ", ".join(f"--to {each}" for each in longest)
+        raise OptionError(f"{path!r}: the extension is that of {' and '.join(longest)}; say {choices} ({flags})")
+    return longest[0] if longest else "binary"
+
+
 def _checked(chosen: Target) -> Target:
-    if not chosen.archive or os.path.isdir(chosen.archive):
+    if not chosen.archive:
         raise OptionError(f"the output {chosen.archive!r} is no file name")
     if chosen.script is not None:
         if chosen.packed or chosen.archive == STDOUT:

@@ -1,0 +1,181 @@
+"""Options that say what the columns of a CTC matrix are, and which words they may spell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ninja.errors import FormatError, OptionError
+
+if TYPE_CHECKING:
+    from ninja.graph.ctc_lexicon import CtcLexicon
+    from ninja.graph.ctc_units import CtcUnits, Scheme
+
+BLANKS = ("<blk>", "<blank>")
+SPACES = (" ", "|", "<space>")
+NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
+
+
+def unit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these options, handed to it as ``units``, ``lexicon`` and the ``unit_files`` that were read."""
+
+    @click.option("--tokens", metavar="FILE", help="Units of the columns: tokens.txt, a list of names, or vocab.json.")
+    @click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order.")
+    @click.option("--sentencepiece", metavar="FILE", help="Units of the columns: the pieces of this model.")
+    @click.option(
+        "--blank",
+        metavar="UNIT",
+        help="The blank's name, or its column: from 0, -1 is the last unit, and the number of units is a column behind "
+        f"them that they do not name.  [default: {' or '.join(BLANKS)}]",
+    )
+    @click.option(
+        "--space",
+        metavar="UNIT",
+        help="The unit between words, where units are letters.  [default: a space, | or <space>]",
+    )
+    @click.option(
+        "--never", metavar="UNIT", multiple=True, help=f"Never said; repeat it.  [default: {', '.join(NEVER)}]"
+    )
+    @click.option(
+        "--scheme",
+        type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
+        help="How units make words: with --space between them, begun by ▁, gone on with by ##, or each is one.  "
+        "[default: by ▁ and ##, else letters]",
+    )
+    @click.option("--lexicon", metavar="FILE", help="Allow these words only: on each line one and its units.")
+    @click.option(
+        "--word-list", metavar="FILE", help="Allow these words only, spelled by their letters: one on a line."
+    )
+    @functools.wraps(command)
+    def collected(
+        tokens: str | None,
+        letters: str | None,
+        sentencepiece: str | None,
+        blank: str | None,
+        space: str | None,
+        never: tuple[str, ...],
+        scheme: Scheme | None,
+        lexicon: str | None,
+        word_list: str | None,
+        **options: Any,
+    ) -> None:
+        names = unit_names(tokens, letters, sentencepiece)
+        if lexicon is not None and word_list is not None:
+            raise OptionError("--lexicon and --word-list both say which words there are; give one")
+        spelled = lexicon is not None or word_list is not None
+        units = chosen_units(names, blank, space, never, scheme, spelled=spelled)
+        files = [each for each in (tokens, sentencepiece, lexicon, word_list) if each is not None]
+        command(units=units, lexicon=_lexicon(units, lexicon, word_list), unit_files=files, **options)
+
+    return collected
+
+
+def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
+    """Return the names of the columns.
+
+    Raises:
+        OptionError: None of the options is given, or several, or a letter occurs twice.
+    """
+    from ninja.graph.ctc_units import read_unit_names, sentencepiece_names
+
+    given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
+    named = [option for option, value in given.items() if value is not None]
+    if not named:
+        raise OptionError(f"what are the columns of the matrices? Give one of {', '.join(given)}")
+    if len(named) > 1:
+        raise OptionError(f"{' and '.join(named)} both say what the columns are; give one")
+    if tokens is not None:
+        return read_unit_names(tokens)
+    if sentencepiece is not None:
+        return sentencepiece_names(sentencepiece)
+    names = list(cast(str, letters))
+    if not names:
+        raise OptionError("--letters is empty")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise OptionError(f"--letters has {twice[0]!r} twice")
+    return names
+
+
+def chosen_units(
+    names: Sequence[str],
+    blank: str | None,
+    space: str | None,
+    never: Sequence[str],
+    scheme: Scheme | None,
+    *,
+    spelled: bool,
+) -> CtcUnits:
+    """Say what the columns stand for.
+
+    Args:
+        names: Of the columns.
+        blank: Name or column of the blank; None: the one that is called so.
+        space: Unit between words; None: the one that is called so, for letters.
+        never: Units that are never said; empty: those usually not.
+        scheme: How units make words; None: as their marks say.
+        spelled: A lexicon says which words there are.
+
+    Raises:
+        OptionError: A unit that is named is none, nothing says which one is the blank, or what stands between words.
+    """
+    from ninja.graph.ctc_units import BEGINS, INSIDE, MARK, ctc_units
+
+    place = _blank(names, blank)
+    names = [*names, ""] if place == len(names) else names
+    if scheme is None and space is None:
+        marks: list[tuple[str, Scheme]] = [(MARK, "pieces"), ("##", "wordpieces")]
+        scheme = next((kind for mark, kind in marks if any(name.startswith(mark) for name in names)), None)
+    scheme = scheme or "letters"
+    if scheme == "letters" and space is None:
+        found = [name for name in SPACES if name in names and names[place] != name]
+        if len(found) > 1:
+            raise OptionError(f"{' and '.join(map(repr, found))} may both stand between words; say which with --space")
+        if not found and not spelled:
+            raise OptionError("nothing says which unit stands between words; name it with --space, or give a lexicon")
+        space = found[0] if found else None
+    unsaid = never or [name for name in NEVER if name in names]
+    units = ctc_units(names, place, scheme, boundary=space, never=unsaid)
+    for number, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
+        if not spelled and kind in (INSIDE, BEGINS) and (not text or any(each in text for each in " \t\r\n")):
+            message = f"unit {number}, {names[number]!r}, cannot stand within a word; is it --space, or --never said?"
+            raise OptionError(message)
+    return units
+
+
+def _blank(names: Sequence[str], blank: str | None) -> int:
+    """Return the column of the blank; the number of names, if that is a column behind them."""
+    if blank is None:
+        found = [name for name in BLANKS if name in names]
+        if len(found) != 1:
+            raise OptionError("nothing says which unit is the blank; give its name or its column with --blank")
+        return names.index(found[0])
+    if blank in names:
+        return names.index(blank)
+    sign = blank.startswith("-")
+    if not blank[sign:].isascii() or not blank[sign:].isdigit():
+        first = list(names[:8])
+        raise OptionError(f"the blank is {blank!r}, but no unit has that name; the first ones are {first}")
+    place = int(blank[:19])
+    if not -len(names) <= place <= len(names):
+        raise OptionError(f"the blank is column {place}, but there are {len(names)} units; at most, it follows them")
+    return place % len(names) if place < len(names) else place
+
+
+def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
+    """Return the words allowed; None: any."""
+    from ninja import utf8
+    from ninja.graph.ctc_lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+
+    if lexicon is not None:
+        return read_ctc_lexicon(lexicon, units)
+    if word_list is None:
+        return None
+    words = [row.strip(" \t\r") for row in utf8.read(word_list).removesuffix("\n").split("\n")]
+    for line, word in enumerate(words, start=1):
+        if " " in word or "\t" in word:
+            raise FormatError(f"expected one word, found {word[:60]!r}", word_list, line=line)
+    return ctc_lexicon(spelled_by_letters(words), units, word_list)

@@ -1,0 +1,358 @@
+"""The formats that lattices are read from, and how each is known by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.formats import choice, lines
+from ninja.formats.content import BOM, Content
+from ninja.formats.fst_archive import read_fst_archive
+from ninja.formats.fst_text import FstTextOptions, read_fst_text
+from ninja.formats.k2 import K2Options, read_k2s, read_k2s_whole
+from ninja.formats.list_options import EspnetOptions, NemoOptions
+from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
+from ninja.formats.named_text import NamedTextOptions, read_linear_lists, read_named_text
+from ninja.formats.native import NativeFile
+from ninja.formats.nbest import (
+    CtmOptions,
+    NBest,
+    ObjectFields,
+    SrilmOptions,
+    nbest_lattices,
+    read_ctm,
+    read_objects,
+    read_srilm,
+)
+from ninja.formats.openfst import MAGIC, read_fst
+from ninja.formats.pfsg import PfsgOptions, is_pfsg, read_pfsgs
+from ninja.formats.plf import PlfOptions, is_plf, read_plf_whole, read_plfs
+from ninja.formats.slf import SlfOptions, is_slf, read_slf, read_slf_whole
+from ninja.formats.sphinx import SphinxOptions, is_sphinx, read_sphinx, read_sphinx_whole
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+HEAD = 1 << 16  # bytes by which a format is known
+KALDI = "kaldi"
+ALIASES = {"binary": KALDI, "text": KALDI, "htk": "slf", "att": "fst-text", "arrow": "native", "nbest": "json"}
+
+Entry = tuple[str, Lattice | NinjaError]
+Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it
+Entries = Callable[[Content, SymbolTable | None, Any, Lost | None], Iterator[Entry]]
+
+_KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
+_FST_ENTRY = re.compile(rb"\s*\S{1,4096}[ \t]" + MAGIC)
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that lattices are read from."""
+
+    name: str
+    title: str
+    fits: Callable[[bytes], bool]  # whether a file that begins so may be one of it
+    entries: Entries
+    options: Callable[..., Any] | None = None  # the dataclass of its options
+    belongs: Callable[[bytes], bool] | None = None  # whether such a file is meant when it lies in a folder; None: fits
+
+    def reader(self, values: Mapping[str, str], encoding: str) -> Reader:
+        """Return the format with the options that the user wrote.
+
+        Raises:
+            OptionError: There is no such option, or its value is out of range.
+        """
+        if self.options is not None:
+            return Reader(self, choice.filled(self.options, values, self.name, encoding=encoding))
+        if values:
+            raise OptionError(f"{self.name} has no option {next(iter(values))!r}; it has none")
+        return Reader(self, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A format with its options, ready to read files."""
+
+    format: Format
+    options: Any
+
+    def entries(self, content: Content, words: SymbolTable | None, lost: Lost | None = None) -> Iterator[Entry]:
+        """Yield each key of a file with its lattice, or with what is wrong with it.
+
+        Args:
+            content: The file.
+            words: Symbol table that words must be in; None: the file's own words make one, where it spells them.
+            lost: Told what of a lattice is lost in reading; None: nobody asks, which is faster.
+
+        Raises:
+            NinjaError: What ends the reading of this file.
+        """
+        return self.format.entries(content, words, self.options, lost)
+
+
+def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the format of a file that begins so; None where it is Kaldi's, or not known.
+
+    Args:
+        head: Its first ``HEAD`` bytes, or all.
+        name: Of the file, for messages.
+        encoding: Of text.
+
+    Raises:
+        FormatError: Two formats begin like that.
+    """
+    if head.startswith(_UTF_16):
+        raise FormatError("the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8", name)
+    if _KALDI_IMAGE.match(head):
+        return None
+    head = head.removeprefix(BOM)
+    found = [each for each in FORMATS if each.fits(head)]
+    if len(found) > 1:
+        names = " and as ".join(each.name for each in found)
+        raise FormatError(f"the file can be read as {names}; say which it is (--from {found[0].name})", name)
+    return found[0].reader({}, encoding) if found else None
+
+
+def named(text: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the format that the user named, with options; None for Kaldi's own.
+
+    Args:
+        text: ``slf``, ``slf:frame_shift=0.016``.
+        encoding: Of text.
+
+    Raises:
+        OptionError: There is no such format or option.
+    """
+    name, values = choice.parted(text)
+    name = ALIASES.get(name, name)
+    if name == KALDI and not values:
+        return None
+    for each in FORMATS:
+        if each.name == name:
+            return each.reader(values, encoding)
+    if name == KALDI:
+        raise OptionError(f"{KALDI} has no options")
+    known = ", ".join([KALDI, *(each.name for each in FORMATS)])
+    raise OptionError(f"there is no format {name!r} to read; there is: {known}")
+
+
+def holds_lattices(head: bytes) -> bool:
+    """Tell whether a file that begins so is meant to be read when it lies in a folder of lattices."""
+    head = head.removeprefix(BOM)
+    if _KALDI_IMAGE.match(head) or _FST_ENTRY.match(head) or lines.is_kaldi_text(_rows(head)):
+        return True
+    return any((each.belongs or each.fits)(head) for each in FORMATS)
+
+
+def _rows(head: bytes) -> list[bytes]:
+    """Return the lines of a head that are whole: all, or all but the last where the file goes on."""
+    rows = head.split(b"\n")
+    return rows[:-1] if len(head) >= HEAD else rows
+
+
+def _is_named_text(head: bytes) -> bool:
+    return lines.is_named_text(_rows(head))
+
+
+def _is_fst_archive(head: bytes) -> bool:
+    return _FST_ENTRY.match(head) is not None or lines.is_fst_archive(_rows(head))
+
+
+def _is_json(head: bytes) -> bool:
+    return _JSON.match(head) is not None
+
+
+def _is_srilm(head: bytes) -> bool:
+    return head.lstrip().startswith((b"NBestList1.0", b"NBestList2.0")) or lines.is_srilm_scores(_rows(head))
+
+
+def _never(_: bytes) -> bool:
+    return False
+
+
+def _one(read: Callable[..., Lattice], whole: Callable[..., Any] | None = None) -> Entries:
+    """Make the entries of a format with one lattice in a file."""
+
+    def entries(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+        key = content.key
+        try:
+            if lost is None or whole is None:
+                lattice = read(content.whole(), key, content.name, words, options)
+            else:
+                found = whole(content.whole(), key, content.name, words, options)
+                lost(key, found.lost)
+                lattice = found.lattice
+        except NinjaError as error:
+            error.key = error.key or key
+            yield key, error
+        else:
+            yield key, lattice
+
+    return entries
+
+
+def _openfst(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    yield content.key, read_fst(content.whole(), content.key, content.name)
+
+
+def _pfsg(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    return _keyed(read_pfsgs(content.whole(), content.name, words, options))
+
+
+def _plf(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    if lost is None:
+        yield from _numbered(read_plfs(content.whole(), content.name, words, options), content)
+        return
+    for number, row in enumerate(content.whole().removesuffix(b"\n").split(b"\n"), start=1):
+        key = content.numbered(number)
+        try:
+            found = read_plf_whole(row, key, content.name, words, options, line=number)
+        except NinjaError as error:
+            yield key, error
+        else:
+            lost(key, found.lost)
+            yield key, found.lattice
+
+
+def _mesh(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    return _keyed(read_mesh_lattices(content.whole(), content.key, content.name, words, options, lost))
+
+
+def _fst_archive(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    return read_fst_archive(content.whole(), content.name)
+
+
+def _named_text(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    return read_named_text(content.whole(), content.name, words, options)
+
+
+def _k2(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    if lost is None:
+        yield from _numbered(read_k2s(content.mapped(), content.name, None, options), content)
+        return
+    losses: list[Sequence[str]] = []
+
+    def lattices() -> Iterator[Lattice | NinjaError]:
+        for found in read_k2s_whole(content.mapped(), content.name, None, options):
+            losses.append(() if isinstance(found, NinjaError) else found.lost)
+            yield found if isinstance(found, NinjaError) else found.lattice
+
+    for key, found in _numbered(lattices(), content):
+        lost(key, losses.pop())
+        yield key, found
+
+
+def _native(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+    with NativeFile(content.mapped(), content.name) as file:
+        yield from file.entries()
+
+
+def _lists(read: Callable[[Content, Any], Iterable[NBest]]) -> Entries:
+    """Make the entries of a format of n-best lists: lattices whose hypotheses share their beginnings."""
+
+    def entries(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
+        return list_lattices(read(content, options), content.name, words, lost)
+
+    return entries
+
+
+def list_lattices(
+    lists: Iterable[NBest], name: str, words: SymbolTable | None, lost: Lost | None = None
+) -> Iterator[Entry]:
+    """Yield the lattice of each n-best list, or what is wrong with it."""
+    for each in lists:
+        try:
+            (lattice,) = nbest_lattices([each], words, name)
+        except NinjaError as error:
+            error.key = error.key or each.key
+            yield each.key, error
+            continue
+        if lost is not None:
+            lost(each.key, each.lost)
+        yield each.key, lattice
+
+
+def _numbered(found: Iterable[Lattice | NinjaError], content: Content) -> Iterator[Entry]:
+    """Yield lattices whose keys are their numbers in the file, if it names none, under keys that no other file has."""
+    for number, each in enumerate(found, start=1):
+        if each.key == str(number):
+            key = content.numbered(number)
+            if isinstance(each, NinjaError):
+                each.key = key
+            else:
+                each = each.with_key(key)
+        yield each.key or "", each
+
+
+def _keyed(found: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
+    for each in found:
+        yield each.key or "", each
+
+
+FORMATS = (
+    Format("slf", "HTK SLF", is_slf, _one(read_slf, read_slf_whole), SlfOptions),
+    Format("sphinx", "Sphinx lattice", is_sphinx, _one(read_sphinx, read_sphinx_whole), SphinxOptions),
+    Format("pfsg", "SRILM PFSG", is_pfsg, _pfsg, PfsgOptions),
+    Format("plf", "Moses PLF", is_plf, _plf, PlfOptions),
+    Format("mesh", "SRILM word mesh", is_mesh, _mesh, MeshOptions),
+    Format("openfst", "OpenFst binary", lambda head: head.startswith(MAGIC), _openfst),
+    Format(
+        "fst-text",
+        "OpenFst text (AT&T)",
+        lambda head: lines.is_att_text(_rows(head)),
+        _one(read_fst_text),
+        FstTextOptions,
+    ),
+    Format("fst-ark", "Kaldi archive of FSTs", _is_fst_archive, _fst_archive),
+    Format("named-text", "Kaldi text with names of words", _is_named_text, _named_text, NamedTextOptions),
+    Format("k2", "k2", lambda head: head.startswith(b"PK\x03\x04") and b"data.pkl" in head[:512], _k2, K2Options),
+    Format("native", "Ninja's own, Arrow", lambda head: head.startswith(b"ARROW1"), _native),
+    Format(
+        "json",
+        "n-best lists, JSON",
+        _is_json,
+        _lists(lambda content, options: read_objects(content.whole(), content.name, options)),
+        ObjectFields,
+        lambda head: _is_json(head) and b'"nbest"' in head,
+    ),
+    Format(
+        "srilm",
+        "n-best list, SRILM",
+        _is_srilm,
+        _lists(lambda content, options: [read_srilm(content.whole(), content.key, content.name, options)]),
+        SrilmOptions,
+    ),
+    Format(
+        "nemo",
+        "n-best lists, NeMo",
+        lambda head: lines.is_nemo(_rows(head)),
+        _lists(lambda content, options: options.lists(content.whole(), content.name)),
+        NemoOptions,
+        _never,
+    ),
+    Format(
+        "ctm",
+        "CTM",
+        lambda head: lines.is_ctm(_rows(head)),
+        _lists(lambda content, options: [each.nbest for each in read_ctm(content.whole(), content.name, options)]),
+        CtmOptions,
+    ),
+    Format(
+        "nbest-kaldi",
+        "n-best lists, Kaldi",
+        _never,  # it cannot be told from any other archive
+        _lists(lambda content, options: read_linear_lists(content.whole(), content.name, options)),
+        NamedTextOptions,
+    ),
+    Format(
+        "espnet",
+        "n-best lists, ESPnet",
+        _never,  # a folder
+        _lists(lambda content, options: options.lists(content.path)),
+        EspnetOptions,
+    ),
+)

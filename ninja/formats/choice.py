@@ -1,0 +1,98 @@
+"""A format that the user named, with its options: ``slf``, ``slf:frame_shift=0.016,graph=l+r``."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ninja.errors import OptionError
+
+Options = TypeVar("Options")
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_NONE = "none"
+
+
+def parted(text: str) -> tuple[str, dict[str, str]]:
+    """Part the name of a format from its options.
+
+    Args:
+        text: ``NAME`` or ``NAME:OPTION=VALUE,OPTION=VALUE``.
+
+    Returns:
+        The name, and the values of the options by their names.
+
+    Raises:
+        OptionError: An option has no value, or occurs twice.
+    """
+    name, _, rest = text.partition(":")
+    values: dict[str, str] = {}
+    for each in rest.split(",") if rest else ():
+        option, equals, value = each.partition("=")
+        option = option.strip().replace("-", "_")
+        if not equals or not option:
+            raise OptionError(f"{text!r}: expected OPTION=VALUE after the colon, found {each!r}")
+        if option in values:
+            raise OptionError(f"{text!r} says {option} twice")
+        values[option] = value.strip()
+    return name.strip(), values
+
+
+def filled(options: Callable[..., Options], values: Mapping[str, str], name: str, **given: Any) -> Options:
+    """Make an options dataclass of values in text.
+
+    Args:
+        options: The dataclass. Items of its lists are joined by ``+``; ``none`` is None.
+        values: Values by the names of its fields.
+        name: The format, for error messages.
+        given: Fields that are set already; values win over them, and what is no field is left out.
+
+    Raises:
+        OptionError: There is no such field, or its value is of another type or out of range.
+    """
+    fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
+    kinds = typing.get_type_hints(options)
+    found = {field: value for field, value in given.items() if field in fields}
+    for option, text in values.items():
+        if option not in fields:
+            known = ", ".join(sorted(fields)) or "none"
+            raise OptionError(f"{name} has no option {option!r}; there is: {known}")
+        try:
+            found[option] = _value(text, kinds[option])
+        except ValueError as error:
+            raise OptionError(f"{name}: {option}={text} is not {_named(kinds[option])}") from error
+    return options(**found)
+
+
+def _value(text: str, kind: Any) -> Any:
+    """Return a text as a value of a type."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if text.lower() == _NONE and type(None) in parts:
+            return None
+        return _value(text, next(part for part in parts if part is not type(None)))
+    if origin is typing.Literal:
+        if text not in parts:
+            raise ValueError(text)
+        return text
+    if origin in (tuple, frozenset):
+        return origin(_value(each, parts[0]) for each in text.split("+") if each)
+    if kind is bool:
+        if text.lower() not in _TRUTH:
+            raise ValueError(text)
+        return _TRUTH[text.lower()]
+    return kind(text)
+
+
+def _named(kind: Any) -> str:
+    """Say what a value should have been."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_NONE if part is type(None) else _named(part) for part in parts)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(parts)
+    if origin in (tuple, frozenset):
+        return "a list joined by +"
+    return {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "text")

@@ -1,0 +1,316 @@
+"""SRILM's word meshes (confusion networks) read: what stands at each position, and lattices made of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.formats import textual
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+NO_WORD = "*DELETE*"
+NO_INFO = ["0", "0", ":", ":"]  # scores and phones where there are none
+
+Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
+Lost = Callable[[str, Sequence[str]], None]
+
+_FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
+_BEGIN = (b"name", b"numaligns")
+_PASSED = {  # lines that are passed over, with what they say
+    "reference": "reference words",
+    "hyps": "n-best hypotheses of words",
+    "transposterior": "posteriors of transitions",
+    "time": "times of positions",
+}
+_LATEST = 2**31 - 1  # frame
+
+
+@dataclass(frozen=True, slots=True)
+class MeshOptions:
+    """How a word mesh becomes a lattice."""
+
+    least: float = 0.0  # words whose posterior is not above it are left out
+    frame_shift: float = 0.01  # seconds; the files have seconds
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        textual.checked_shift(self.frame_shift)
+        textual.check_encoding(self.encoding)
+        if not 0.0 <= self.least < 1.0:
+            raise OptionError(f"least is {self.least}, but must be a posterior, at least 0 and below 1")
+
+
+@dataclass(slots=True)
+class Mesh:
+    """A word mesh as it is read; what it takes in memory is bounded by the lines that are there."""
+
+    path: str | None
+    line: int  # the one that is read
+    name: str | None = None
+    size: int | None = None
+    total: float = 1.0
+    passed: set[str] = field(default_factory=set)  # what the lattice or network will not hold, in words
+    _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
+    _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
+
+    def bins(self) -> list[list[Word]]:
+        """Return the words of each position; posteriors are divided by the mesh's total.
+
+        Raises:
+            FormatError: A position has no line, or how many there are is not said.
+        """
+        if self.size is None:
+            raise self._refused("the mesh has no numaligns line")
+        bins: list[list[Word]] = []
+        for place in range(self.size):
+            if place not in self._bins:
+                raise self._refused(f"position {place} of {self.size} has no align line")
+            bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
+        return bins
+
+    def line_of(self, word: str) -> int:
+        """Return the line on which a word stands first."""
+        return self._line_of[word]
+
+    def take(self, row: str, line: int) -> None:
+        """Take in a line of the file.
+
+        Raises:
+            FormatError: It is none of a word mesh.
+        """
+        self.line = line
+        fields = [each for each in row.replace("\t", " ").rstrip("\r ").split(" ") if each]
+        if not fields:
+            return
+        keyword, values = fields[0], fields[1:]
+        if keyword == "name" and len(values) == 1:
+            self.name = values[0]
+        elif keyword == "numaligns" and len(values) == 1:
+            if not (values[0].isascii() and values[0].isdigit() and len(values[0]) < 10):
+                raise self._refused(f"numaligns is {values[0][:20]!r}, but must be a number of positions")
+            self.size = int(values[0])
+        elif keyword == "posterior" and len(values) == 1:
+            self.total = self._number(values[0])
+            if not self.total > 0.0:
+                raise self._refused(f"the total posterior is {values[0]}, but must be above 0")
+            if self.total != 1.0:
+                self.passed.add(f"the total posterior {values[0]}: posteriors are divided by it")
+        elif keyword == "align" and len(values) % 2 == 1:
+            self._align(self._place(values[0]), values[1:])
+        elif keyword == "info" and len(values) >= 4:
+            self._info(self._place(values[0]), values[1], values[2:])
+        elif keyword == "posterior" and len(values) == 2:
+            self.passed.add("posteriors of positions")
+        elif keyword in _PASSED:
+            self.passed.add(_PASSED[keyword])
+        else:
+            raise self._refused(f"expected a line of a word mesh, found {' '.join(fields)[:60]!r}")
+
+    def _align(self, place: int, values: list[str]) -> None:
+        if place in self._bins:
+            raise self._refused(f"position {place} has two align lines")
+        entries: dict[str, list[float | None]] = {}
+        for word, posterior in zip(values[::2], values[1::2], strict=True):
+            if word in entries:
+                raise self._refused(f"{word!r} stands twice at position {place}")
+            entries[word] = [self._number(posterior), None, None]
+            if posterior.startswith("-") and entries[word][0] != 0.0:
+                raise self._refused(f"the posterior of {word!r} is {posterior}, but must not be below 0")
+            self._line_of.setdefault(word, self.line)
+        self._bins[place] = entries
+
+    def _info(self, place: int, word: str, values: list[str]) -> None:
+        entry = self._bins.get(place, {}).get(word)
+        if entry is None:
+            raise self._refused(f"info on {word!r}, which does not stand at position {place}")
+        entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
+        if values[2:] not in ([], NO_INFO):
+            self.passed.add("scores and phones of words")
+
+    def _place(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise self._refused(f"a position is {text[:20]!r}, but must be a number")
+        place = int(text)
+        if self.size is None or place >= self.size:
+            raise self._refused(f"position {place} is not among the {self.size or 0} of numaligns")
+        return place
+
+    def _number(self, text: str, *, infinite: bool = False) -> float:
+        try:
+            value = float(text if text.isascii() and "_" not in text else "no number")
+        except ValueError as error:
+            raise self._refused(f"{text[:20]!r} is no number") from error
+        if math.isnan(value) or (math.isinf(value) and not infinite):
+            raise self._refused(f"{text[:20]!r} is no finite number")
+        return value
+
+    def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:
+        known = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
+        assert posterior is not None
+        share = posterior if self.total == 1.0 else posterior / self.total
+        return (None if word == NO_WORD else word, share, start if known else None, duration if known else None)
+
+    def _refused(self, message: str) -> FormatError:
+        return FormatError(message, self.path, line=self.line)
+
+
+def is_mesh(head: bytes) -> bool:
+    """Tell whether a file begins as a word mesh does: a name perhaps, then the number of positions.
+
+    Args:
+        head: Its first bytes, some thousands or all.
+    """
+    return _FIRST.match(head) is not None
+
+
+def blocks(content: bytes) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines of each mesh of a file with their numbers; a mesh begins with its name or its size.
+
+    Args:
+        content: The whole file, unpacked.
+    """
+    block: list[tuple[int, bytes]] = []
+    sized = False
+    for number, row in enumerate(content.split(b"\n"), start=1):
+        first = row.split(None, 1)[:1]
+        if not first:
+            continue
+        if sized and first[0] in _BEGIN:
+            yield block
+            block, sized = [], False
+        sized = sized or first[0] == b"numaligns"
+        block.append((number, row))
+    if block:
+        yield block
+
+
+def read_mesh_lattices(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: MeshOptions = MeshOptions(),
+    lost: Lost | None = None,
+) -> Iterator[Lattice | NinjaError]:
+    """Read the lattices of a file of word meshes.
+
+    The boundaries of the positions become states, words arcs from one to the next; the graph cost is the negative
+    logarithm of the posterior, ``*DELETE*`` is epsilon. States have times where the words of the mesh all have some,
+    and those at one position the same. A mesh of no positions is the empty sentence.
+
+    Args:
+        content: The whole file, unpacked.
+        key: Utterance id of a mesh without a name; numbered from 1 where several meshes are in the file.
+        path: File name for error messages.
+        words: Symbol table that the words must be in; None: one of each mesh's own words is made, epsilon 0.
+        options: How a mesh becomes a lattice.
+        lost: Told the key of each lattice, and what of its mesh it does not hold; None: nobody asks.
+
+    Yields:
+        The lattice of each mesh, or what is wrong with it: another line than a mesh has (FormatError), a position
+        without words (LatticeError), a word that is not in ``words`` (SymbolError).
+
+    Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
+    """
+    found = blocks(content)
+    block = next(found, None)
+    nameless = 0
+    several = False
+    while block is not None:
+        following = next(found, None)
+        several = several or following is not None
+        mesh = Mesh(path, block[0][0])
+        naming = textual.Naming(key, path, words, options.encoding)
+        error: NinjaError | None = None
+        try:
+            for line, row in block:
+                mesh.take(naming.decoded(row, line), line)
+        except NinjaError as caught:
+            error = caught
+        if mesh.name is None:
+            nameless += 1
+        own = mesh.name or (f"{key}-{nameless}" if several else key)
+        if error is None:
+            naming = textual.Naming(own, path, words, options.encoding)
+            try:
+                lattice, missing = _lattice(mesh, naming, options)
+            except NinjaError as caught:
+                error = caught
+            else:
+                if lost is not None:
+                    lost(own, missing)
+                yield lattice
+        if error is not None:
+            error.key = own
+            yield error
+        block = following
+
+
+def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[Lattice, list[str]]:
+    """Return the lattice of a mesh, and what of the mesh it does not hold."""
+    bins = mesh.bins()
+    kept = [[entry for entry in each if entry[1] > options.least] for each in bins]
+    for place, entries in enumerate(kept):
+        if not entries:
+            at_least = f"a posterior above {options.least:g}" if bins[place] else "a word, or *DELETE*"
+            raise LatticeError(f"nothing at position {place} has {at_least}", mesh.path, line=mesh.line)
+    flat = [entry for entries in kept for entry in entries]
+    names = dict.fromkeys(word for word, *_ in flat if word not in (None, textual.EPSILON_NAME))
+    found = [(word.encode(naming.encoding), mesh.line_of(word)) for word in names if word is not None]
+    ids, table = naming.table(found)
+    id_of = dict(zip(names, ids[1:].tolist(), strict=True))
+    time, why = _times(kept, options.frame_shift)
+    lattice = Lattice.from_arrays(
+        naming.key,
+        np.cumsum([0, *map(len, kept), 0]),
+        np.repeat(np.arange(1, len(kept) + 1), [len(entries) for entries in kept]),
+        [id_of.get(word or textual.EPSILON_NAME, 0) for word, *_ in flat],
+        [0.0 - math.log(posterior) for _, posterior, *_ in flat],
+        np.zeros(len(flat)),
+        [math.inf] * len(kept) + [0.0],
+        time=time,
+        frame_shift=None if time is None else options.frame_shift,
+        words=table,
+    )
+    missing = sorted(mesh.passed)
+    if why:
+        missing.append(f"times of words: {why}")
+    if rare := sum(map(len, bins)) - len(flat):
+        missing.append(f"{rare} words of posteriors not above {options.least:g}")
+    return lattice, missing
+
+
+def _times(bins: list[list[Word]], frame_shift: float) -> tuple[npt.NDArray[np.int32] | None, str]:
+    """Return the frame of each boundary where words agree on it, int32 [positions + 1], or why there is none."""
+    frame: list[int | None] = [None] * (len(bins) + 1)
+    timed = untimed = 0
+    for place, entries in enumerate(bins):
+        for word, _, start, duration in entries:
+            if start is None or duration is None:
+                untimed += word is not None
+                continue
+            timed += 1
+            for boundary, seconds in ((place, start), (place + 1, start + duration)):
+                at = round(min(max(seconds / frame_shift, -1.0), 2.0**32))
+                if not 0 <= at <= _LATEST or frame[boundary] not in (None, at):
+                    return None, "they differ within a position, or from those beside it"
+                frame[boundary] = at
+    if not timed or untimed:
+        return None, "not all words have them" if timed else ""
+    # A boundary between positions without words is where the last one was; the first ones are where a word begins.
+    now = next(at for at in frame if at is not None)
+    filled = np.empty(len(frame), np.int32)
+    for boundary, known in enumerate(frame):
+        if known is not None:
+            if known < now:
+                return None, "they run backwards"
+            now = known
+        filled[boundary] = now
+    return filled, ""

@@ -1,0 +1,56 @@
+"""The formats that lattices are written in besides Kaldi's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ninja.formats import output_lattices as lattices
+from ninja.formats import output_lists as lists
+from ninja.formats import output_options as options
+from ninja.formats.output import Wants
+from ninja.formats.output_options import Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that is written."""
+
+    options: Callable[..., Any]
+    wants: Literal["lattice", "nbest", "mesh"]
+    lost: Callable[[Any, Asked], list[str]]  # from a lattice, list or text
+    encode: Callable[[Any, Asked], bytes] | None = None  # None: there is more to it
+    one: bool = False  # one lattice a file
+    ids: bool = False  # of words, not names
+    key: Literal["inside", "name", "number"] = "inside"  # what tells the key: the file, its name, or the order
+    blanks: bool = False  # keys may have blanks in them
+    once: bool = False  # a key may stand there only once
+    text: bool = False  # keys are text in the file's encoding; elsewhere they may be any bytes
+
+
+def wants(form: Format, options: Any) -> Wants:
+    """Return what an output of a format takes."""
+    fields = ("n", "acoustic_scale", "lm_scale", "word_penalty") if form.wants != "lattice" else ()
+    return Wants(form.wants, **{name: getattr(options, name) for name in fields if hasattr(options, name)})
+
+
+FORMATS = {
+    "slf": Format(options.Slf, "lattice", lattices.slf_lost, lattices.slf, one=True, blanks=True, text=True),
+    "sphinx": Format(options.Sphinx, "lattice", lattices.sphinx_lost, lattices.sphinx, one=True, key="name"),
+    "pfsg": Format(options.OneCost, "lattice", lattices.pfsg_lost, lattices.pfsg, text=True),
+    "plf": Format(options.Plf, "lattice", lattices.plf_lost, lattices.plf, key="number"),
+    "mesh": Format(options.Mesh, "mesh", lists.mesh_lost, lists.mesh, one=True, text=True),
+    "openfst": Format(options.Fst, "lattice", lattices.fst_lost, lattices.fst, one=True, ids=True, key="name"),
+    "fst-text": Format(
+        options.FstText, "lattice", lattices.fst_text_lost, lattices.fst_text, one=True, ids=True, key="name"
+    ),
+    "fst-ark": Format(options.FstArchive, "lattice", lattices.fst_entry_lost, lattices.fst_entry, ids=True),
+    "k2": Format(options.K2, "lattice", lattices.k2_lost, ids=True, blanks=True),
+    "native": Format(options.Nothing, "lattice", lattices.native_lost, blanks=True),
+    "json": Format(options.Lists, "nbest", lists.objects_lost, lists.objects, once=True, blanks=True, text=True),
+    "srilm": Format(options.Srilm, "nbest", lists.srilm_lost, lists.srilm, one=True, key="name"),
+    "nemo": Format(options.Nemo, "nbest", lists.nemo_lost, lists.nemo, key="number"),
+    "espnet": Format(options.Lists, "nbest", lists.espnet_lost, once=True, text=True),
+    "nbest-kaldi": Format(options.Lists, "nbest", lists.kaldi_lost, ids=True),
+}

@@ -1,0 +1,75 @@
+"""One symbol table for lattices whose files spell words, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from ninja.errors import SymbolError
+from ninja.lattice import Array, Lattice
+from ninja.symbols import EPSILON, SymbolTable
+
+
+class Respelling:
+    """Gives lattices with tables of their own the ids of one table.
+
+    Args:
+        words: The table.
+    """
+
+    def __init__(self, words: SymbolTable) -> None:
+        self.words = words
+        self._last: tuple[SymbolTable, Array] | None = None  # lattices of one file share their table
+
+    def __call__(self, lattice: Lattice) -> Lattice:
+        """Return the lattice with the same words, as ids of the table.
+
+        Raises:
+            SymbolError: The table lacks a word of the lattice.
+        """
+        if lattice.words is None or lattice.words is self.words:
+            return lattice.with_words(self.words)
+        number = self._numbers(lattice.words)
+        found = number[np.minimum(lattice.word, len(number) - 1)]
+        found.flags.writeable = False
+        if (found < 0).any():
+            lacking = lattice.words.word(int(lattice.word[np.flatnonzero(found < 0)[0]]))
+            raise SymbolError(f"word {lacking!r} is not in the symbol table; is it the right one?", key=lattice.key)
+        return replace(lattice, word=found, words=self.words)
+
+    def _numbers(self, own: SymbolTable) -> Array:
+        """Return our id of each id of a table, -1: none, int32 [largest id + 2]."""
+        if self._last is None or self._last[0] is not own:
+            entries = dict(own)
+            ids = np.fromiter(entries.values(), np.int64, len(entries))
+            number = np.full(int(ids.max(initial=0)) + 2, -1, np.int32)
+            number[ids] = self.words.ids(entries)
+            number[EPSILON] = EPSILON
+            self._last = own, number
+        return self._last[1]
+
+
+def merged(tables: Iterable[SymbolTable]) -> SymbolTable:
+    """Make one table of the words of several, in the order in which they come; epsilon is 0.
+
+    A word keeps its id unless another word has it already; a single table is returned as it is.
+    """
+    used = list({id(table): table for table in tables}.values())
+    if len(used) == 1:
+        return used[0]
+    number_of: dict[str, int] = {}
+    taken: set[int] = set()
+    free = EPSILON + 1
+    for table in used:
+        for word, number in table:
+            if word in number_of or (number == EPSILON and EPSILON in taken):
+                continue
+            if number in taken:
+                while free in taken:
+                    free += 1
+                number = free
+            number_of[word] = number
+            taken.add(number)
+    return SymbolTable(number_of.items())
