@@ -32,7 +32,7 @@ cdef extern from "ctc.hpp" namespace "ninja" nogil:
     cdef cppclass CtcResult:
         vector[double] total, best, before
         vector[int64_t] word_begin, unit_begin
-        vector[int32_t] unit, state, first, end
+        vector[int32_t] unit, unit_first, unit_end, state, first, end
 
     cdef cppclass CtcSearch:
         CtcSearch(const CtcUnits& units, const CtcLexicon& lexicon, const CtcBeam& beam) except +
@@ -45,7 +45,8 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
     """Search; the lexicon's arrays are empty where every word is allowed.
 
     Returns:
-        (total, best, word_begin, unit_begin, unit, state, first, end, before), as ext/ctc.hpp describes them.
+        (total, best, word_begin, unit_begin, unit, unit_first, unit_end, state, first, end, before), as
+        ext/ctc_problem.hpp describes them.
     """
     cdef CtcUnits units
     cdef CtcLexicon lexicon
@@ -82,5 +83,6 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
             del kernel
     return (
         doubles(result.total), doubles(result.best), int64s(result.word_begin), int64s(result.unit_begin),
-        int32s(result.unit), int32s(result.state), int32s(result.first), int32s(result.end), doubles(result.before),
+        int32s(result.unit), int32s(result.unit_first), int32s(result.unit_end), int32s(result.state),
+        int32s(result.first), int32s(result.end), doubles(result.before),
     )

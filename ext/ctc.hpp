@@ -358,6 +358,8 @@ class CtcSearch {
           result.state.push_back(kNone);
         }
         result.unit.push_back(node.unit);
+        result.unit_first.push_back(marks_[marks[at]].first);
+        result.unit_end.push_back(lasts[at] + 1);
         result.unit_begin.back() = static_cast<int64_t>(result.unit.size());
         result.end.back() = lasts[at] + 1;
         result.state.back() = node.state;

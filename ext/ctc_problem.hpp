@@ -40,6 +40,7 @@ struct CtcResult {                    // hypotheses, best first
   std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
   std::vector<int64_t> unit_begin;    // [words + 1], units of word w are unit_begin[w] : unit_begin[w + 1]
   std::vector<int32_t> unit;
+  std::vector<int32_t> unit_first, unit_end;  // [units], frames as those of words, by the best alignment
   std::vector<int32_t> state;         // [words], of the lexicon, -1 without
   std::vector<int32_t> first, end;    // [words], frames: first one, one past the last
   std::vector<double> before;         // [words], log-probability of the best alignment before the word's first frame

@@ -14,7 +14,7 @@ from ninja import SymbolTable
 from ninja.context.ctc import ctc_prefix_beam_search
 from ninja.context.decode import BeamOptions
 from ninja.errors import FormatError, LatticeError, ModelError, OptionError, SymbolError
-from ninja.graph import nbest
+from ninja.graph import nbest, state_times
 from ninja.graph.ctc import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
 from ninja.graph.ctc_lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
 from ninja.graph.ctc_units import ctc_units, read_unit_names, sentencepiece_names
@@ -85,6 +85,7 @@ def test_a_long_search_forgets_only_what_it_does_not_need(seed):
         for alike, begin, end in zip(each.words, each.begin, each.end, strict=True):
             alignment[begin:end] = "ab".index(alike[0])
         assert logprob[np.arange(1500), alignment].sum() == pytest.approx(-sum(each.cost))
+        assert each.alignment.tolist() == alignment.tolist()
 
 
 class Silent:
@@ -128,8 +129,8 @@ def test_paths_of_the_lattice_are_the_hypotheses(logprob, units):
         expected = texts(hypotheses)[tuple(lattice.words.spell(path.words))]
         assert path.acoustic_cost == pytest.approx(-expected, abs=1e-4)
         assert path.graph_cost == 0
-    assert lattice.time[-1] == len(logprob)
-    assert (lattice.time[lattice.dst] >= lattice.time[lattice.src]).all()
+    assert state_times(lattice)[-1] == len(logprob)
+    assert set(lattice.ali) <= set(range(1, len(units.names) + 1))
 
 
 @given(matrices(max_frames=5))
@@ -148,7 +149,8 @@ def test_times_are_those_of_the_words():
     best = ctc_nbest(logprob, LETTERS)[0]
     assert (best.text, best.begin, best.end) == ("ab b", (2, 8), (5, 10))
     lattice = ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), frame_shift=0.02)
-    assert lattice.time.tolist() == [0, 2, 5, 8, 10, 12]
+    assert state_times(lattice).tolist() == [0, 2, 5, 8, 10, 12]
+    assert (lattice.ali - 1).tolist() == [3 if unit == 0 else unit for unit in spelled]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "ab", "<eps>", "b", "<eps>"]
     assert lattice.frame_shift == 0.02
 

@@ -6,60 +6,81 @@ import io
 import math
 import os
 import pickletools
-import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ninja import utf8
-from ninja.errors import DependencyError, FormatError, InputError
-
-Matrix = npt.NDArray[Any]
+from ninja.errors import FormatError, InputError
+from ninja.formats.kaldi_matrices import BINARY, LONGEST_KEY, Matrix, OnError, read_archive, read_one
+from ninja.formats.sources import Place, Source, Table, resolve, tables
+from ninja.formats.streams import Stream, open_stream
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
-LONGEST_KEY = 4096  # bytes
+CHUNK = 1 << 20
 # What the pickle of a tensor, or of a dictionary of tensors, names; all else is refused unread.
 _NAMED = {"torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", "collections OrderedDict"}
 _NAMED |= {f"torch {name}Storage" for name in ("Float", "Double", "Half", "BFloat16")}
 _CALLS = {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2", "EXT4"}
-_ELEMENT = {b"FM": 4, b"DM": 8, b"CM": 1, b"CM2": 2, b"CM3": 1}  # bytes, by the name of the kind
-_COLUMN_HEADER = 8  # bytes of each column in kind CM
 
 
-def read_matrices(content: bytes, key: str, path: str | None = None) -> Iterator[tuple[str, Matrix]]:
+def read_matrices(
+    content: bytes, key: str, path: str | None = None, on_error: OnError | None = None
+) -> Iterator[tuple[str, Matrix]]:
     """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
 
     * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
     * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
       first axis of one is left out.
-    * Kaldi archives, binary (also compressed, which kaldiio unpacks) or text: keys are the archive's.
+    * Kaldi archives, binary (also compressed, which kaldiio unpacks) or text: keys are the archive's, or the given one
+      where there is a single matrix without a key.
 
     Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
 
     Args:
-        content: The whole file, unpacked.
+        content: The whole file; gzip is unpacked.
         key: Utterance id where the file names none.
         path: File name for error messages.
+        on_error: Called with what is wrong with a matrix, which is left out, the others are not; None: it is raised.
 
     Raises:
         FormatError: The file is none of these, damaged, or holds something else.
         DependencyError: kaldiio is needed and not installed.
     """
-    if content.startswith(NPY):
-        yield key, _npy(content, path, key)
-    elif content.startswith(ZIP):
-        yield from _zip(content, key, path)
-    else:
-        at = 0
-        while at < len(content):
-            found, at = _key(content, at, path)
-            matrix, at = kaldi_matrix(content, at, path, found)
-            yield found, matrix
-            while content[at : at + 1] in (b"\n", b" ", b"\r"):
-                at += 1
+    yield from _of_stream(Stream(io.BytesIO(content), path or "the matrices"), key, path, on_error)
+
+
+def read_matrix_tables(
+    source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
+) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of files, folders and lists, as ``read_matrices``; of an archive, one at a time is in memory.
+
+    Args:
+        source: A file, a folder of files, ``-`` for the standard input, a pattern, a Kaldi rspecifier (``ark:…``,
+            ``scp:…``), or a list of these. A script file is known by its name or by its content.
+        on_error: Called with what is wrong with each matrix or file, which is left out; None: it is raised.
+        allow_pipes: Run any command that `source` names; those in script files are never run.
+
+    Raises:
+        FormatError: As ``read_matrices``, or a folder without matrices.
+        InputError: A file cannot be read, or a pattern matches none.
+        OptionError: An unknown option in an rspecifier.
+    """
+    for table in _tables(source, allow_pipes):
+        name = table.place.name
+        try:
+            with open_stream(table.place) as stream:
+                if table.kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
+                    yield from _listed(_rest(stream), name, on_error)
+                else:
+                    yield from _of_stream(stream, _stem(table.place.path), name, on_error)
+        except (FormatError, InputError) as error:
+            if on_error is None:
+                raise
+            on_error(error)
 
 
 def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Matrix]]:
@@ -69,114 +90,103 @@ def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Matrix
         FormatError: A line is none of these (commands are never run), or as ``read_matrices``.
         InputError: A file cannot be read.
     """
-    name = os.fspath(path)
-    for line, row in enumerate(utf8.read(name).splitlines(), start=1):
-        key, _, place = row.strip(" \t\r").partition(" ")
-        place = place.strip(" ")
-        if not key or not place or place.endswith("|") or place.endswith("]"):
-            raise FormatError(f"expected a key and a file, found {row[:60]!r}; commands are not run", name, line=line)
-        file, colon, offset = place.rpartition(":")
-        if not (colon and offset.isascii() and offset.isdigit() and len(offset) < 19):
-            file, offset = place, "0"
+    return read_matrix_tables(f"scp:{os.fspath(path)}")
+
+
+def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
+    """Yield the tables that a source consists of."""
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        if not os.path.isdir(path):
+            yield from tables(source, allow_pipes=allow_pipes)
+            return
+        entries = sorted(entry.path for entry in os.scandir(path) if not entry.name.startswith("."))
+        found = [entry for entry in entries if os.path.isfile(entry) and _holds_matrices(entry)]
+        if not found:
+            raise FormatError("no matrices lie in this folder", path)
+        yield from (Table(Place(entry)) for entry in found)
+        return
+    for each in source:
+        yield from _tables(each, allow_pipes)
+
+
+def _stem(path: str) -> str:
+    """Return the key of what has none: the name of its file."""
+    name = os.path.basename(path).removesuffix(".gz")
+    return os.path.splitext(name)[0] or name
+
+
+def _holds_matrices(path: str) -> bool:
+    """Tell by its first bytes whether a file holds matrices."""
+    try:
+        with open_stream(Place(path)) as stream:
+            head = stream.head(LONGEST_KEY)
+    except (InputError, FormatError):
+        return False
+    behind_key = head.partition(b" ")[2].lstrip(b" ")
+    return head.startswith((NPY, ZIP, BINARY)) or behind_key.startswith((BINARY, b"["))
+
+
+def _is_list(head: bytes) -> bool:
+    """Tell whether a file is a list: its first line has a key and the place of a file that is there."""
+    row = head.partition(b"\n")[0].split(None, 1)
+    if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
+        return False
+    place = os.fsdecode(row[1].rstrip())
+    return os.path.isfile(place) or os.path.isfile(place.rpartition(":")[0])
+
+
+def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices that the lines of a script file name."""
+    for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
+        fields = row.split(None, 1)
+        if not fields:
+            continue
         try:
-            with open(file, "rb") as opened:
-                opened.seek(int(offset))
-                head = opened.read(64)
-                opened.seek(int(offset))
-                content = opened.read(_size(head)) if head.startswith(b"\0B") else opened.read()
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", file) from error
-        if content.startswith((NPY, ZIP)):
-            yield from read_matrices(content, key, file)
-        else:
-            yield key, kaldi_matrix(content, 0, file, key)[0]
+            key, place = fields[0], fields[1].strip() if len(fields) > 1 else ""
+            if not place or "\0" in row or place.endswith(("|", "]")):
+                message = f"expected a key and a file, found {row[:60]!r}; commands are not run"
+                raise FormatError(message, path, line=line)
+            for found in resolve(place):
+                with open_stream(found) as stream:
+                    if stream.head(len(NPY)).startswith((NPY, ZIP)):
+                        yield from _of_stream(stream, key, found.name, on_error)
+                    else:
+                        yield key, _matrix(read_one(stream, key, found.name), found.name, key)
+        except (FormatError, InputError) as error:
+            if on_error is None:
+                raise
+            on_error(error)
 
 
-def kaldi_matrix(content: bytes, begin: int, path: str | None = None, key: str | None = None) -> tuple[Matrix, int]:
-    """Return the matrix that begins at a byte, and where it ends.
-
-    kaldiio reads the binary kinds, for it knows the compressed ones; of it only the function for matrices is called,
-    on as many bytes as the matrix has, since its archives may hold pickles. Text is read here: kaldiio takes numbers
-    for integers if the first has no point.
-
-    Raises:
-        FormatError: There is none, or not all of it.
-        DependencyError: kaldiio is not installed.
-
-    Source: Kaldi, matrix/kaldi-matrix.cc, matrix/compressed-matrix.cc.
-    """
-
-    def refuse(message: str) -> FormatError:
-        return FormatError(message, path, key=key, byte=begin)
-
-    if content[begin : begin + 2] != b"\0B":
-        return _text(content, begin, refuse)
-    try:
-        size = _size(content[begin : begin + 64])
-    except (ValueError, struct.error) as error:
-        raise refuse("not a matrix of Kaldi's, or damaged") from error
-    if begin + size > len(content):
-        raise refuse(f"a matrix of {size} bytes, but only {len(content) - begin} are there")
-    try:
-        from kaldiio.matio import read_matrix_or_vector
-    except ImportError as error:
-        raise DependencyError("reading binary matrices of Kaldi needs kaldiio; pip install kaldiio") from error
-    try:
-        matrix = read_matrix_or_vector(io.BytesIO(content[begin : begin + size]))
-    except (ValueError, AssertionError, struct.error, RuntimeError) as error:
-        raise refuse(f"damaged: {str(error)[:80]}") from error
-    return matrix, begin + size
-
-
-def _size(head: bytes) -> int:
-    """Return how many bytes a binary matrix takes; a ValueError says that it is none."""
-    kind, blank, rest = head[2:].partition(b" ")
-    if not blank or kind not in _ELEMENT:
-        raise ValueError
-    if kind in (b"FM", b"DM"):
-        four, rows, again, columns = struct.unpack_from("<bibi", rest)
-        header = 10
-        if (four, again) != (4, 4):
-            raise ValueError
+def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | None) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of an opened file."""
+    head = stream.head(LONGEST_KEY)
+    if head.startswith(NPY):
+        yield key, _npy(_rest(stream), path, key)
+    elif head.startswith(ZIP):
+        for name, matrix in _zip(_rest(stream), key, path):
+            try:
+                found = matrix()
+            except FormatError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+            else:
+                yield name, found
+    elif head.startswith(BINARY) or head.lstrip().startswith(b"["):
+        yield key, read_one(stream, key, path)
     else:
-        least, width, rows, columns = struct.unpack_from("<ffii", rest)
-        header = 16 + (_COLUMN_HEADER * columns if kind == b"CM" else 0)
-        if not (math.isfinite(least) and math.isfinite(width)):
-            raise ValueError
-    if rows < 0 or columns < 0:
-        raise ValueError
-    return 3 + len(kind) + header + rows * columns * _ELEMENT[kind]
+        yield from read_archive(stream, path, on_error)
 
 
-def _key(content: bytes, begin: int, path: str | None) -> tuple[str, int]:
-    """Return the key that begins at a byte, and where the blank behind it ends."""
-    blank = content.find(b" ", begin, begin + LONGEST_KEY)
-    key = content[begin:blank]
-    if blank <= begin or any(letter in key for letter in (b"\n", b"\0", b"\t")):
-        message = "expected a key and a matrix: no format of matrices that is known (npy, npz, torch, Kaldi)"
-        raise FormatError(message, path, byte=begin)
-    return key.decode("utf-8", "surrogateescape"), blank + 1
-
-
-def _text(content: bytes, begin: int, refuse: Any) -> tuple[Matrix, int]:
-    opened = begin
-    while content[opened : opened + 1] == b" ":
-        opened += 1
-    end = content.find(b"]", opened)
-    if content[opened : opened + 1] != b"[" or end < 0:
-        raise refuse("expected a matrix, within [ and ]")
-    lines = [line.split() for line in content[opened + 1 : end].split(b"\n")]
-    rows = [line for line in lines if line]
-    if len({len(row) for row in rows}) > 1:
-        raise refuse("the rows of a matrix differ in length")
-    numbers = [number for row in rows for number in row]
-    try:
-        if any(b"_" in number or len(number) > 64 for number in numbers):
-            raise ValueError
-        values = np.array([float(number) for number in numbers], np.float64)
-    except ValueError as error:
-        raise refuse("a matrix holds something that is no number") from error
-    return values.reshape(len(rows), -1) if rows else values.reshape(0, 0), end + 1
+def _rest(stream: Stream) -> bytes:
+    """Return all bytes that are left."""
+    content = bytearray()
+    buffer = memoryview(bytearray(CHUNK))
+    while count := stream.readinto(buffer):
+        content += buffer[:count]
+    return bytes(content)
 
 
 def _npy(content: bytes, path: str | None, key: str) -> Matrix:
@@ -202,8 +212,8 @@ def _npy(content: bytes, path: str | None, key: str) -> Matrix:
     return _matrix(values, path, key)
 
 
-def _zip(content: bytes, key: str, path: str | None) -> Iterator[tuple[str, Matrix]]:
-    """Yield the arrays of a zip file: NumPy's .npz, or torch's."""
+def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Matrix]]]:
+    """Return how to get each array of a zip file: NumPy's .npz, or torch's."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
@@ -220,15 +230,18 @@ def _zip(content: bytes, key: str, path: str | None) -> Iterator[tuple[str, Matr
     except Exception as error:  # what zipfile raises depends on the damage
         raise FormatError(f"a damaged zip file: {str(error)[:80]}", path) from error
     if arrays:
-        yield from ((name.removesuffix(".npy"), _npy(array, path, name)) for name, array in arrays.items())
-    elif pickle is None:
+        stems = ((name.removesuffix(".npy"), array) for name, array in arrays.items())
+        return [(name, partial(_npy, array, path, name)) for name, array in stems]
+    if pickle is None:
         raise FormatError("a zip file, but neither NumPy's nor torch's", path)
-    else:
-        yield from _torch(content, pickle, key, path)
+    return [
+        (name, partial(_tensor, tensor, path, name, len(content)))
+        for name, tensor in _torch(content, pickle, key, path)
+    ]
 
 
-def _torch(content: bytes, pickle: bytes, key: str, path: str | None) -> Iterator[tuple[str, Matrix]]:
-    """Yield the tensors of a file of torch's."""
+def _torch(content: bytes, pickle: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
+    """Return the tensors of a file of torch's, whatever they are."""
     try:
         for opcode, argument, _ in pickletools.genops(pickle):
             if opcode.name in _CALLS or (opcode.name == "GLOBAL" and argument not in _NAMED):
@@ -241,14 +254,19 @@ def _torch(content: bytes, pickle: bytes, key: str, path: str | None) -> Iterato
         raise
     except Exception as error:  # what torch raises depends on the damage
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:80]}", path) from error
-    tensors = loaded if isinstance(loaded, dict) else {key: loaded}
-    for name, tensor in tensors.items():
-        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
-            raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
-        if tensor.numel() * tensor.element_size() > len(content):
-            raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file holds", path, key=name)
-        plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
-        yield name, _matrix(plain.contiguous().numpy(), path, name)
+    return list(loaded.items()) if isinstance(loaded, dict) else [(key, loaded)]
+
+
+def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Matrix:
+    """Return a tensor of a file of some size as a matrix."""
+    import torch
+
+    if not isinstance(key, str) or not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+        raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
+    if tensor.numel() * tensor.element_size() > size:
+        raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file holds", path, key=key)
+    plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
+    return _matrix(plain.contiguous().numpy(), path, key)
 
 
 def _matrix(values: Matrix, path: str | None, key: str) -> Matrix:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,9 @@ class CtcHypothesis:
     begin: tuple[int, ...]  # first frame of each word
     end: tuple[int, ...]  # the frame after its last
     cost: tuple[float, ...]  # of the best alignment, from each word's first frame to the next word's; nats
+    alignment: npt.NDArray[np.int32] = field(
+        compare=False
+    )  # by it, [frames]: the column of a unit; between words, the blank
 
     @property
     def text(self) -> str:
@@ -157,11 +160,15 @@ def ctc_nbest(
         options.score_beam,
         options.max_units,
     )
-    total, best, word_begin, unit_begin, unit, state, first, end, before = (each.tolist() for each in found)
+    alignment = _alignments(units.blank, len(values), found)
+    unit_begin, unit = found[3:5]
+    total, best, word_begin, state, first, end, before = (found[at].tolist() for at in (0, 1, 2, 7, 8, 9, 10))
     names: list[tuple[str, ...]]
     if lexicon is None:
-        text = [units.text[number] for number in unit]
-        names = [("".join(text[unit_begin[at] : unit_begin[at + 1]]),) for at in range(len(first))]
+        said = "".join(map(units.text.__getitem__, unit.tolist()))
+        length = np.array([len(text) for text in units.text])
+        begins = np.concatenate([[0], np.cumsum(length[unit])])[unit_begin].tolist()
+        names = [(said[low:high],) for low, high in pairwise(begins)]
     else:
         names = [lexicon.words[each] for each in state]
     by_words: dict[tuple[tuple[str, ...], ...], int] = {}
@@ -172,13 +179,26 @@ def ctc_nbest(
         place = by_words.setdefault(words, len(hypotheses))
         if place < len(hypotheses):  # other units, or a boundary at the end: the same words
             kept = hypotheses[place]
-            merged = float(np.logaddexp(kept.logprob, logprob_here))
-            hypotheses[place] = CtcHypothesis(words, merged, kept.begin, kept.end, kept.cost)
+            hypotheses[place] = replace(kept, logprob=float(np.logaddexp(kept.logprob, logprob_here)))
             continue
         steps = [0.0, *before[low + 1 : high], best[number]]
         cost = tuple(start - stop for start, stop in pairwise(steps)) if high > low else ()
-        hypotheses.append(CtcHypothesis(words, logprob_here, tuple(first[low:high]), tuple(end[low:high]), cost))
+        times = tuple(first[low:high]), tuple(end[low:high])
+        hypotheses.append(CtcHypothesis(words, logprob_here, *times, cost, alignment[number]))
     return sorted(hypotheses, key=lambda each: -each.logprob)
+
+
+def _alignments(blank: int, num_frames: int, found: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[np.int32]:
+    """Return the column at each frame of the best alignment of each hypothesis, int32 [hypotheses, frames]."""
+    total, _, word_begin, unit_begin, unit, unit_first, unit_end, *_ = found
+    columns = np.full((len(total), num_frames), blank, np.int32)
+    length = unit_end - unit_first
+    units_of = np.diff(unit_begin[word_begin])
+    begin = np.repeat(np.arange(len(total)) * num_frames, units_of) + unit_first
+    behind = np.cumsum(length)
+    place = np.repeat(begin - (behind - length), length) + np.arange(length.sum())
+    columns.reshape(-1)[place] = np.repeat(unit, length)
+    return columns
 
 
 def ctc_lattice(
@@ -196,7 +216,8 @@ def ctc_lattice(
 
     Hypotheses share arcs as long as their words are the same. A path costs what its hypothesis does, -log p: each word
     has its share by the best alignment, and the last arc, without a word, the rest. Graph costs are 0. States stand at
-    the frames of the best alignment of the first hypothesis through them; silence is an arc without a word.
+    the frames of the best alignment of the first hypothesis through them; silence is an arc without a word. The label
+    of a frame is its column in that alignment + 1, the blank's between words.
 
     Args:
         logprob: As for ``ctc_nbest``.
@@ -217,23 +238,36 @@ def ctc_lattice(
     hypotheses = ctc_nbest(values, units, lexicon, options, key=key)
     if not hypotheses:
         raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it", key=key)
-    return hypotheses_lattice(hypotheses, key, len(values), words, unknown, frame_shift)
+    return hypotheses_lattice(hypotheses, key, len(values), units.blank, words, unknown, frame_shift)
 
 
 def hypotheses_lattice(
     hypotheses: Sequence[CtcHypothesis],
     key: str,
     num_frames: int,
+    blank: int,
     words: SymbolTable | None = None,
     unknown: str | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Make a lattice of hypotheses as ``ctc_nbest`` returns them; arguments and errors are those of ``ctc_lattice``."""
+    """Make a lattice of hypotheses as ``ctc_nbest`` returns them; arguments and errors are those of ``ctc_lattice``.
+
+    Args:
+        hypotheses: The most probable first.
+        key: Utterance id.
+        num_frames: Of the matrix.
+        blank: Its column.
+        words: Symbol table that the words must be in, or None.
+        unknown: Word that stands for those it lacks, or None.
+        frame_shift: Seconds per frame.
+    """
     if words is None:
         said = dict.fromkeys(word for each in hypotheses for alike in each.words for word in alike)
         words = SymbolTable.from_words([EPSILON_NAME, *said])
         unknown = None
     arcs: list[tuple[int, int, int, float]] = []
+    labels: list[list[int]] = []
+    numbered: dict[tuple[str, ...], tuple[int, ...]] = {}
     time, cost_to = [0], [0.0]
     below: list[dict[tuple[int, ...], int]] = [{}]
     paused: dict[tuple[int, int], int] = {}  # the state after silence
@@ -249,20 +283,24 @@ def hypotheses_lattice(
     for each in hypotheses:
         at = 0
         for alike, begin, end, cost in zip(each.words, each.begin, each.end, each.cost, strict=True):
-            ids = _ids(alike, words, unknown, key)
+            if alike not in numbered:
+                numbered[alike] = _ids(alike, words, unknown, key)
+            ids = numbered[alike]
             if ids in below[at]:
                 at = below[at][ids]
                 continue
             source = at
             # Another hypothesis may have said the words before later than this one.
-            begin = max(begin, time[at])
-            if begin > time[at]:
-                if (at, begin) not in paused:
-                    paused[at, begin] = state(begin, cost_to[at])
-                    arcs.append((at, paused[at, begin], EPSILON, 0.0))
-                source = paused[at, begin]
-            there = state(max(end, begin), cost_to[at] + float(np.float32(cost)))
+            late = max(begin, time[at])
+            if late > time[at]:
+                if (at, late) not in paused:
+                    paused[at, late] = state(late, cost_to[at])
+                    arcs.append((at, paused[at, late], EPSILON, 0.0))
+                    labels.append([blank + 1] * (late - time[at]))
+                source = paused[at, late]
+            there = state(max(end, late), cost_to[at] + float(np.float32(cost)))
             arcs += [(source, there, number, cost) for number in ids]
+            labels += [(each.alignment[late : time[there]] + 1).tolist()] * len(ids)
             below[at][ids] = there
             at = there
         if at not in ended:  # two hypotheses differ only in words that the table lacks: the better one stays
@@ -270,6 +308,8 @@ def hypotheses_lattice(
             ends.append((at, -each.logprob - cost_to[at]))
     last = len(time)
     arcs += [(at, last, EPSILON, cost) for at, cost in ends]
+    num_frames = max(num_frames, *time)
+    labels += [[blank + 1] * (num_frames - time[at]) for at, _ in ends]
     src, dst, word, acoustic = zip(*arcs, strict=True)
     return from_arcs(
         key,
@@ -279,7 +319,7 @@ def hypotheses_lattice(
         np.zeros(len(arcs)),
         acoustic,
         finals={last: 0.0},
-        time=[*time, max(num_frames, *time)],
+        labels=labels,
         frame_shift=frame_shift,
         words=words,
     )
@@ -295,6 +335,8 @@ def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: s
         if number is None:
             message = f"word {word!r} is not in the symbol table; give a lexicon of its words, or the unknown word"
             raise SymbolError(message, words.path, key=key)
+        if number == EPSILON:
+            raise SymbolError(f"word {word!r} has the id {EPSILON}, which stands for no word", words.path, key=key)
         if number not in ids:
             ids.append(number)
     return tuple(ids)
