@@ -1,0 +1,80 @@
+"""How few errors in entities the lattices allow, whatever is done with them: the least over all their paths.
+
+    python -m benchmarks.context_bound ../shared/data/english
+
+Words of entities that are all in the vocabulary count, as in ``bench_context``; other words, and how the rest of the
+sentence is aligned, cost nothing here, so that no method that keeps to the lattices can have fewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.bench_context import PENALTY, SCALE, Bed, transcripts
+from ninja.context.entities import Entities
+from ninja.context.entity_report import Entity
+from ninja.context.evaluate import score_entities
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+
+def costs(reference: Sequence[str], entities: Collection[Entity], words: SymbolTable) -> tuple[list[int], list[int]]:
+    """Return what an error at each reference word costs, and a word put in before each: 1 within entities, else 0."""
+    at, before = [0] * len(reference), [0] * (len(reference) + 1)
+    for entity in entities:
+        phrase = entity.text.split()
+        size = len(phrase)
+        if any(words.id(word) is None for word in phrase):
+            continue
+        begin = next(i for i in range(len(reference)) if list(reference[i : i + size]) == phrase)
+        at[begin : begin + size] = [1] * size
+        before[begin + 1 : begin + size] = [1] * (size - 1)
+    return at, before
+
+
+def fewest(lattice: Lattice, reference: npt.NDArray[np.int64], at: Sequence[int], before: Sequence[int]) -> int:
+    """Return the least number of errors in entities over all paths and alignments."""
+    num = len(reference)
+    least = np.full((lattice.num_states, num + 1), num + lattice.num_states, np.int64)
+    least[0, 0] = 0
+    for state in range(lattice.num_states):
+        row = least[state]
+        for place in range(num):  # words that are missing
+            row[place + 1] = min(row[place + 1], row[place] + at[place])
+        for arc in range(int(lattice.arc_begin[state]), int(lattice.arc_begin[state + 1])):
+            word = int(lattice.word[arc])
+            reached = row.copy()
+            if word:
+                reached = row + np.array(before)
+                instead = row[:-1] + np.where(reference == word, 0, at)
+                reached[1:] = np.minimum(reached[1:], instead)
+            least[lattice.dst[arc]] = np.minimum(least[lattice.dst[arc]], reached)
+    return int(least[lattice.is_final, num].min())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--set", default="test", choices=["dev", "test"])
+    arguments = parser.parse_args()
+    bed = Bed(arguments.folder, arguments.set)
+    references = bed.references["calls"]
+    heard = transcripts(iter(bed.lattices["calls"]), SCALE, PENALTY)
+    report = score_entities(references, heard, Entities.from_dict({}), truth=bed.truth, words=bed.words)
+    best_path = report.vocabulary(True).words
+    least = 0
+    for key, lattice in bed.lattices["calls"]:
+        said = references[key]
+        at, before = costs(said, bed.truth.get(key, ()), bed.words)
+        least += fewest(lattice, np.array(bed.words.ids(said)), at, before)
+    print(f"errors in {best_path.words} entity words: {best_path.errors} of the best path")
+    print(f"least of all paths: {least} ({least / best_path.errors - 1:+.1%})")
+
+
+if __name__ == "__main__":
+    main()
