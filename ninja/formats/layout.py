@@ -83,7 +83,7 @@ class Layout(Output):
         return "mesh" if isinstance(item, str) else "nbest"
 
     def _check_key(self, key: str) -> None:
-        if not self._format.blanks:
+        if self._format.parted:
             checked_key(key)
         if len(os.fsencode(key)) > LONGEST_KEY:
             raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])

@@ -24,7 +24,7 @@ class Format:
     one: bool = False  # one lattice a file
     ids: bool = False  # of words, not names
     key: Literal["inside", "name", "number"] = "inside"  # what tells the key: the file, its name, or the order
-    blanks: bool = False  # keys may have blanks in them
+    parted: bool = False  # a blank parts keys from what follows
     once: bool = False  # a key may stand there only once
     text: bool = False  # keys are text in the file's encoding; elsewhere they may be any bytes
 
@@ -36,21 +36,23 @@ def wants(form: Format, options: Any) -> Wants:
 
 
 FORMATS = {
-    "slf": Format(options.Slf, "lattice", lattices.slf_lost, lattices.slf, one=True, blanks=True, text=True),
+    "slf": Format(options.Slf, "lattice", lattices.slf_lost, lattices.slf, one=True, text=True),
     "sphinx": Format(options.Sphinx, "lattice", lattices.sphinx_lost, lattices.sphinx, one=True, key="name"),
-    "pfsg": Format(options.OneCost, "lattice", lattices.pfsg_lost, lattices.pfsg, text=True),
+    "pfsg": Format(options.OneCost, "lattice", lattices.pfsg_lost, lattices.pfsg, parted=True, text=True),
     "plf": Format(options.Plf, "lattice", lattices.plf_lost, lattices.plf, key="number"),
-    "mesh": Format(options.Mesh, "mesh", lists.mesh_lost, lists.mesh, one=True, text=True),
+    "mesh": Format(options.Mesh, "mesh", lists.mesh_lost, lists.mesh, one=True, parted=True, text=True),
     "openfst": Format(options.Fst, "lattice", lattices.fst_lost, lattices.fst, one=True, ids=True, key="name"),
     "fst-text": Format(
         options.FstText, "lattice", lattices.fst_text_lost, lattices.fst_text, one=True, ids=True, key="name"
     ),
-    "fst-ark": Format(options.FstArchive, "lattice", lattices.fst_entry_lost, lattices.fst_entry, ids=True),
-    "k2": Format(options.K2, "lattice", lattices.k2_lost, ids=True, blanks=True),
-    "native": Format(options.Nothing, "lattice", lattices.native_lost, blanks=True),
-    "json": Format(options.Lists, "nbest", lists.objects_lost, lists.objects, once=True, blanks=True, text=True),
+    "fst-ark": Format(
+        options.FstArchive, "lattice", lattices.fst_entry_lost, lattices.fst_entry, ids=True, parted=True
+    ),
+    "k2": Format(options.K2, "lattice", lattices.k2_lost, ids=True),
+    "native": Format(options.Nothing, "lattice", lattices.native_lost),
+    "json": Format(options.Lists, "nbest", lists.objects_lost, lists.objects, once=True, text=True),
     "srilm": Format(options.Srilm, "nbest", lists.srilm_lost, lists.srilm, one=True, key="name"),
     "nemo": Format(options.Nemo, "nbest", lists.nemo_lost, lists.nemo, key="number"),
-    "espnet": Format(options.Lists, "nbest", lists.espnet_lost, once=True, text=True),
-    "nbest-kaldi": Format(options.Lists, "nbest", lists.kaldi_lost, ids=True),
+    "espnet": Format(options.Lists, "nbest", lists.espnet_lost, once=True, parted=True, text=True),
+    "nbest-kaldi": Format(options.Lists, "nbest", lists.kaldi_lost, ids=True, parted=True),
 }

@@ -30,9 +30,8 @@ def slf_lost(lattice: Lattice, asked: Asked) -> list[str]:
     if not {*SILENT, "<eps>"}.isdisjoint(losses.names(lattice, asked.words)):
         lost.append(losses.SILENCES)
     if asked.options.base == 0:
-        table = lattice.words if asked.words is None else asked.words
         options = SlfOptions(silent=frozenset(), encoding=asked.encoding)
-        back = read_slf(slf(lattice, asked), lattice.key, None, table, options)
+        back = read_slf(slf(lattice, asked), lattice.key, None, None, options)
         if any(losses.changed(getattr(lattice, name), getattr(back, name)) for name in COSTS):
             lost.append(losses.DIGITS)
     return lost

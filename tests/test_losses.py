@@ -1,0 +1,445 @@
+"""What an output names as lost is what reading it lacks: no more and no less."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import lattices
+from strategies_text import lattice_of
+
+import ninja
+from ninja.errors import LatticeError
+from ninja.formats.fst_archive import read_fst_archive
+from ninja.formats.fst_text import read_fst_text
+from ninja.formats.k2 import read_k2s
+from ninja.formats.native import NativeFile
+from ninja.formats.nbest import (
+    Hypothesis,
+    NBest,
+    SrilmOptions,
+    joined,
+    read_espnet_folder,
+    read_nemo,
+    read_objects,
+    read_srilm,
+    sentence,
+)
+from ninja.formats.openfst import read_fst
+from ninja.formats.pfsg import read_pfsgs
+from ninja.formats.plf import PlfOptions, read_plfs
+from ninja.formats.slf import read_slf_whole
+from ninja.formats.sphinx import read_sphinx
+from ninja.graph import lattice_nbest, nbest_lattice
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
+COSTS = {"graph", "acoustic", "final_graph", "final_acoustic"}
+NUMBERED = {"key": "1"}  # the first lattice of a file whose format has no keys
+
+
+def best(lattice):
+    """Return the words of each path with its least costs, in float64."""
+    found = {}
+    for each in lattice_nbest(lattice, 10_000).hypotheses:
+        found.setdefault(each.words, (each.graph_cost, each.acoustic_cost))
+    return found
+
+
+def read_kaldi(path, _):
+    return next(ninja.read(str(path), words=WORDS))[1]
+
+
+READERS = {
+    "slf": lambda path, key: read_slf_whole(path.read_bytes(), None, None, WORDS).lattice,
+    "sphinx": lambda path, key: read_sphinx(path.read_bytes(), key, None, WORDS),
+    "pfsg": lambda path, key: next(read_pfsgs(path.read_bytes(), None, WORDS)),
+    "plf": lambda path, key: next(read_plfs(path.read_bytes(), None, WORDS, PlfOptions("score"))),
+    "openfst": lambda path, key: read_fst(path.read_bytes(), key),
+    "fst-text": lambda path, key: read_fst_text(path.read_bytes(), key, None, WORDS),
+    "fst-ark": lambda path, key: next(read_fst_archive(path.read_bytes()))[1],
+    "k2": lambda path, key: next(read_k2s(path.read_bytes())),
+    "native": lambda path, key: next(iter(NativeFile(path.read_bytes()))),
+    "binary": read_kaldi,
+    "text": read_kaldi,
+}
+SPELLED_ON_NODES = ("sphinx", "pfsg")  # their states are others than ours
+EXTENSIONS = {"slf": ".slf", "sphinx": ".sphinx", "openfst": ".fst", "fst-text": ".att"}
+
+
+def there_and_back(lattice, to, reader=None, **options):
+    """Write a lattice to a file that does not say its key, and read it."""
+    form = to.partition(":")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"x{EXTENSIONS.get(form, '')}")
+        with ninja.write(str(path), to=to, **options) as output:
+            output.write(lattice)
+        return (reader or READERS[form])(path, "x"), dict(output.lost)
+
+
+@st.composite
+def whole_lattices(draw):
+    """Draw a lattice with anything that a lattice may have."""
+    lattice = draw(lattices(max_states=5, kind="any")).with_words(WORDS)
+    which = draw(st.sampled_from(["both", "graph", "acoustic", "none", "odd"]))
+    zero = np.zeros_like(lattice.graph)
+    ends = np.where(lattice.is_final, np.float32(0), np.float32(np.inf))
+    if which in ("acoustic", "none"):
+        lattice = replace(lattice, graph=zero, final_graph=ends)
+    if which in ("graph", "none"):
+        lattice = replace(lattice, acoustic=zero, final_acoustic=ends)
+    if which == "odd":
+        lattice = replace(lattice, graph=np.float32(lattice.graph / 3), acoustic=np.float32(lattice.acoustic * 1.0001))
+    labelled = len(lattice.ali) + len(lattice.final_ali) > 0
+    if draw(st.booleans()) and not labelled:
+        times = sorted(draw(st.lists(st.integers(0, 90), min_size=lattice.num_states, max_size=lattice.num_states)))
+        lattice = replace(lattice, time=np.array(times, np.int32), frame_shift=0.01)
+    elif draw(st.booleans()):
+        lattice = replace(lattice, frame_shift=draw(st.sampled_from([0.01, 0.03])))
+    return lattice.with_key(draw(st.sampled_from(["x", "1", "utt"])))
+
+
+def lacks(one, other):
+    """Return what the second lattice, which has the states of the first one, does not have of it."""
+    lost = set()
+    labelled = len(one.ali) + len(one.final_ali) > 0
+    if not all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("ali", "final_ali", "ali_begin")):
+        lost.add("alignments")
+    if one.time is not None and not np.array_equal(one.time, other.time):
+        lost.add("times")
+    if one.kind != other.kind:
+        lost.add("raw kind")
+    if labelled and "alignments" not in lost and one.frame_shift not in (None, other.frame_shift):
+        lost.add("frame shift")
+    if one.key != other.key:
+        lost.add("key")
+    return lost
+
+
+@settings(max_examples=40)
+@given(whole_lattices())
+@pytest.mark.parametrize(
+    "to", ["slf", "slf:base=10", "slf:base=0", "k2", "k2:extras=false", "native", "binary", "text", "plf"]
+)
+def test_what_is_not_named_as_lost_comes_back(to, lattice):
+    reader = None
+    if to == "plf":
+        to, options = "plf:scores=both", PlfOptions("score", acoustic=1)
+        reader = lambda path, key: next(read_plfs(path.read_bytes(), None, WORDS, options))  # noqa: E731
+    assume(to != "text" or lattice.num_arcs)  # Kaldi's text tells the kind by arcs
+    back, lost = there_and_back(lattice, to, reader)
+    same_costs = all(np.array_equal(getattr(lattice, name), getattr(back, name)) for name in COSTS)
+    assert {*lost} == lacks(lattice, back) | (set() if same_costs else {"last digits of costs"})
+    assert np.array_equal(lattice.dst, back.dst)
+    assert np.array_equal(lattice.word, back.word)
+    assert same_costs or to in ("text", "slf:base=0")
+    assert not lost or {*lost.values()} == {1}
+    if not lost:
+        assert lattice.identical(back)
+
+
+@settings(max_examples=30)
+@given(whole_lattices(), st.sampled_from(["total", "graph", "acoustic"]))
+@pytest.mark.parametrize("to", ["openfst", "fst-text", "fst-ark", "fst-ark:text=true", "plf", "openfst:arc_type=log64"])
+def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
+    option = "scores" if to == "plf" else "costs"
+    back, lost = there_and_back(lattice, f"{to}{',' if ':' in to else ':'}{option}={costs}")
+    final = lattice.is_final
+    graph = lattice.graph.any() or lattice.final_graph[final].any()
+    acoustic = lattice.acoustic.any() or lattice.final_acoustic[final].any()
+    expected = lacks(lattice, back)
+    if costs == "total":
+        expected |= {"which cost is graph and which acoustic"} if graph and acoustic else set()
+        wanted = lattice.graph.astype(np.float64) + lattice.acoustic
+    else:
+        other = acoustic if costs == "graph" else graph
+        expected |= {f"{'acoustic' if costs == 'graph' else 'graph'} costs"} if other else set()
+        wanted = getattr(lattice, costs)
+    assert {*lost} == expected
+    assert np.array_equal(back.graph, wanted.astype(np.float32))
+    assert not back.acoustic.any()
+    assert np.array_equal(lattice.word, back.word)
+
+
+@settings(max_examples=40)
+@given(whole_lattices())
+def test_sphinx_names_what_it_leaves_out(lattice):
+    try:
+        back, lost = there_and_back(lattice, "sphinx")
+    except LatticeError as error:
+        assume("words on nodes" not in str(error))
+        raise
+    assert {*lost} - {"graph costs", "last digits of costs", "frame shift"} == (
+        {"alignments"} if len(lattice.ali) + len(lattice.final_ali) else set()
+    ) | ({"raw kind"} if lattice.kind == "raw" else set()) | ({"key"} if lattice.key != "x" else set())
+    assert ("frame shift" in lost) == (lattice.frame_shift == 0.03)
+    assert {*best(lattice)} == {*best(back)}
+    graph = lattice.graph.any() or lattice.final_graph[lattice.is_final].any()
+    assert ("graph costs" in lost) == bool(graph)
+    unit = np.log(1.0001)
+    acoustic = np.concatenate([lattice.acoustic, lattice.final_acoustic[lattice.is_final]]).astype(np.float64)
+    assert ("last digits of costs" in lost) == any(
+        np.float32(round(x / unit) * unit) != np.float32(x) for x in acoustic
+    )
+    if lattice.time is not None:
+        assert {*back.time.tolist()} <= {*lattice.time.tolist(), int(lattice.time[lattice.is_final].max())}
+
+
+@settings(max_examples=30)
+@given(whole_lattices())
+@pytest.mark.parametrize("form", ["sphinx", "pfsg"])
+def test_what_was_read_from_words_on_nodes_loses_nothing_there(form, lattice):
+    try:
+        once, _ = there_and_back(lattice.with_key("x"), form)
+        back, lost = there_and_back(once, form)
+    except LatticeError as error:
+        assume("words on nodes" not in str(error))
+        raise
+    assert lost == {}
+    assert once.identical(back)
+
+
+@settings(max_examples=30)
+@given(whole_lattices())
+def test_pfsg_names_what_it_leaves_out(lattice):
+    try:
+        back, lost = there_and_back(lattice, "pfsg")
+    except LatticeError as error:
+        assume("words on nodes" not in str(error))
+        raise
+    final = lattice.is_final
+    graph = bool(lattice.graph.any() or lattice.final_graph[final].any())
+    acoustic = bool(lattice.acoustic.any() or lattice.final_acoustic[final].any())
+    total = np.concatenate([lattice.graph, lattice.final_graph[final]]).astype(np.float64)
+    total += np.concatenate([lattice.acoustic, lattice.final_acoustic[final]])
+    rounded = [np.float32(round(cost * 10000.5) / 10000.5) != np.float32(cost) for cost in total]
+    assert {*lost} == {
+        name
+        for name, is_lost in [
+            ("alignments", len(lattice.ali) + len(lattice.final_ali) > 0),
+            ("times", lattice.time is not None),
+            ("raw kind", lattice.kind == "raw"),
+            ("which cost is graph and which acoustic", graph and acoustic),
+            ("last digits of costs", any(rounded)),
+        ]
+        if is_lost
+    }
+    assert back.key == lattice.key
+
+
+def lists(labels=True):
+    """Lists of hypotheses with anything that these may have."""
+    cost = st.sampled_from([0.0, 0.0, 1.5, -2.25, 1 / 3, 1e3 + 1 / 7])
+
+    @st.composite
+    def made(draw):
+        timed, labelled = draw(st.booleans()), labels and draw(st.booleans())
+        hypotheses = []
+        for _ in range(draw(st.integers(1, 3))):
+            words = tuple(draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3)))
+            count = len(words)
+            graph, acoustic = (tuple(draw(cost) for _ in range(count + 1)) for _ in range(2))
+            moments = sorted(draw(st.lists(st.integers(0, 50), min_size=2 * count, max_size=2 * count, unique=True)))
+            begin, end = (tuple(moments[::2]), tuple(moments[1::2])) if timed else (None, None)
+            aligned = tuple((7,) * draw(st.integers(0, 2)) for _ in range(count + 1)) if labelled else None
+            hypotheses.append(Hypothesis(words, graph, acoustic, begin, end, aligned))
+        return NBest(draw(st.sampled_from(["x", "1", "utt"])), tuple(hypotheses), 0.01 if timed else None)
+
+    return made()
+
+
+LIST_READERS = {
+    "json": lambda path: read_objects(path.read_bytes())[0],
+    "srilm": lambda path: read_srilm(path.read_bytes(), path.stem, None, SrilmOptions()),
+    "nemo": lambda path: read_nemo(path.read_bytes(), ["1"])[0],
+    "espnet": lambda path: read_espnet_folder(path)[0],
+    "nbest-kaldi": lambda path: next(joined(lattice for _, lattice in ninja.read(str(path)))),
+}
+
+
+@settings(max_examples=40)
+@given(lists())
+@pytest.mark.parametrize("to", ["json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi"])
+def test_what_a_list_does_not_name_as_lost_comes_back(to, nbest):
+    form = to.partition(":")[0]
+    back, lost = list_and_back(nbest, to)
+    expected = set()
+    pairs = list(zip(nbest.hypotheses, back.hypotheses, strict=True))
+    if any(any(one.labels or ()) and one.labels != other.labels for one, other in pairs):
+        expected.add("alignments")
+    labels_back = form == "nbest-kaldi" and all(any(one.labels or ()) for one, _ in pairs)
+    if any(one.begin != other.begin for one, other in pairs) and not labels_back:
+        expected.add("times")
+    if form != "nbest-kaldi" and any(any(one.graph[:-1]) or any(one.acoustic[:-1]) for one, _ in pairs):
+        expected.add("costs of single words")
+    apart = [(one.graph_cost, one.acoustic_cost) for one, _ in pairs]
+    one_score = form in ("nemo", "espnet") or "NBest" in to
+    if one_score and any(graph for graph, _ in apart) and any(acoustic for _, acoustic in apart):
+        expected.add("which cost is graph and which acoustic")
+    if nbest.key != back.key:
+        expected.add("key")
+    totals = [
+        (sum(pair), other.graph_cost + other.acoustic_cost) for pair, (_, other) in zip(apart, pairs, strict=True)
+    ]
+    exact = all(np.float32(total) == np.float32(found) for total, found in totals)
+    if "NBest" in to and not exact:
+        expected.add("last digits of costs")
+    assert {*lost} == expected
+    if "NBest" not in to:
+        assert all(total == pytest.approx(found, rel=1e-6) for total, found in totals)
+    if not one_score:
+        for pair, (_, other) in zip(apart, pairs, strict=True):
+            assert (other.graph_cost, other.acoustic_cost) == pytest.approx(pair, rel=1e-6)
+
+
+def list_and_back(nbest, to):
+    form = to.partition(":")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.nbest" if form == "srilm" else "x")
+        with ninja.write(str(path), to=to, words=WORDS if form == "nbest-kaldi" else None) as output:
+            output.write(nbest)
+        back = LIST_READERS[form](path)
+    if form == "nbest-kaldi":
+        back = replace(
+            back,
+            hypotheses=tuple(replace(each, words=tuple(WORDS.spell(each.words))) for each in back.hypotheses),
+        )
+    return back, dict(output.lost)
+
+
+@settings(max_examples=40)
+@given(lists(labels=False).filter(lambda nbest: nbest.frame_shift is not None))
+def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
+    back, lost = list_and_back(nbest, "srilm:variant=NBestList2.0")
+    pairs = list(zip(nbest.hypotheses, back.hypotheses, strict=True))
+    assert {*lost} - {"last digits of costs", "key"} == (
+        {"which cost is graph and which acoustic"} if any(one.graph[-1] for one, _ in pairs) else set()
+    )
+    assert ("key" in lost) == (nbest.key != "x")
+    assert all((one.words, one.begin, one.end) == (other.words, other.begin, other.end) for one, other in pairs)
+
+
+def test_times_finer_than_srilm_writes_are_named():
+    nbest = NBest("x", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (11,), (28,)),), 0.001)
+    assert list_and_back(nbest, "srilm:variant=NBestList2.0")[1] == {"times": 1}
+
+
+def test_a_word_without_a_duration_is_not_lost_in_silence():
+    nbest = NBest("x", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (5, 5), (5, 9)),), 0.01)
+    with pytest.raises(LatticeError, match=r"key 'x': a word that lasts for no time would be taken for a phone in NBe"):
+        list_and_back(nbest, "srilm:variant=NBestList2.0")
+
+
+LABELLED = Lattice.from_arrays(
+    "k", [0, 1, 1], [1], [1], [1 / 3], [2 / 3], [np.inf, 0.5], ali_begin=[0, 1], ali=[7], kind="raw", words=WORDS
+)
+TIMED = lattice_of([(0, 1, 1, 1.5, 2.0)], {1: (0.0, 0.25)}, times=[0, 9]).with_words(WORDS)
+LIST = NBest("k", (Hypothesis(("a",), (1.0, 0.0), (2.0, 1 / 3), (0,), (9,), ((7,), ())),) * 2, 0.01)
+MESH = "name k\nnumaligns 1\nposterior 1\nalign 0 a 1\n"
+
+
+def contents(path):
+    """Return what a file holds, or a folder."""
+    if path.is_dir():
+        return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("to", "item", "lost"),
+    [
+        ("binary", TIMED, "times"),
+        ("binary", replace(LABELLED, frame_shift=0.03), "frame shift"),
+        ("text", LABELLED, "last digits of costs"),
+        ("slf", LABELLED, "alignments, raw kind"),
+        ("slf:base=0", TIMED, None),
+        ("slf:base=0", TIMED.with_costs(np.array([10.1], np.float32)), None),
+        ("slf:base=0", TIMED.with_costs(np.array([1.2345e-12], np.float32)), "last digits of costs"),
+        (
+            "slf",
+            TIMED.with_words(SymbolTable.from_words(["<eps>", "<s>"])),
+            "words that are read as silence (<s> or !ENTER)",
+        ),
+        (
+            "sphinx",
+            replace(LABELLED, frame_shift=0.03),
+            "alignments, raw kind, graph costs, frame shift",
+        ),
+        (
+            "sphinx",
+            TIMED.with_words(SymbolTable.from_words(["<eps>", "to(2)"])),
+            "graph costs, last digits of costs, words that are read as fillers or pronunciations ([NOISE] or to(2))",
+        ),
+        ("pfsg", LABELLED, "alignments, raw kind, which cost is graph and which acoustic, last digits of costs"),
+        ("pfsg:costs=graph", TIMED, "times, acoustic costs, last digits of costs"),
+        ("plf", TIMED, "times, which cost is graph and which acoustic, key"),
+        ("plf:scores=both", TIMED, "times, key"),
+        ("mesh", MESH, "paths and their costs"),
+        ("openfst", TIMED, "times, which cost is graph and which acoustic"),
+        ("openfst:costs=acoustic,acoustic_scale=0.5", TIMED, "times, graph costs, unscaled acoustic costs"),
+        ("openfst:acoustic_scale=0", TIMED, "times, acoustic costs"),
+        ("fst-text", TIMED, "times, which cost is graph and which acoustic"),
+        (
+            "fst-text:labels=words",
+            TIMED.with_words(SymbolTable.from_words(["<eps>", "12"])),
+            "times, which cost is graph and which acoustic, names of words (numbers are read as ids)",
+        ),
+        ("fst-ark", LABELLED, "alignments, raw kind, which cost is graph and which acoustic"),
+        ("k2", LABELLED, None),
+        ("k2:extras=false", LABELLED, "alignments, raw kind, key"),
+        ("native", LABELLED, None),
+        ("json", LIST, "alignments, costs of single words"),
+        ("json:n=2", LIST, "paths beyond the 2 best, alignments, costs of single words"),
+        ("srilm:n=0", LIST, "alignments, times, costs of single words"),
+        (
+            "nemo",
+            LIST,
+            "alignments, times, costs of single words, which cost is graph and which acoustic, key",
+        ),
+        ("espnet", LIST, "alignments, times, costs of single words, which cost is graph and which acoustic"),
+        ("nbest-kaldi", LIST, None),
+        ("nbest-kaldi", NBest("k", (replace(LIST.hypotheses[0], labels=None),), 0.01), "times"),
+    ],
+)
+def test_nothing_is_lost_where_that_is_refused(to, item, lost, tmp_path):
+    form = to.partition(":")[0]
+    words = WORDS if form == "nbest-kaldi" else None
+    with ninja.write(str(tmp_path / "x"), to=to, lossy="refuse", words=words) as output:
+        if lost is None:
+            output.write(item)
+            assert not output.lost
+            return
+        with pytest.raises(LatticeError) as caught:
+            output.write(item)
+        message = f"key 'k': {form} would lose: {lost}; allow it with lossy='allow' (--lossy allow)"
+        assert str(caught.value) == message
+        assert not output.lost
+    with ninja.write(str(tmp_path / "z"), to=to, words=words):
+        pass
+    assert contents(tmp_path / "x") == contents(tmp_path / "z")
+    with ninja.write(str(tmp_path / "y"), to=to, words=words) as output:
+        output.write(item)
+    assert output.lost == dict.fromkeys(lost.split(", "), 1)
+
+
+def test_losses_are_counted_by_lattice(tmp_path):
+    with ninja.write(str(tmp_path / "x.fst.txt")) as output:
+        output.write(TIMED)
+    assert output.lost == {"times": 1, "which cost is graph and which acoustic": 1, "key": 1}
+    with ninja.write(str(tmp_path / "x"), to="binary") as output:
+        for number in range(3):
+            output.write(TIMED, key=f"k{number}")
+        output.write(nbest_lattice(NBest("l", (sentence(["a"], 1.0),)), WORDS))
+    assert output.lost == {"times": 3}
+
+
+def test_a_lattice_without_alignments_loses_nothing_as_slf(tmp_path):
+    lattice = lattice_of([(0, 1, 1, 1 / 3, 2 / 3), (0, 1, 2, 1.5, 2.0)], {1: (0.25, 0.0)}, times=[0, 30])
+    with ninja.write(str(tmp_path / "x.slf"), lossy="refuse") as output:
+        output.write(lattice)
+    back = read_slf_whole((tmp_path / "x.slf").read_bytes(), None, None, lattice.words).lattice
+    assert back.identical(replace(lattice, frame_shift=0.01))

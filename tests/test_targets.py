@@ -1,0 +1,507 @@
+"""What ``ninja.write`` writes where: formats by extension or name, one lattice a file or many, whole or not at all."""
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from strategies_text import lattice_of
+
+import ninja
+from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
+from ninja.formats import targets
+from ninja.formats.fst_archive import read_fst_archive
+from ninja.formats.fst_text import read_fst_text
+from ninja.formats.k2 import read_k2s
+from ninja.formats.native import NativeFile
+from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
+from ninja.formats.openfst import read_fst
+from ninja.formats.output_formats import FORMATS
+from ninja.formats.pfsg import read_pfsgs
+from ninja.formats.plf import read_plfs
+from ninja.formats.slf import read_slf_whole
+from ninja.formats.sphinx import read_sphinx
+from ninja.graph import nbest_lattice
+from ninja.symbols import SymbolTable
+
+ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
+LATTICES = [ONE.with_key("a"), ONE.with_key("b")]
+MESH = "name {}\nnumaligns 1\nposterior 1\nalign 0 a 1\n"
+LISTS = [NBest(key, (sentence(["a", "b"], 1.0, 2.0), sentence(["a"], 3.0, 4.0))) for key in "ab"]
+TABLE = ONE.words
+
+
+def items(form):
+    wants = FORMATS[form].wants if form in FORMATS else "lattice"
+    return {"lattice": LATTICES, "nbest": LISTS, "mesh": [MESH.format("a"), MESH.format("b")]}[wants]
+
+
+def put(name, what, **options):
+    with ninja.write(name, **options) as output:
+        for item in what:
+            output.write(item)
+    return output
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def listed():
+    return sorted(str(path) for path in Path().rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "form"),
+    [
+        ("x.ark", None, "binary"),
+        ("x", None, "binary"),
+        ("lat.1.gz", None, "binary"),
+        ("lat.1", None, "binary"),
+        ("/dev/null", None, "binary"),
+        ("-", None, "binary"),
+        ("ark,t:x.slf", None, "text"),
+        ("ark:x.slf", None, "binary"),
+        ("x.txt.gz", None, "text"),
+        ("x.slf", None, "slf"),
+        ("x.SLF.gz", None, "slf"),
+        ("folder.d/x.sphinx", None, "sphinx"),
+        ("x.pfsg", None, "pfsg"),
+        ("x.plf", None, "plf"),
+        ("x.mesh", None, "mesh"),
+        ("x.fst", None, "openfst"),
+        ("x.fst.txt", None, "fst-text"),
+        ("x.att.gz", None, "fst-text"),
+        ("x.pt", None, "k2"),
+        ("x.arrow", None, "native"),
+        ("x.jsonl", None, "json"),
+        ("x.json", None, "json"),
+        ("x.nbest", None, "srilm"),
+        ("x.tsv", None, "nemo"),
+        (Path("x.slf"), None, "slf"),
+        ("x.slf", "kaldi", "binary"),
+        ("x.ark", "kaldi-text", "text"),
+        ("x.lat", "htk", "slf"),
+        ("x.lat", "sphinx", "sphinx"),
+        ("x", "att", "fst-text"),
+        ("x", "arrow", "native"),
+        ("x", "nbest", "json"),
+        ("ark,t:x", "text", "text"),
+        ("ark,scp:x,y", "binary", "binary"),
+        *((f"x{number}", form, form) for number, form in enumerate(targets.EXTENSIONS)),
+    ],
+)
+def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
+    assert targets.format_of(name, to) == (form, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "message"),
+    [
+        ("x.lat", None, "the extension is that of slf and sphinx; say to='slf' or to='sphinx' (--to slf, --to sphinx)"),
+        ("x.lat.gz", None, "the extension is that of slf and sphinx"),
+        ("x.fsa", None, "the extension is that of openfst and fst-text"),
+        ("x", "htl", "there is no format 'htl' to write; there is: binary, text, slf,"),
+        ("x", "", "there is no format ''"),
+        ("x", "slf:base", "expected OPTION=VALUE after the colon, found 'base'"),
+        ("x", "slf:bass=10", "slf has no option 'bass'; there is: base, frame_shift"),
+        ("x", "slf:base=ten", "slf: base=ten is not a number or none"),
+        ("x", "slf:base=-1", "base is -1.0"),
+        ("x", "slf:frame_shift=0", "frame_shift is 0.0"),
+        ("x", "sphinx:base=1", "base is 1.0"),
+        ("x", "pfsg:costs=all", "pfsg: costs=all is not one of total, graph, acoustic"),
+        ("x", "openfst:acoustic_scale=nan", "acoustic_scale is nan, but must be finite"),
+        ("x", "mesh:lm_scale=inf", "lm_scale is inf"),
+        ("x", "json:n=-1", "n is -1"),
+        ("x", "json:n=2,n=3", "says n twice"),
+        ("x", "binary:n=2", "binary has no option 'n'; there is: none"),
+        ("x", "native:n=2", "native has no option 'n'; there is: none"),
+        ("ark:x", "slf", "'ark:x' says its form itself, so it cannot be 'slf'; give a file name"),
+        ("ark:x", "text", "'ark:x' says its form itself"),
+        ("ark,t:x", "binary", "'ark,t:x' says its form itself"),
+        ("| cat", "slf", "commands are not run"),
+        ("", "slf", "is no file name"),
+        ("-", "espnet", "espnet has many files; name a folder"),
+        (".", "pfsg", "is no file name, but pfsg has many lattices in one file"),
+        (".", "binary", "is no file name"),
+    ],
+)
+def test_a_format_that_makes_no_sense_is_refused(name, to, message):
+    with pytest.raises(OptionError) as caught:
+        ninja.write(name, to=to)
+    assert message in str(caught.value)
+    assert listed() == []
+
+
+@pytest.mark.parametrize("option", [{"resume": True}, {"kind": "raw"}])
+def test_options_of_kaldi_archives_are_theirs_alone(option):
+    with pytest.raises(OptionError, match=f"{next(iter(option))} is for Kaldi archives, but 'x.slf' is to be slf"):
+        ninja.write("x.slf", **option)
+    with pytest.raises(OptionError, match="lossy is 'perhaps', but must be allow or refuse"):
+        ninja.write("x.slf", lossy="perhaps")
+    with pytest.raises(OptionError, match="there is no encoding 'klingon'"):
+        ninja.write("x.slf", encoding="klingon")
+
+
+MANY = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi"]
+ONES = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
+
+
+def test_every_format_has_one_layout():
+    assert {*MANY, *ONES, "espnet"} == {*targets.EXTENSIONS} == {*FORMATS, "binary", "text"}
+    assert {*ONES} == {form for form in FORMATS if FORMATS[form].one}
+
+
+@pytest.mark.parametrize("form", MANY)
+def test_many_lattices_go_to_one_file_that_appears_when_it_is_whole(form):
+    with ninja.write("x", to=form, words=TABLE if form == "nbest-kaldi" else None) as output:
+        for item in items(form):
+            output.write(item)
+            assert not Path("x").exists()
+    assert listed() == ["x"]
+    content = Path("x").read_bytes()
+    put("x.gz", items(form), to=form, words=TABLE if form == "nbest-kaldi" else None)
+    assert gzip.decompress(Path("x.gz").read_bytes()) == content
+
+
+@pytest.mark.parametrize("form", [*MANY, *ONES, "espnet"])
+def test_nothing_is_left_when_writing_fails(form):
+    with pytest.raises(KeyboardInterrupt), ninja.write("x", to=form, words=TABLE) as output:  # noqa: PT012
+        if form in MANY:
+            output.write(items(form)[0])
+        raise KeyboardInterrupt
+    assert os.listdir() == []
+
+
+def test_files_of_a_folder_are_there_when_they_are_whole(monkeypatch):
+    with pytest.raises(KeyboardInterrupt), ninja.write("out", to="slf") as output:  # noqa: PT012
+        output.write(LATTICES[0])
+        assert listed() == ["out/a.slf"]
+        raise KeyboardInterrupt
+    assert listed() == ["out/a.slf"]
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OutputError, match=r"out/b\.slf: cannot be written: No space left"):
+        put("out", LATTICES[1:], to="slf")
+    assert os.listdir("out") == ["a.slf"]
+
+
+@pytest.mark.parametrize("form", ONES)
+def test_other_names_are_folders_with_a_file_for_each_lattice(form):
+    extension = targets.EXTENSIONS[form][0]
+    put("deep/out", items(form), to=form)
+    assert listed() == [f"deep/out/{key}{extension}" for key in "ab"]
+    single = f"a{extension}"
+    put(single, items(form)[:1], to=form)
+    assert Path(single).read_bytes() == Path("deep/out", single).read_bytes()
+    os.mkdir(f"b{extension}")  # a folder, whatever its name
+    put(f"b{extension}", items(form)[:1])
+    assert os.listdir(f"b{extension}") == [single]
+    put(f"new{extension}/", items(form)[:1])
+    assert os.listdir(f"new{extension}") == [single]
+
+
+@pytest.mark.parametrize("form", ONES)
+def test_a_file_of_one_lattice_takes_no_second_one(form):
+    name = f"x{targets.EXTENSIONS[form][0]}"
+    message = rf"{name}: {form} has one lattice a file, but 'a' and 'b' are to go there; name a folder"
+    with pytest.raises(OutputError, match=message) as caught:
+        put(name, items(form))
+    assert caught.value.key is None  # it is not about one lattice only
+    assert os.listdir() == []
+    with ninja.write(name) as output:  # one who goes on all the same gets nothing
+        output.write(items(form)[0])
+        with pytest.raises(OutputError):
+            output.write(items(form)[1])
+    assert os.listdir() == []
+    put(name, [])
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("form", ONES)
+def test_a_file_of_one_lattice_is_packed_by_its_name(form):
+    name = f"x{targets.EXTENSIONS[form][0]}"
+    put(name, items(form)[:1])
+    put(f"{name}.gz", items(form)[:1])
+    assert gzip.decompress(Path(f"{name}.gz").read_bytes()) == Path(name).read_bytes()
+
+
+@pytest.mark.parametrize("form", [*ONES, *MANY])
+def test_the_standard_output_gets_what_a_file_would(form, monkeypatch):
+    what = items(form)[: 1 if form in ONES else 2]
+    stream = io.TextIOWrapper(io.BytesIO())
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        put("-", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
+    extension = targets.EXTENSIONS[form][0] if form in ONES else ""
+    put(f"x{extension}", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
+    assert stream.buffer.getvalue() == Path(f"x{extension}").read_bytes()
+
+
+def test_a_second_lattice_on_the_standard_output_leaves_it_empty(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(OutputError, match="slf has one lattice a file, but 'a' and 'b'"):
+        put("-", LATTICES, to="slf")
+    assert stream.buffer.getvalue() == b""
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", ".hidden", "a/b", "k" * 255, "a\0b"])
+def test_a_key_that_names_no_file_costs_that_lattice_only(key):
+    with ninja.write("out", to="slf") as output:
+        with pytest.raises(OutputError, match="the key cannot name a file; give the lattice another") as caught:
+            output.write(ONE, key=key)
+        assert caught.value.key == key
+        output.write(ONE)
+    assert listed() == ["out/k.slf"]
+
+
+def test_files_do_not_fall_together():
+    os.mkdir("out")
+    os.symlink("A.fst", "out/a.fst")  # as on a file system that does not tell capitals
+    with ninja.write("out", to="openfst") as output:
+        for key in ("A", "b"):
+            output.write(ONE, key=key)
+        for key in ("A", "a", "b"):
+            with pytest.raises(OutputError, match="the file of its key was written already; keys must differ"):
+                output.write(ONE, key=key)
+    assert listed() == ["out/A.fst", "out/a.fst", "out/b.fst"]
+    put("out", [ONE.with_key("b")], to="openfst")  # files of an earlier run are replaced
+
+
+@pytest.mark.parametrize("form", ["json", "espnet"])
+def test_a_key_stands_only_once_where_readers_say_so(form):
+    with ninja.write("x", to=form) as output:
+        output.write(LISTS[0])
+        with pytest.raises(OutputError, match="key 'a': the key stands in the output already"):
+            output.write(LISTS[0])
+
+
+@pytest.mark.parametrize("form", ["binary", "pfsg", "mesh", "fst-ark", "espnet", "nbest-kaldi"])
+@pytest.mark.parametrize("key", ["", "a b"])
+def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
+    with (
+        ninja.write("x", to=form, words=TABLE) as output,
+        pytest.raises(LatticeError, match="is empty or holds a blank; give the lattice another"),
+    ):
+        output.write(items(form)[0], key=key)
+
+
+@pytest.mark.parametrize("form", ["slf", "pfsg", "mesh", "json", "espnet", "native"])
+def test_a_key_that_is_no_text_is_refused_where_keys_are(form):
+    key = b"\xff".decode("utf-8", "surrogateescape")
+    with ninja.write("x", to=form) as output:
+        with pytest.raises((LatticeError, SymbolError), match="key cannot be written as UTF-8") as caught:
+            output.write(items(form)[0], key=key)
+        assert caught.value.key == key
+        output.write(items(form)[0])
+    put("y", [ONE.with_key(key)], to="fst-ark")
+    assert next(read_fst_archive(Path("y").read_bytes()))[0] == key
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error():
+    Path("file").write_text("old")
+    for form in ("slf", "espnet"):
+        with pytest.raises(OutputError, match="file: cannot be written: File exists"):
+            put("file", [], to=form)
+    with pytest.raises(OutputError, match=r"none/x\.slf: cannot be written: No such file"):
+        put("none/x.slf", LATTICES[:1])
+    assert Path("file").read_text() == "old"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full, a disk that is always full")
+@pytest.mark.parametrize("form", [*MANY, "slf"])
+def test_a_full_device_is_an_output_error(form):
+    with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left on device"):
+        put("/dev/full", items(form)[:1], to=form, words=TABLE)
+
+
+def test_nothing_is_written_once_the_block_is_over():
+    for form in FORMATS:
+        output = ninja.write("x", to=form)
+        with pytest.raises(OutputError, match="x: the writer is not open; use it in a with block"):
+            output.write(items(form)[0])
+
+
+@pytest.mark.parametrize("form", ["binary", *FORMATS])
+def test_each_format_says_what_it_takes_and_who_makes_it(form):
+    wants = "lattice" if form == "binary" else FORMATS[form].wants
+    made = {"lattice": "ninja.graph.nbest_lattice", "nbest": "ninja.graph.lattice_nbest"}
+    with ninja.write("x", to=form, words=TABLE) as output:
+        assert output.wants.kind == wants
+        for item in (LATTICES[0], LISTS[0], MESH):
+            if (item is MESH) == (wants == "mesh") and (item is MESH or item in items(form)):
+                continue
+            with pytest.raises(OptionError, match=f"{form} holds .* {made.get(wants, 'ninja.consensus.mesh_text')}"):
+                output.write(item)
+
+
+def test_lists_and_networks_say_how_they_are_to_be_made():
+    wants = ninja.write("x", to="json:n=0,acoustic_scale=0.1,lm_scale=2,word_penalty=-1").wants
+    assert (wants.n, wants.acoustic_scale, wants.lm_scale, wants.word_penalty) == (0, 0.1, 2.0, -1.0)
+    assert ninja.write("x.nbest").wants.n == 100
+    wants = ninja.write("x", to="mesh:acoustic-scale=0.1,lm_scale=2").wants
+    assert (wants.acoustic_scale, wants.lm_scale) == (0.1, 2.0)
+    assert ninja.write("x", to="pfsg:acoustic_scale=0.1").wants == ninja.write("x").wants
+    with ninja.write("x", to="mesh") as output, pytest.raises(OptionError, match="the text is no word mesh"):
+        output.write("a b c")
+
+
+def test_ids_without_names_are_announced():
+    ids = {form for form in targets.EXTENSIONS if ninja.write("x", to=form).needs_words}
+    assert ids == {"binary", "text", "openfst", "fst-text", "fst-ark", "k2", "nbest-kaldi"}
+    assert not ninja.write("x", to="fst-text:labels=words").needs_words
+
+
+OTHER = SymbolTable.from_words(["<eps>", "b", "a", "c"])
+MORE = SymbolTable.from_words(["<eps>", "a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("form", ["binary", "openfst", "fst-text", "fst-ark", "k2", "native"])
+def test_ids_of_different_tables_are_not_mixed(form):
+    with ninja.write("x", to=form) as output:
+        output.write(ONE)
+        output.write(ONE.with_words(MORE), key="more")  # the words it has are the same
+        for words in (OTHER, None):
+            with pytest.raises(SymbolError, match="other names than that of the lattices before; read all with one"):
+                output.write(ONE.with_words(words), key="no")
+        output.write(ONE, key="again")
+    with ninja.write("y", to=form, words=MORE) as output:
+        output.write(ONE.with_words(None))
+        output.write(ONE, key="more")
+        with pytest.raises(SymbolError, match=r"key 'no': .* other names than the one that was given") as caught:
+            output.write(ONE.with_words(OTHER), key="no")
+        assert caught.value.key == "no"
+    with ninja.write("z", to=form) as output:
+        output.write(ONE.with_words(None))
+        with pytest.raises(SymbolError):
+            output.write(ONE, key="no")
+
+
+def test_names_come_from_the_table_given_or_the_lattices_own():
+    put("own", [ONE, ONE.with_words(OTHER).with_key("other")], to="slf")
+    assert b"W=b\ta=-2" in Path("own/other.slf").read_bytes()
+    assert b"W=a\ta=-2" in Path("own/k.slf").read_bytes()
+    put("given", [ONE.with_words(None)], to="slf", words=OTHER)
+    assert Path("given/k.slf").read_bytes() == Path("own/other.slf").read_bytes().replace(b"other", b"k")
+    put("own.arrow", [ONE, ONE.with_words(MORE)])
+    put("given.arrow", [ONE.with_words(None)], words=OTHER)
+    names = [[lattice.words.word(1) for lattice in NativeFile(name)] for name in ("own.arrow", "given.arrow")]
+    assert names == [["a", "a"], ["b"]]
+    with ninja.write("x.plf", words=OTHER) as output, pytest.raises(SymbolError, match="other names than the one"):
+        output.write(ONE)
+    with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the words of the lattice have no"):
+        output.write(ONE.with_words(None))
+    with ninja.write("x", to="nbest-kaldi") as output, pytest.raises(SymbolError, match=r"give words= \(--words\)"):
+        output.write(LISTS[0])
+
+
+def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
+    huge = lattice_of([(0, 1, 1, 3e38, 3e38)], {1: (0.0, 0.0)})
+    with ninja.write("x.pt") as output:
+        with pytest.raises(LatticeError, match="key 'k': graph and acoustic cost of an arc add up to more than"):
+            output.write(huge)
+        output.write(ONE)
+    assert [lattice.key for lattice in read_k2s(Path("x.pt").read_bytes())] == ["k"]
+    with ninja.write("x.pfsg") as output:
+        with pytest.raises(LatticeError, match="key 'k': a cost is beyond the whole numbers of a PFSG"):
+            output.write(huge)
+        output.write(ONE)
+    assert len(list(read_pfsgs(Path("x.pfsg").read_bytes()))) == 1
+    with ninja.write("x.tsv") as output:
+        output.write(LISTS[0])
+        with pytest.raises(LatticeError, match=r"key 'c': 1 hypotheses, but lists before have 2; .*\(--to nemo:n=…\)"):
+            output.write(NBest("c", LISTS[0].hypotheses[:1]))
+        output.write(LISTS[1])
+    assert len(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"])) == 2
+    with ninja.write("x.jsonl") as output, pytest.raises(LatticeError, match="key 'c': there are no hypotheses"):
+        output.write(NBest("c", ()))
+
+
+def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run():
+    put("out", LISTS, to="espnet")
+    assert [each.key for each in read_espnet_folder("out")] == ["a", "b"]
+    with pytest.raises(OutputError, match="out: there are lists in it already; move them away"):
+        put("out", LISTS, to="espnet")
+
+
+def test_the_key_given_is_the_one_written():
+    reads = {
+        "x.slf": lambda content: read_slf_whole(content, None).lattice.key,
+        "x.pfsg": lambda content: next(read_pfsgs(content)).key,
+        "x.pt": lambda content: next(read_k2s(content)).key,
+        "x.arrow": lambda content: next(iter(NativeFile(content))).key,
+        "x.jsonl": lambda content: read_objects(content)[0].key,
+    }
+    for name, reading in reads.items():
+        with ninja.write(name) as output:
+            output.write(LISTS[0] if name == "x.jsonl" else ONE, key="new")
+        assert reading(Path(name).read_bytes()) == "new"
+    with ninja.write("x", to="fst-ark") as output:
+        output.write(ONE, key="new")
+    assert next(read_fst_archive(Path("x").read_bytes()))[0] == "new"
+
+
+def test_words_are_written_in_the_encoding_asked_for():
+    words = SymbolTable.from_words(["<eps>", "ä", "é", "ß"])
+    lattice = ONE.with_words(words)
+    lists = [NBest("a", (sentence(["ä"], 1.0),))]
+    for name, item in [("x.slf", lattice), ("x.sphinx", lattice), ("x.pfsg", lattice), ("x.plf", lattice)]:
+        put(name, [item], encoding="latin-1")
+        assert "ä".encode("latin-1") in Path(name).read_bytes()
+    for name in ("x.jsonl", "x.tsv", "x.nbest"):
+        put(name, lists, encoding="latin-1")
+        assert Path(name).read_bytes().decode("latin-1").count("ä") == 1
+    with (
+        ninja.write("y.jsonl", encoding="latin-1") as output,
+        pytest.raises(SymbolError, match=r"key 'c': '.*漢.*LATIN-1"),
+    ):
+        output.write(NBest("c", (sentence(["漢"]),)))
+
+
+def test_importing_the_package_stays_cheap():
+    code = (
+        "import sys, ninja.formats.layouts, ninja.formats.targets\n"
+        "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
+    )
+    root = str(Path(ninja.__file__).parent.parent)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert run.stdout == "[]\n"
+
+
+def test_lists_come_back_from_every_format():
+    put("x.jsonl", LISTS)
+    assert read_objects(Path("x.jsonl").read_bytes()) == LISTS
+    put("a.nbest", LISTS[:1])
+    back = read_srilm(Path("a.nbest").read_bytes(), "a")
+    assert [each.words for each in back.hypotheses] == [("a", "b"), ("a",)]
+    put("x", LISTS, to="nbest-kaldi", words=TABLE)
+    found = dict(ninja.read("x"))
+    assert [*found] == ["a-1", "a-2", "b-1", "b-2"]
+    assert found["a-1"].word.tolist() == [1, 2]
+    put("fst.txt", [ONE], to="fst-ark")
+    assert Path("fst.txt").read_bytes().startswith(b"k \n0\t1\t1\t1\t3.5\n")
+    put("x.txt", LISTS, to="nbest-kaldi", words=TABLE)
+    assert Path("x.txt").read_bytes().startswith(b"a-1 \n0\t1\t1\n1\t2\t2\n2\t1,2,\n")
+    assert nbest_lattice(LISTS[0], TABLE).num_arcs == 2
+
+
+def test_single_lattices_come_back_from_their_files():
+    reads = [
+        ("k.sphinx", lambda content: read_sphinx(content, "k", None, ONE.words)),
+        ("k.plf", lambda content: next(read_plfs(content, None, ONE.words))),
+        ("k.fst", lambda content: read_fst(content, "k")),
+        ("k.att", lambda content: read_fst_text(content, "k", None, ONE.words)),
+    ]
+    for name, reading in reads:
+        put(name, [ONE])
+        back = reading(Path(name).read_bytes())
+        assert sorted(back.word[back.word > 0].tolist()) == [1, 2]
