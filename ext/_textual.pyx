@@ -311,7 +311,7 @@ def read_plf(bytes content not None, int64_t line, str path, str key, *, int kin
     """Read the bytes of one PLF lattice, which stands on that line of its file.
 
     Args:
-        kind: What the scores are: 0 logarithms of probabilities, 1 probabilities, 2 any natural logarithms.
+        kind: What the scores are: 0 seen from them, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
         graph, acoustic: Which score is the cost, -1 for none.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)

@@ -85,13 +85,17 @@ class SlfParser : public SlfScanner {
   void read_header(SlfSection& section) {
     int32_t num_nodes = -1, num_links = -1;
     start_node_ = end_node_ = -1;
+    base_given_ = false;
     std::string_view name;
     while (true) {
       const Place place = next_field(name);
       if (place == kFileEnd) fail("the file ends before N= and L= say how large the lattice is");
       if (place == kLineEnd) {
-        if (num_nodes >= 0 && num_links >= 0) break;
-        new_line();
+        if (num_nodes < 0 || num_links < 0) {
+          new_line();
+        } else if (body_begins()) {
+          break;
+        }
         continue;
       }
       if (name == "N" || name == "NODES") {
@@ -126,6 +130,19 @@ class SlfParser : public SlfScanner {
     }
   }
 
+  // Go from the end of a line to the next one with fields; tell whether nodes or links begin there.
+  bool body_begins() {
+    while (true) {
+      new_line();
+      const char* at = at_;
+      std::string_view name;
+      const Place place = next_field(name);
+      if (place == kLineEnd) continue;
+      at_ = at;
+      return place == kFileEnd || name == "I" || name == "J" || name == ".";
+    }
+  }
+
   void read_entry(std::string_view name, SlfSection& section) {
     const int64_t line = line_;
     const char* from = at_;
@@ -157,7 +174,7 @@ class SlfParser : public SlfScanner {
       if (section.name.empty()) fail("the sub-lattice has no name");
       return;
     } else {
-      const std::string_view value = text_value(name);
+      const std::string_view value = at_break(at_) ? std::string_view() : text_value(name);
       header.push_back({name, value, line});
       return;
     }

@@ -85,7 +85,10 @@ class SlfScanner {
       }
     }
     while (!at_break(at_)) {
-      plain &= *at_ != '\\';
+      if (*at_ == '\\') {
+        plain = false;
+        at_ += at_ + 1 < end_ && at_[1] != '\n';  // a blank behind it is a letter
+      }
       ++at_;
     }
     if (at_ == from) fail("field " + shown(name) + " has no value");
@@ -93,21 +96,37 @@ class SlfScanner {
   }
 
   // A value without its quotes, escapes resolved: a backslash and three octal digits are a byte, else it is left out.
+  // SRILM writes bytes from 127 on with a zero before their octal digits (\0303, or \037777777703 of a signed letter),
+  // and a digit behind such a byte as a letter; HTK would read a control character and digits, as no word has them.
   std::string_view text_value(std::string_view name) {
     bool plain = true;
     std::string_view raw = raw_value(name, plain);
     if (plain) return raw;
     if (raw.size() > 1 && (raw[0] == '"' || raw[0] == '\'') && raw.back() == raw[0]) raw = raw.substr(1, raw.size() - 2);
     std::string text;
-    const auto digit = [&](size_t at) { return at < raw.size() ? static_cast<uint8_t>(raw[at] - '0') : uint8_t{255}; };
+    bool of_srilm = false;  // the letter before was such a byte
     for (size_t at = 0; at < raw.size(); ++at) {
+      const bool after_srilm = std::exchange(of_srilm, false);
       if (raw[at] != '\\') {
         text += raw[at];
-      } else if (digit(at + 1) < 4 && digit(at + 2) < 8 && digit(at + 3) < 8) {
-        text += static_cast<char>(64 * digit(at + 1) + 8 * digit(at + 2) + digit(at + 3));
+        continue;
+      }
+      if (at + 1 == raw.size()) fail("a backslash needs a letter or three octal digits behind it: " + shown(raw));
+      uint64_t byte = 0;
+      size_t digits = 0;  // octal ones, as many as there are
+      for (; digits < 12 && at + 1 + digits < raw.size(); ++digits) {
+        const uint8_t digit = static_cast<uint8_t>(raw[at + 1 + digits] - '0');
+        if (digit >= 8) break;
+        byte = 8 * byte + digit;
+      }
+      of_srilm = digits >= 4 && raw[at + 1] == '0' &&
+                 ((byte >= 0177 && byte <= 0377) || (byte >= 0xFFFFFF80 && byte <= 0xFFFFFFFF));
+      if (of_srilm) {
+        text += static_cast<char>(byte & 0377);
+        at += digits;
+      } else if (digits >= 3 && raw[at + 1] < '4' && !(after_srilm && raw[at + 1] != '0')) {
+        text += static_cast<char>(64 * (raw[at + 1] - '0') + 8 * (raw[at + 2] - '0') + (raw[at + 3] - '0'));
         at += 3;
-      } else if (at + 1 == raw.size() || digit(at + 1) < 10) {
-        fail("a backslash needs a letter or three octal digits behind it: " + shown(raw));
       } else {
         text += raw[++at];
       }

@@ -41,6 +41,7 @@ class SphinxParser : public TextTokens {
       skip_line();
     }
     seek("Edges");
+    refuse_end_frames();
     skip_line();
     read_edges();
     text.word_begins = true;
@@ -96,7 +97,7 @@ class SphinxParser : public TextTokens {
       first_end[node] = integer("the first end", kLatest);
       skip_blanks();
       last_end[node] = integer("the last end", kLatest);
-      skip_line();
+      skip_line();  // the best scores of Sphinx 3, or an id of PocketSphinx; edges have the scores that count
     }
   }
 
@@ -115,6 +116,15 @@ class SphinxParser : public TextTokens {
       }
     }
     return words.add(name, line_);
+  }
+
+  // Sphinx 3 can write edges that name the frame in which a word ends, not the node that follows.
+  void refuse_end_frames() const {
+    const void* stop = std::memchr(at_, '\n', end_ - at_);
+    const std::string_view rest(at_, (stop == nullptr ? end_ : static_cast<const char*>(stop)) - at_);
+    if (rest.find("ENDFRAME") != std::string_view::npos) {
+      fail("the edges lead to frames, not to nodes; let Sphinx write FROM-NODEID TO-NODEID ASCORE");
+    }
   }
 
   void read_edges() {

@@ -16,7 +16,7 @@
 
 namespace ninja {
 
-enum class PlfScores : int32_t { kLog, kProbability, kScore };
+enum class PlfScores : int32_t { kAuto, kLog, kProbability, kScore };
 
 // One lattice of Moses: a Python tuple of the arcs out of each state, ('word', score..., distance).
 class PlfParser : public TextTokens {
@@ -39,16 +39,15 @@ class PlfParser : public TextTokens {
     int64_t furthest_line = line_;
     while (!closed()) {
       open();
-      bool first_arc = true;
       while (!closed()) {
         const int64_t to = num_states + read_arc(static_cast<int32_t>(num_states));
         if (to > furthest) {
           furthest = to;
           furthest_line = line_;
         }
-        comma(std::exchange(first_arc, false));
+        comma();
       }
-      comma(num_states == 0);
+      comma();
       ++num_states;
     }
     if (furthest > num_states) {
@@ -63,6 +62,7 @@ class PlfParser : public TextTokens {
       fail("score " + std::to_string(std::max(graph_, acoustic_)) + " is wanted, but arcs have " +
            std::to_string(num_scores));
     }
+    settle_costs();
   }
 
  private:
@@ -80,14 +80,12 @@ class PlfParser : public TextTokens {
     return true;
   }
 
-  // A comma may stand behind the last element, and must stand behind the others; also behind one that is alone, for
-  // without it Python has no tuple.
-  void comma(bool first) {
+  // A comma may stand behind the last element, and must stand behind the others. Without one behind an element that is
+  // alone Python has no tuple, but Joshua's manual shows lattices like that.
+  void comma() {
     skip_space();
     if (*at_ == ',') {
       ++at_;
-    } else if (*at_ == ')' && first) {
-      fail("a comma is missing behind the only element");
     } else if (*at_ != ')') {
       fail("expected ',' or ')', found " + shown(seen()));
     }
@@ -155,19 +153,44 @@ class PlfParser : public TextTokens {
       refuse("an arc needs a distance, a whole number from 1 on, as its last number", line);
     }
     text.add_link(state, static_cast<int32_t>(std::min<double>(state + last, std::numeric_limits<int32_t>::max())), word,
-                  cost(graph_, first, found, line), cost(acoustic_, first, found, line), line);
+                  0, 0, line);
     return static_cast<int64_t>(last);
   }
 
-  float cost(int32_t which, size_t first, int32_t found, int64_t line) const {
-    if (which < 0 || which >= found) return 0;
-    const double score = scores[first + which];
-    if (kind_ == PlfScores::kProbability) {
+  static constexpr double kRounding = 0.001;  // of logarithms of probabilities that were added up
+
+  // Say what the scores in a column are: probabilities if all are above 0, 1 at most, and those of the first state's arcs
+  // add up to 1, or if every one is 1; else logarithms.
+  PlfScores kind_of(int32_t which) const {
+    double first = 0;
+    bool ones = true, probabilities = true;
+    for (int64_t link = 0; link < text.num_links(); ++link) {
+      const double score = scores[link * num_scores + which];
+      if (text.src[link] == 0) first += score;
+      ones &= score == 1;
+      probabilities &= score > 0 && score <= 1;
+    }
+    if (!probabilities) return PlfScores::kLog;
+    return ones || std::fabs(first - 1) < 0.01 ? PlfScores::kProbability : PlfScores::kLog;
+  }
+
+  void settle_costs() {
+    for (const bool acoustic : {false, true}) {
+      const int32_t which = acoustic ? acoustic_ : graph_;
+      if (which < 0 || num_scores < 0) continue;
+      const PlfScores kind = kind_ == PlfScores::kAuto ? kind_of(which) : kind_;
+      for (int64_t link = 0; link < text.num_links(); ++link) {
+        (acoustic ? text.acoustic : text.graph)[link] = cost(kind, scores[link * num_scores + which], text.line[link]);
+      }
+    }
+  }
+
+  static float cost(PlfScores kind, double score, int64_t line) {
+    if (kind == PlfScores::kProbability) {
       if (!(score > 0 && score <= 1)) refuse("a score is no probability above 0", line);
       return static_cast<float>(0 - std::log(score));
     }
-    constexpr double kRounding = 0.001;  // logarithms of probabilities that were added up
-    if (kind_ == PlfScores::kLog && score > kRounding) {
+    if (kind == PlfScores::kLog && score > kRounding) {
       refuse("a score is positive, so it is no logarithm of a probability; say what the scores are", line);
     }
     return static_cast<float>(0 - score);

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja import _openfst
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.symbols import EPSILON, SymbolTable
 
 if TYPE_CHECKING:
     import pywrapfst
@@ -177,6 +177,13 @@ def from_image(image: bytes, key: str = "", path: str | None = None) -> Lattice:
         left = len(image) - fields[1]
         raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=fields[1])
     return _of_fields(fields, key, path)
+
+
+def lost_of_image(image: bytes) -> tuple[str, ...]:
+    """Return what ``from_image`` leaves out of a sound image, in words."""
+    ilabel, olabel = parse_image(image)[4:6]
+    # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
+    return ("input labels",) if ((ilabel != olabel) & (ilabel != EPSILON)).any() else ()
 
 
 def image_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:

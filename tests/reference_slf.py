@@ -58,21 +58,30 @@ def integer(text, limit):
 def unescaped(raw):
     if len(raw) > 1 and raw[0] in "'\"" and raw[-1] == raw[0]:
         raw = raw[1:-1]
-    letters, at = [], 0
+    letters, at, after_srilm = [], 0, False
     while at < len(raw):
         if raw[at] != "\\":
             letters.append(raw[at])
-            at += 1
+            at, after_srilm = at + 1, False
             continue
+        demand(at + 1 < len(raw), "no escape")
+        # SRILM: a zero, then the digits of a byte that is no ASCII, or of that byte as a signed number of 32 bits.
+        srilm = re.match("0(0*(?:177|[23][0-7]{2})|0*37777777[67][0-7]{2})(?![0-7])", raw[at + 1 : at + 13])
         octal = re.match("[0-3][0-7][0-7]", raw[at + 1 :])
-        demand(octal or (at + 1 < len(raw) and not re.match("[0-9]", raw[at + 1])), "no escape")
-        letters.append(chr(int(octal[0], 8)) if octal else raw[at + 1])
-        at += 4 if octal else 2
+        if srilm and len(srilm[0]) >= 4:
+            letters.append(chr(int(srilm[1], 8) & 255))
+            at, after_srilm = at + 1 + len(srilm[0]), True
+        elif octal and not (after_srilm and octal[0][0] != "0"):
+            letters.append(chr(int(octal[0], 8)))
+            at, after_srilm = at + 4, False
+        else:
+            letters.append(raw[at + 1])
+            at, after_srilm = at + 2, False
     return "".join(letters)
 
 
-def slf_fields(line):
-    """Split a line into (name, value as it stands), values with their quotes."""
+def slf_fields(line, *, empty=False):
+    """Split a line into (name, value as it stands), values with their quotes; whether values may be `empty`."""
     at, found = 0, []
     while True:
         while at < len(line) and line[at] in BLANKS:
@@ -92,8 +101,8 @@ def slf_fields(line):
             rest,
             re.S,
         )
-        value = quoted[0] if quoted else re.match(r"[^ \t\r\v\f]*", rest)[0]
-        demand(value, "no value")
+        value = quoted[0] if quoted else re.match(r"(?:\\.|[^ \t\r\v\f])*", rest, re.S)[0]
+        demand(value or empty, "no value")
         found.append((name, value))
         at += 1 + len(value)
 
@@ -104,13 +113,18 @@ def read_slf(
     lines = content.decode("latin-1").split("\n")
     comment = lines[0].lstrip(BLANKS)
     made_by_sphinx = comment.startswith("#") and "by PocketSphinx" in comment
-    base, base_seen, tscale, direction = 1.0, False, 1.0, None
+    base, tscale, direction = 1.0, 1.0, None
     graphs, at = {}, 0
     while True:
-        size, name, start, end = {}, None, None, None
-        while not ({"N", "L"} <= set(size)):
+        size, name, start, end, base_seen = {}, None, None, None, False
+        while True:
+            if {"N", "L"} <= set(size) and re.match(r"[ \t\r\v\f]*([IJ][=~]|\.|#|$)", "".join(lines[at : at + 1])):
+                if at >= len(lines) or re.match(r"[ \t\r\v\f]*[IJ.]", lines[at]):
+                    break
+                at += 1
+                continue
             demand(at < len(lines), "no size")
-            fields = slf_fields(lines[at])
+            fields = slf_fields(lines[at], empty=True)
             at += 1
             for key, raw in fields:
                 if key in ("N", "NODES", "L", "LINKS"):
@@ -321,11 +335,20 @@ def read_pfsg(content):
 
 
 def read_plf(content):
-    columns = ast.literal_eval(content.decode().strip() or "()")
+    # A comma behind what stands alone, where Joshua leaves it out.
+    tokens = re.findall(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[(),]|[^'"(),\s]+""", content.decode())
+    pairs = zip(["", *tokens], tokens, strict=False)
+    text = " ".join("," + token if before == token == ")" else token for before, token in pairs)
+    columns = ast.literal_eval(text or "()")
     made = Graph(end=len(columns), nodes=len(columns) + 1)
     for state, column in enumerate(columns):
         for word, score, *_, distance in column:
             made.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
+    scores, first = [-link[3] for link in made.links], [-link[3] for link in made.links if link[0] == 0]
+    if max(scores, default=0) > 0.001:  # then they must be probabilities, and look like some
+        demand(all(0 < score <= 1 for score in scores), "neither logarithms nor probabilities")
+        demand(abs(sum(first) - 1) < 0.01 or set(scores) == {1}, "do not look like probabilities")
+        made.links = [(*link[:3], -math.log(-link[3]), 0.0) for link in made.links]
     return made
 
 

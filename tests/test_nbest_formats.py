@@ -153,6 +153,21 @@ def test_srilm_scores_are_understood_by_their_bases():
     assert third.lost == ("1 word counts that differ from the number of words",)
 
 
+def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
+    plain = SRILM_1.partition(b"\n")[2]
+    assert read_srilm(b"## made by hand\n\n" + plain + b"\n", "u") == read_srilm(SRILM_1, "u")
+    assert read_srilm(b"\n## x\nNBestList1.0\n" + plain, "u") == read_srilm(SRILM_1, "u")
+    impossible = read_srilm(SRILM_3 + b"-1234 -inf 2 a cat\n-Infinity -1 0\n", "u")
+    assert impossible.hypotheses == read_srilm(SRILM_3, "u").hypotheses
+    assert impossible.lost[1:] == ("2 hypotheses of probability 0",)
+
+
+def test_srilm_states_that_outlast_their_word_are_left_out_and_words_like_them_are_not():
+    late = SRILM_2.replace(b"th-1 ( st: 0.10 et: 0.12", b"th-1 ( st: 0.30 et: 0.30")
+    assert read_srilm(late, "u").hypotheses == read_srilm(SRILM_2, "u").hypotheses
+    assert read_srilm(SRILM_2.replace(b"cat (", b"u-2 ("), "u").hypotheses[1].words == ("a", "u-2")
+
+
 def test_srilm_words_with_times_leave_phones_and_states_out():
     nbest = read_srilm(SRILM_2, "u")
     one, two = nbest.hypotheses
@@ -272,6 +287,10 @@ def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
     assert (two.nbest.hypotheses[0].begin, two.nbest.hypotheses[0].end) == ((0,), (50,))
     assert read_ctm(CTM, options=CtmOptions(keys="file-channel"))[1].nbest.key == "rec2-A"
+    silence = read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35"))
+    assert silence[0].nbest == one.nbest
+    [nothing] = read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n")
+    assert nbest_lattice(nothing.nbest).num_arcs == 0
 
 
 def test_tables_of_kaldi_are_lists():
@@ -314,7 +333,9 @@ REFUSED = [
     ("kaldi", b"utt-1\n0 1 a 1,2,3-4\n", "f:2, key 'utt': expected labels such as 1_2_3, found '3-4'"),
     ("srilm 1", b"", "f, key 'u': there are no hypotheses"),
     ("srilm 1", b"NBestList1.0\n-3 a\n", "f:2, key 'u': expected a score in parentheses, found '-3'"),
-    ("srilm 1", b"NBestList1.0\n(-3) a\n\n", "f:3, key 'u': the line is empty; a hypothesis is needed"),
+    ("srilm 1", b"NBestList1.0\n\n", "f, key 'u': there are no hypotheses"),
+    ("srilm 3", b"-1 -inf 1 a\n", "f, key 'u': there are no hypotheses"),
+    ("srilm 3", b"-1 inf 1 a\n", "f:1, key 'u': expected a language model score, found 'inf'"),
     ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2: not UTF-8 \(invalid start byte\); give the encoding"),
     ("srilm 2", b"NBestList2.0\n(-3) a ( st: 1 )\n", "f:2, key 'u': expected 11 fields for each word"),
     ("srilm 2", SRILM_2.replace(b"g:", b"x:"), r"f:2, key 'u': expected \( st: … et: … g: … a: … \) after 'the'"),

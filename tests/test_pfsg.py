@@ -55,6 +55,15 @@ def test_several_lattices_of_a_file_have_their_names_as_keys():
         next(found)
 
 
+def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
+    content = SMALL.replace(b"utt1", b"utt1(duration=2.5)").replace(b"NULL a b c NULL", b"<s> a b c </s>")
+    [lattice] = read_pfsgs(content)
+    assert lattice.key == "utt1"
+    assert lattice.identical(read_pfsg(SMALL, "utt1"))
+    kept = read_pfsg(content, "k", options=PfsgOptions(silent=frozenset()))
+    assert {"<s>", "</s>"} <= {word for word, _ in kept.words}
+
+
 BAD = {
     "name utt1": ("nome utt1", "expected 'name', found 'nome'"),
     "nodes 5": ("nodes 999999", "the number of nodes is 999999, but"),
@@ -107,16 +116,26 @@ def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
         "k", lattice.arc_begin, lattice.dst, lattice.word, total, zero, finals, words=lattice.words
     )
     np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(flat), rtol=1e-5)
-    np.testing.assert_allclose(slow.fingerprint(slow.read_pfsg(content)), slow.lattice_fingerprint(flat), rtol=1e-5)
+    made = slow.read_pfsg(content)
+    assert not {made.start, made.end} & made.words.keys()
+    np.testing.assert_allclose(slow.fingerprint(made), slow.lattice_fingerprint(flat), rtol=1e-5)
     once_more = read_pfsg(write_pfsg(again), "k", words=lattice.words)
     assert once_more.identical(again)
 
 
 def test_one_of_the_costs_can_be_written_alone():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
-    assert [write_pfsg(lattice, costs=costs).split()[-1] for costs in ("graph", "acoustic", "total")] == [
+    assert [write_pfsg(lattice, costs=costs).split()[-4] for costs in ("graph", "acoustic", "total")] == [
         b"-10000", b"-20001", b"-30002",
     ]  # fmt: skip
+
+
+def test_the_first_and_the_last_node_have_no_word():
+    # SRILM's reader puts <s> and </s> in their places.
+    lattice = lattice_of([(0, 1, 1, 1.0, 0.0)], {1: (0, 0)})
+    content = write_pfsg(lattice)
+    assert content == b"name k\nnodes 3 NULL a NULL\ninitial 0\nfinal 2\ntransitions 2\n0 1 -10000\n1 2 0\n\n"
+    assert read_pfsg(content, "k", words=lattice.words).word.tolist() == [1]
 
 
 def test_what_cannot_be_written_is_refused():

@@ -74,12 +74,40 @@ def test_scores_are_what_the_options_say():
             PlfOptions(**wrong)
 
 
+# Moses' manual, "Word lattices".
+MOSES = b"""((('einen',1.0,1),),(('wettbewerbsbedingten',0.5,2),('wettbewerbs',0.25,1), ('wettbewerb',0.25, 1),),\
+(('bedingten',1.0,1),),(('preissturz',0.5,2), ('preis',0.5,1),),(('sturz',1.0,1),),)"""
+
+
+def test_probabilities_are_seen_from_the_line():
+    lattice = read_plf(MOSES, "k")
+    assert lattice.num_arcs == 8
+    np.testing.assert_allclose(lattice.graph, -np.log([1, 0.5, 0.25, 0.25, 1, 0.5, 0.5, 1]), rtol=1e-6, atol=0)
+    assert lattice.identical(read_plf(MOSES, "k", options=PlfOptions("probability")))
+    assert read_plf(b"((('a', 1, 1),('b', 1, 1),),(('c', 1.0, 1),),)", "k").graph.tolist() == [0, 0, 0]
+    assert read_plf(b"((('a', 0, 1),('b', -1.5, 1),),)", "k").graph.tolist() == [0, 1.5]
+    assert read_plf(b"((('a', 0.00005, 1),),)", "k").graph[0] == np.float32(-0.00005)  # rounded logarithms
+    both = read_plf(b"((('a', 0.5, -3, 1),('b', 0.5, 0, 1),),)", "k", options=PlfOptions(graph=0, acoustic=1))
+    assert (both.graph[0], both.acoustic[0]) == (np.float32(math.log(2)), 3)
+    for line in (b"((('a', 0.5, 1),),)", b"((('a', 0.5, 1),('b', 0.5, 1),),(('c', -1, 1),),)", b"((('a', 2, 1),),)"):
+        with pytest.raises(FormatError, match="say what the scores are"):
+            read_plf(line, "k")
+    with pytest.raises(FormatError, match="a score is positive"):
+        read_plf(MOSES, "k", options=PlfOptions("log"))
+
+
+def test_commas_behind_what_stands_alone_may_be_missing():
+    line = b"((('einen', 0, 1)), (('wettbewerbs', -0.2, 1), ('wettbewerb', -1.5, 1)), (('sturz', -1.0, 1)))"  # Joshua
+    lattice = read_plf(line, "k")
+    assert lattice.dst.tolist() == [1, 2, 2, 3]
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-6)
+    assert read_plf(b"((('a', -1, 1)))", "k").identical(read_plf(b"((('a', -1, 1),),)", "k"))
+
+
 BAD = {
     b"(": "the lattice ends within its parentheses",
     b"x": "expected '(', found 'x'",
     b"((('a', -1, 1),),) x": "more behind the lattice: 'x'",
-    b"((('a', -1, 1)),)": "a comma is missing behind the only element",
-    b"((('a', -1, 1),))": "a comma is missing behind the only element",
     b"((('a', -1, 1) ('b', -1, 1)),)": "expected ',' or ')'",
     b"((('a', -1, 2),),)": "an arc leads to state 2, but the last one is 1",
     b"((('a', -1, 0),),)": "an arc needs a distance",

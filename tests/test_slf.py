@@ -135,6 +135,12 @@ def test_scales_are_facts_of_the_header_and_never_applied():
         (b"back\\\\slash", "back\\slash"),
         (b"a=b", "a=b"),
         (b"#1", "#1"),
+        (b"new\\ york", "new york"),
+        (b"caf\\0303\\0251", "café"),  # as SRILM writes it
+        (b"\\0303\\0251\\123", "é123"),
+        (b"\\037777777703\\037777777651x", "éx"),
+        (b"\\030\\063", "\x183"),
+        (b"a\\8", "a8"),
     ],
 )
 def test_quotes_and_escapes_are_understood(written, word):
@@ -159,6 +165,33 @@ def test_names_fields_and_lines_come_in_any_order():
     lattice = same_as_twin(content)[1]
     assert rounded(lattice) == [("a b", 4.0, 3.0)]
     assert lattice.time.tolist() == [0, 10, 20]
+
+
+def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
+    content = b"UTTERANCE=\nlmname=\nN=3 L=2\n# where it begins\nstart=2\n\nend=0 base=10\nI=0\nI=1\nI=2\n"
+    content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b\n"
+    assert rounded(same_as_twin(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
+    whole = read_slf_whole(content, None)
+    assert (whole.lattice.key, dict(whole.extras.header)["lmname"]) == ("", "")
+    again = read_slf_whole(write_slf(whole.lattice, extras=whole.extras), None)
+    assert again.lattice.identical(whole.lattice)
+    assert dict(again.extras.header)["lmname"] == ""
+    begin = time.process_time()
+    assert read_slf(content.replace(b"start=2\n", b"\n" * 300_000 + b"start=2\n"), "").identical(whole.lattice)
+    assert time.process_time() - begin < 1
+
+
+def test_a_duration_is_no_part_of_the_utterance():
+    whole = read_slf_whole(SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)"), None)  # as SRILM has it
+    assert whole.lattice.key == whole.utterance == "utt"
+    assert b"UTTERANCE=utt(duration=2.5)\n" in write_slf(whole.lattice, extras=whole.extras)
+
+
+def test_a_header_of_a_sub_lattice_may_say_the_base_again():
+    again = SUBLATTICES.replace(b".\n\n", b".\n\nVERSION=1.0\nbase=10\n")
+    assert read_slf(again, "k").identical(same_as_twin(SUBLATTICES)[1])
+    other = sentences(same_as_twin(SUBLATTICES.replace(b".\n\n", b".\n\nbase=100\n"))[1])
+    assert [round(acoustic / math.log(100), 4) for _, _, acoustic in other] == [6.0] * 4
 
 
 def test_nodes_may_be_numbered_backwards_and_left_out():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ninja.formats.catalogue import Reader
     from ninja.formats.wording import Respelling
 
+KALDI = "kaldi"
 ARC_BYTES = 20  # of a lattice in memory, about
 # What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
 _KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
@@ -71,40 +72,58 @@ def reader_of(stream: Stream, asked: Asked, chosen: Reader | None = None) -> Rea
     return recognised(stream.head(HEAD), stream.name, asked.encoding)
 
 
-def spells(table: Table, asked: Asked) -> bool:
-    """Tell whether a table may spell its words, which Kaldi's archives do not; of a script file, by the first file."""
+def spells(table: Table, asked: Asked) -> bool | None:
+    """Tell whether a table may spell its words, which Kaldi's archives do not; of a script file, by the first file.
+
+    The standard input is kept in memory if it does.
+
+    Returns:
+        None: nobody can tell, since it cannot be read, or holds no lattices.
+    """
+    if table.place.command is not None or _gives_bytes_once(table.place.path):
+        return False
+    name = format_name(table, asked)
+    if table.place.path == STDIN and name not in (None, KALDI):
+        peek_standard_input(None)
+    return None if name is None else name != KALDI
+
+
+def format_name(table: Table, asked: Asked) -> str | None:
+    """Return the format of a table, of a script file that of the first file; None: nobody can tell beforehand."""
+    chosen = _chosen(asked)
+    if asked.format is not None:
+        return KALDI if chosen is None else chosen.format.name
     if table.kind == "folder":
-        return True
+        return "espnet"
     try:
+        if table.place.command is not None or _gives_bytes_once(table.place.path):
+            return None
         if table.place.path == STDIN:
-            return _input_spells(asked)
-        if os.path.exists(table.place.path) and not os.path.isfile(table.place.path):
-            return False  # a pipe gives its bytes once
+            if _is_kaldi(peek_standard_input(_FIRST, _is_kaldi)):
+                return KALDI
+            from ninja.formats.catalogue import HEAD, recognised
+
+            known = recognised(peek_standard_input(HEAD), STDIN, asked.encoding)
+            return None if known is None else known.format.name
         if table.kind == "scp":
             first = next((line for _, line in kaldi.rows(table.place) if line.strip()), "")
             places = resolve(first.split(None, 1)[-1].strip())
-            if len(places) != 1 or places[0].offset:
-                return False
+            if len(places) != 1:
+                return None
+            if places[0].offset:
+                return KALDI
             table = Table(places[0])
         with open_stream(table.place) as stream:
-            return reader_of(stream, asked, _chosen(asked)) is not None
+            reader = reader_of(stream, asked)
+            if reader is not None:
+                return reader.format.name
+            return KALDI if _is_kaldi(stream.head(_FIRST, _is_kaldi)) else None
     except NinjaError:
-        return False
+        return None
 
 
-def _input_spells(asked: Asked) -> bool:
-    """Tell the same of the standard input, and keep all of it if it does."""
-    if asked.format is not None:
-        found = _chosen(asked) is not None
-    elif _is_kaldi(peek_standard_input(_FIRST, _is_kaldi)):
-        found = False
-    else:
-        from ninja.formats.catalogue import HEAD, recognised
-
-        found = recognised(peek_standard_input(HEAD), STDIN, asked.encoding) is not None
-    if found:
-        peek_standard_input(None)
-    return found
+def _gives_bytes_once(path: str) -> bool:
+    return path != STDIN and os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _is_kaldi(head: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import choice, lines
@@ -18,11 +18,13 @@ from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
 from ninja.formats.named_text import NamedTextOptions, read_linear_lists, read_named_text
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import (
+    ColumnOptions,
     CtmOptions,
     NBest,
     ObjectFields,
     SrilmOptions,
     nbest_lattices,
+    read_columns,
     read_ctm,
     read_objects,
     read_srilm,
@@ -33,6 +35,7 @@ from ninja.formats.plf import PlfOptions, is_plf, read_plf_whole, read_plfs
 from ninja.formats.slf import SlfOptions, is_slf, read_slf, read_slf_whole
 from ninja.formats.sphinx import SphinxOptions, is_sphinx, read_sphinx, read_sphinx_whole
 from ninja.lattice import Lattice
+from ninja.openfst import lost_of_image
 from ninja.symbols import SymbolTable
 
 HEAD = 1 << 16  # bytes by which a format is known
@@ -41,6 +44,7 @@ ALIASES = {"binary": KALDI, "text": KALDI, "htk": "slf", "att": "fst-text", "arr
 
 Entry = tuple[str, Lattice | NinjaError]
 Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it
+Holds = Literal["lattices", "results", "nothing"]
 Entries = Callable[[Content, SymbolTable | None, Any, Lost | None], Iterator[Entry]]
 
 _KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
@@ -59,6 +63,7 @@ class Format:
     entries: Entries
     options: Callable[..., Any] | None = None  # the dataclass of its options
     belongs: Callable[[bytes], bool] | None = None  # whether such a file is meant when it lies in a folder; None: fits
+    holds: Holds = "lattices"
 
     def reader(self, values: Mapping[str, str], encoding: str) -> Reader:
         """Return the format with the options that the user wrote.
@@ -140,12 +145,17 @@ def named(text: str, encoding: str = "utf-8") -> Reader | None:
     raise OptionError(f"there is no format {name!r} to read; there is: {known}")
 
 
-def holds_lattices(head: bytes) -> bool:
-    """Tell whether a file that begins so is meant to be read when it lies in a folder of lattices."""
+def holds_lattices(head: bytes) -> Holds:
+    """Tell whether a file that begins so is meant to be read when it lies in a folder of lattices.
+
+    Returns:
+        "results": it is, if there is nothing but results; beside lattices they are what became of them.
+    """
     head = head.removeprefix(BOM)
     if _KALDI_IMAGE.match(head) or _FST_ENTRY.match(head) or lines.is_kaldi_text(_rows(head)):
-        return True
-    return any((each.belongs or each.fits)(head) for each in FORMATS)
+        return "lattices"
+    held: set[Holds] = {each.holds for each in FORMATS if (each.belongs or each.fits)(head)}
+    return "lattices" if "lattices" in held else "results" if held else "nothing"
 
 
 def _rows(head: bytes) -> list[bytes]:
@@ -196,7 +206,10 @@ def _one(read: Callable[..., Lattice], whole: Callable[..., Any] | None = None) 
 
 
 def _openfst(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
-    yield content.key, read_fst(content.whole(), content.key, content.name)
+    lattice = read_fst(content.whole(), content.key, content.name)
+    if lost is not None:
+        lost(content.key, lost_of_image(content.whole()))
+    yield content.key, lattice
 
 
 def _pfsg(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
@@ -327,6 +340,14 @@ FORMATS = (
         SrilmOptions,
     ),
     Format(
+        "columns",
+        "n-best lists in columns, lattice-rescore",
+        lambda head: lines.is_columns(_rows(head)),
+        _lists(lambda content, options: read_columns(content.whole(), content.name, options)),
+        ColumnOptions,
+        holds="results",
+    ),
+    Format(
         "nemo",
         "n-best lists, NeMo",
         lambda head: lines.is_nemo(_rows(head)),
@@ -340,6 +361,7 @@ FORMATS = (
         lambda head: lines.is_ctm(_rows(head)),
         _lists(lambda content, options: [each.nbest for each in read_ctm(content.whole(), content.name, options)]),
         CtmOptions,
+        holds="results",
     ),
     Format(
         "nbest-kaldi",

@@ -10,6 +10,7 @@ _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WEIGHT = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?)")
 _COSTS = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")
 _STATE = re.compile(rb"\d{1,10}")
+_COLUMNS = re.compile(rb"\s*\S+-\d{1,9}(?:\s+[-+\d.eE]+)+\s*")
 _TOLD = 200  # lines that are looked at
 
 
@@ -18,8 +19,8 @@ def is_att_text(rows: Sequence[bytes]) -> bool:
     fields = _fields(rows)
     if not fields or not all(_is_transition(row) for row in fields):
         return False
-    four = [row[3] for row in fields if len(row) == 4]
-    if len(four) == sum(len(row) > 3 for row in fields) > 0 and all(map(_COSTS.fullmatch, four)):
+    long = [row for row in fields if len(row) > 3]
+    if long and all(len(row) == 4 and row[2] != row[3] and _COSTS.fullmatch(row[3]) for row in long):
         return False  # a lattice of Kaldi's without its key
     return len(fields[0]) >= 3 or (len(fields) == 1 and fields[0][0] == b"0")
 
@@ -29,6 +30,7 @@ def is_ctm(rows: Sequence[bytes]) -> bool:
     fields = [row for row in _fields(rows) if not row[0].startswith(b";;")]
     return (
         bool(fields)
+        and not is_columns(rows)
         and all(len(row) in (5, 6) and _NUMBER.fullmatch(row[2]) and _NUMBER.fullmatch(row[3]) for row in fields)
         # An FST with ids and weights has five numbers, too, of which two are whole where a CTM has seconds; so have
         # posteriors of arcs, with frames for seconds.
@@ -37,6 +39,12 @@ def is_ctm(rows: Sequence[bytes]) -> bool:
             or (len(fields) == 1 and fields[0][2] == b"0" and b"." in fields[0][3])
         )
     )
+
+
+def is_columns(rows: Sequence[bytes]) -> bool:
+    """Tell whether lines are n-best lists in columns: a key with a rank, scores, a bar, the words."""
+    halves = [row.partition(b"|") for row in rows[:_TOLD] if row.strip()]
+    return bool(halves) and all(bar and _COLUMNS.fullmatch(head) for head, bar, _ in halves)
 
 
 def is_nemo(rows: Sequence[bytes]) -> bool:
@@ -88,7 +96,7 @@ def is_named_text(rows: Sequence[bytes]) -> bool:
     A single name among ids is damage; the names of an archive have <eps> among them, or most of them are no numbers.
     """
     found = _Archive.of(rows)
-    if found is None or found.fst > found.lattice:
+    if found is None or (found.fst > found.lattice and not found.has_epsilon):
         return False
     return found.named or (found.long_key and found.lattice > 0 and found.whole)
 

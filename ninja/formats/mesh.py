@@ -283,7 +283,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[
     if why:
         missing.append(f"times of words: {why}")
     if rare := sum(map(len, bins)) - len(flat):
-        missing.append(f"{rare} words of posteriors not above {options.least:g}")
+        missing.append(f"words of posteriors not above {options.least:g}: {rare}")
     return lattice, missing
 
 

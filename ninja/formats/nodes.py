@@ -100,6 +100,5 @@ def _ends_plainly(lattice: Lattice, final: npt.NDArray[np.int64], words: Literal
         return False
     if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
         return False
-    entering = np.unique(lattice.word[lattice.dst == last])
-    # An end node without a word would be read as final costs.
-    return words == "begin" or last == 0 or (len(entering) == 1 and entering[0] != 0)
+    # SRILM takes the word of an end node for </s>, so it must have none; links to one without a word are final costs.
+    return words == "begin" or last == 0

@@ -18,7 +18,9 @@ from ninja.symbols import SymbolTable
 
 NULL = "NULL"
 SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
+SILENT = frozenset({"<s>", "</s>"})  # which SRILM writes at the first and last node, or NULL
 _LARGEST = 2**31 - 1
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM knows it
 _FIRST = re.compile(rb"\s*name[ \t]+\S+\s+nodes\s+\d+\s")
 
 
@@ -27,6 +29,7 @@ class PfsgOptions:
     """How a PFSG is understood."""
 
     fold: Literal["never", "null"] = "null"  # whether transitions to a final NULL node become final costs
+    silent: frozenset[str] = SILENT  # words that are read as NULL
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ def read_pfsgs(
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice]:
-    """Read the lattices of a PFSG file one by one; their names become the keys.
+    """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
 
     Args:
         content: The whole file, unpacked.
@@ -99,12 +102,12 @@ def read_pfsgs(
         found = _found(content, at, line, "", path, options)
         at, line = found["stop"], found["line"]
         naming = textual.Naming("", path, words, options.encoding)
-        name = naming.decoded(found["name"], line)
+        name = _DURATION.sub("", naming.decoded(found["name"], line))
         yield textual.Naming(name, path, words, options.encoding).lattice(found)
 
 
 def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    null = [NULL.encode(), textual.EPSILON_NAME.encode()]
+    null = [word.encode(options.encoding) for word in (NULL, textual.EPSILON_NAME, *sorted(options.silent))]
     fold = 1 if options.fold == "null" else 0
     return _textual.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
 

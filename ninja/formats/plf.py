@@ -18,14 +18,15 @@ from ninja.symbols import SymbolTable
 
 NULL = "*EPS*"
 _FIRST = re.compile(rb"""\s*(\(\s*\)\s+)*\(\s*\(\s*\(\s*['"]|\s*(\(\s*\)\s*)+\Z""")
-_KINDS: dict[str, int] = {"log": 0, "probability": 1, "score": 2}
+_KINDS: dict[str, int] = {"auto": 0, "log": 1, "probability": 2, "score": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class PlfOptions:
     """How a PLF lattice is understood."""
 
-    scores: Literal["log", "probability", "score"] = "log"  # log-probabilities, probabilities, any natural logarithms
+    # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, as the line itself shows
+    scores: Literal["auto", "log", "probability", "score"] = "auto"
     graph: int | None = 0  # which score of an arc is its graph cost; None: none is
     acoustic: int | None = None  # which one is its acoustic cost
     fold: Literal["never", "null"] = "null"  # whether arcs with *EPS* to the last state become final costs
@@ -71,8 +72,10 @@ def read_plf(
     """Read the lattice of one PLF line.
 
     The columns become states, the last one leading to a final state of its own. The first score of an arc becomes its
-    graph cost, others are left out unless ``options`` names them; by default scores are natural logarithms of
-    probabilities. A line without columns, or an empty one, is the empty sentence. There are no times.
+    graph cost, others are left out unless ``options`` names them. By default scores are natural logarithms of
+    probabilities, as in Joshua, or probabilities, as in Moses: if all are above 0, 1 at most, and those of the first
+    column add up to 1, or if every one is 1. A line without columns, or an empty one, is the empty sentence. There are
+    no times.
 
     Args:
         content: The line, with or without its end.

@@ -31,7 +31,8 @@ _FIRST = re.compile(  # what the first line of a file must begin with
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )
-_SPECIAL = re.compile(rb"[\x00-\x20\x7f\\]")
+_SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,9 @@ class SlfLattice:
 
     @property
     def utterance(self) -> str | None:
-        """Name of the utterance that the header gives."""
-        return next((value for name, value in self.extras.header if name in ("UTTERANCE", "U")), None)
+        """Name of the utterance that the header gives, without a duration that SRILM leaves behind it."""
+        given = next((value for name, value in self.extras.header if name in ("UTTERANCE", "U")), "")
+        return _DURATION.sub("", given) or None
 
     @property
     def scales(self) -> dict[str, float]:
@@ -384,10 +386,15 @@ def _decimals(shift: float) -> int:
 
 
 def _quoted(text: bytes) -> bytes:
-    """Return a value as HTK reads it: blanks and backslashes escaped, quotes where they would open a quoted text."""
+    """Return a value as HTK reads it: blanks and backslashes escaped, quotes where they would open a quoted text.
+
+    So is a digit behind a control character: SRILM reads as many octal digits as there are.
+    """
     if not text:
         return b'""'
-    text = _SPECIAL.sub(lambda found: b"\\\\" if found[0] == b"\\" else b"\\%03o" % found[0][0], text)
+    text = _SPECIAL.sub(
+        lambda found: b"\\\\" if found[0] == b"\\" else b"".join(b"\\%03o" % byte for byte in found[0]), text
+    )
     return b"\\" + text if text[:1] in (b'"', b"'") else text
 
 

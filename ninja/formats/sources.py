@@ -147,7 +147,9 @@ def _of_folder(path: str) -> list[Table]:
     if os.path.isdir(os.path.join(path, "1best_recog")):
         return [Table(Place(path), "folder")]
     entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=_natural)
-    found = [entry for entry in entries if os.path.isfile(entry) and _holds_lattices(entry)]
+    held = {entry: _held(entry) for entry in entries if os.path.isfile(entry)}
+    wanted = "lattices" if "lattices" in held.values() else "results"
+    found = [entry for entry, holds in held.items() if holds == wanted]
     if not found:
         raise FormatError("no lattices lie in this directory", path)
     return [Table(Place(entry)) for entry in found]
@@ -191,8 +193,8 @@ def _natural(path: str) -> list[tuple[int, str | int]]:
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
 
 
-def _holds_lattices(path: str) -> bool:
-    """Tell by a file's first bytes whether it holds lattices of any format."""
+def _held(path: str) -> str:
+    """Tell by a file's first bytes whether it holds lattices of any format, results, or nothing of that kind."""
     from ninja.formats.catalogue import HEAD, holds_lattices
     from ninja.formats.streams import open_stream
 
@@ -200,4 +202,4 @@ def _holds_lattices(path: str) -> bool:
         with open_stream(Place(path)) as stream:
             return holds_lattices(stream.head(HEAD))
     except (InputError, FormatError):
-        return False
+        return "nothing"

@@ -83,7 +83,7 @@ def vocabulary(
     """Return one symbol table for the words that files spell, in the order in which they come.
 
     Every file is read for it, but Kaldi's archives, whose words are ids only. What is wrong with a lattice is passed
-    over; ``read`` will tell.
+    over; ``read`` will tell. Words of one file and ids of another are not mixed: nobody knows what the ids mean.
 
     Args:
         source: As for ``read``; the standard input is kept in memory for it, if it is spelled.
@@ -96,16 +96,25 @@ def vocabulary(
 
     Raises:
         InputError: A pattern that no file matches.
-        OptionError: As for ``read``.
+        OptionError: As for ``read``; or one file spells its words, and another holds ids only.
     """
     asked = Asked(Vocabulary(), format, encoding, read_ahead=False)
-    found = [table for table in tables(source, allow_pipes=allow_pipes) if table.place.command is None]
-    used = {
-        id(lattice.words): lattice.words
-        for batch in batches([table for table in found if spells(table, asked)], asked)
-        for _, lattice in batch.entries
-        if isinstance(lattice, Lattice) and lattice.words is not None
-    }
+    found = [(table, spells(table, asked)) for table in tables(source, allow_pipes=allow_pipes)]
+    bare = [table.place.command or table.place.path for table, spelled in found if spelled is False]
+    used: dict[int, SymbolTable] = {}
+    for table in [table for table, spelled in found if spelled]:
+        for batch in batches([table], asked):
+            for _, lattice in batch.entries:
+                if not isinstance(lattice, Lattice):
+                    continue
+                if lattice.words is not None:
+                    used[id(lattice.words)] = lattice.words
+                elif lattice.word.any():
+                    bare.append(table.place.path)
+    if used and bare:
+        raise OptionError(
+            f"{bare[0]} holds ids of words, but another source spells words; say with words= (--words) what ids mean"
+        )
     return merged(used.values()) if used else None
 
 

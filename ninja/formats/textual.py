@@ -50,7 +50,7 @@ class Naming:
         names = [self.decoded(name, line) for name, line in found]
         words = self.words
         if words is None:
-            words = SymbolTable.from_words([EPSILON_NAME, *dict.fromkeys(names)])
+            words = SymbolTable.from_words(list(dict.fromkeys([EPSILON_NAME, *names])))
         ids = np.array([EPSILON, *words.ids(names)], np.int32)
         if (ids < 0).any():
             missing = int(np.flatnonzero(ids < 0)[0]) - 1

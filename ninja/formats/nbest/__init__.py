@@ -1,5 +1,6 @@
 """N-best lists of every maker, and the lattices whose paths they are."""
 
+from ninja.formats.nbest.columns import ColumnOptions, read_columns
 from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, read_ctm
 from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
@@ -11,6 +12,7 @@ from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
 
 __all__ = [
     "DSTC10",
+    "ColumnOptions",
     "CtmOptions",
     "CtmUtterance",
     "Hypothesis",
@@ -23,6 +25,7 @@ __all__ = [
     "manifest_keys",
     "nbest_lattice",
     "nbest_lattices",
+    "read_columns",
     "read_ctm",
     "read_espnet",
     "read_espnet_folder",

@@ -8,7 +8,7 @@ from typing import Literal
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.textual import check_encoding, checked_shift
+from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
 
 LAST_FRAME = 2**31 - 2
 
@@ -41,7 +41,8 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
     There are no scores, so both costs are 0; a confidence is no cost and is kept aside. Words that rounding to frames
-    would make overlap begin where the one before ends. Comments (``;;``) and empty lines are left out.
+    would make overlap begin where the one before ends. Comments (``;;``), empty lines and ``<eps>``, as Kaldi writes
+    silence, are left out.
 
     Args:
         content: The whole file, unpacked.
@@ -84,6 +85,8 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
         if begin < last_begin:
             raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=line)
         last_begin = begin
+        if word == EPSILON_NAME:
+            continue
         _, words, begins, ends, confidences, _ = found[key]
         words.append(word)
         begins.append(max(round(begin / shift), ends[-1] if ends else 0))

@@ -37,9 +37,10 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
     """Make the lattices of several lists, with one symbol table; the rest is as for ``nbest_lattice``."""
     if words is None:
-        said = (word for each in lists for one in each.hypotheses for word in one.words)
-        names = dict.fromkeys(word for word in said if isinstance(word, str) and word != EPSILON_NAME)
-        words = SymbolTable.from_words([EPSILON_NAME, *names]) if names else None
+        said = dict.fromkeys(word for each in lists for one in each.hypotheses for word in one.words)
+        names = [word for word in said if isinstance(word, str)]
+        if names or not said:  # no words at all are no ids either
+            words = SymbolTable.from_words([EPSILON_NAME, *(word for word in names if word != EPSILON_NAME)])
     return [_lattice(each, words, path) for each in lists]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,8 @@ FIRST, SECOND = "NBestList1.0", "NBestList2.0"
 BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
 LOG10 = math.log(10.0)  # nats
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
+_STATE = re.compile(r".+-[0-9]")
+_IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
 
 Variant = Literal["NBestList1.0", "NBestList2.0", "scores"]
 
@@ -35,14 +38,15 @@ class SrilmOptions:
 def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
     """Read a list.
 
-    * ``NBestList1.0``: ``(score) words``. The score, in bytelogs, is of both models; it becomes the acoustic cost, as
-      in SRILM.
+    * ``NBestList1.0``: ``(score) words``; the header may be missing. The score, in bytelogs, is of both models; it
+      becomes the acoustic cost, as in SRILM.
     * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states below words, whose times lie
       within their word's, are left out. What the score of the line has beyond its words' is acoustic cost of the end.
     * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is that of the words which
-      count for a word penalty; where it is another than there are, it is lost.
+      count for a word penalty; where it is another than there are, it is lost. So are hypotheses of probability 0.
 
-    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms.
+    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Empty lines and
+    comments (``##``) are passed over.
 
     Args:
         content: The whole file, unpacked.
@@ -56,16 +60,21 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     Source: SRILM manual, nbest-format(5).
     """
     options = options or SrilmOptions()
-    variant, hypotheses, lost = "scores", [], 0
+    variant, hypotheses, differ, impossible = "", [], 0, 0
     for line, row in rows(content, path, options.encoding):
         fields = split(row)
-        if line == 1 and fields[:1] in ([FIRST], [SECOND]):
+        if not fields or fields[0].startswith("##"):
+            continue
+        if not variant and fields[0] in (FIRST, SECOND):
             variant = fields[0]
-        elif not fields:
-            raise FormatError("the line is empty; a hypothesis is needed", path, key=key, line=line)
-        elif variant == "scores":
+            continue
+        variant = variant or (FIRST if fields[0].startswith("(") else "scores")
+        if variant == "scores":
+            if any(_IMPOSSIBLE.fullmatch(field) for field in fields[:2]):
+                impossible += 1
+                continue
             each, differs = _scores(fields, path, key, line)
-            lost += differs
+            differ += differs
             hypotheses.append(each)
         else:
             score = _bytelog(fields[0], path, key, line)
@@ -76,8 +85,12 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
                 hypotheses.append(_timed(words, score, options.frame_shift, path, key, line))
     if not hypotheses:
         raise FormatError("there are no hypotheses", path, key=key)
-    notes = (f"{lost} word counts that differ from the number of words",) if lost else ()
-    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None, notes)
+    lost = []
+    if differ:
+        lost.append(f"{differ} word counts that differ from the number of words")
+    if impossible:
+        lost.append(f"{impossible} hypotheses of probability 0")
+    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None, tuple(lost))
 
 
 def write_srilm(
@@ -163,13 +176,15 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
     ends: list[int] = []
     graph: list[float] = []
     acoustic: list[float] = []
-    until, said = -1.0, 0.0
+    until, said, below = -1.0, 0.0, False
     for place in range(0, len(fields), 11):
         word, *rest = fields[place : place + 11]
         if (rest[0], *rest[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
         start, stop, lm, am = (number(each, f"a number after {word!r}", path, line, key) for each in rest[2::2])
-        if start <= until:  # a phone or a state of the word before
+        # A phone or a state of the word before; Decipher lets states outlast their words.
+        below = start <= until or (below and _STATE.fullmatch(word) is not None)
+        if below:
             continue
         first, last = start / shift, stop / shift
         if not 0 <= first <= last < 2**31 - 2:

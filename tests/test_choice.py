@@ -1,0 +1,149 @@
+"""Formats named with options: each value becomes what the field of the dataclass holds, or is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.errors import OptionError
+from ninja.formats.catalogue import FORMATS
+from ninja.formats.choice import filled, parted
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One field of each kind."""
+
+    count: int = 1
+    shift: float = 0.5
+    fold: bool = False
+    mode: Literal["never", "null"] = "never"
+    name: str = "a"
+    base: float | None = None
+    words: bool | None = None
+    fields: tuple[str, ...] = ()
+    silent: frozenset[str] = frozenset()
+    encoding: str = "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("slf", "slf", {}),
+        ("slf:", "slf", {}),
+        (" slf ", "slf", {}),
+        ("slf:frame_shift=0.016", "slf", {"frame_shift": "0.016"}),
+        ("slf:frame-shift=0.016,graph=l+r", "slf", {"frame_shift": "0.016", "graph": "l+r"}),
+        ("slf: base = e , fold = ", "slf", {"base": "e", "fold": ""}),
+        ("json:text=a=b", "json", {"text": "a=b"}),  # the first sign parts
+        ("nemo:manifest=C:/x:y", "nemo", {"manifest": "C:/x:y"}),
+        ("", "", {}),
+        (":a=1", "", {"a": "1"}),
+    ],
+)
+def test_a_name_is_parted_from_its_options(text, name, values):
+    assert parted(text) == (name, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("slf:base", "'slf:base': expected OPTION=VALUE after the colon, found 'base'"),
+        ("slf:base=1,", "expected OPTION=VALUE after the colon, found ''"),
+        ("slf:=1", "expected OPTION=VALUE after the colon, found '=1'"),
+        ("slf: =1", "expected OPTION=VALUE after the colon, found ' =1'"),
+        ("slf:base=1,base=2", "'slf:base=1,base=2' says base twice"),
+        ("slf:frame-shift=1,frame_shift=2", "says frame_shift twice"),
+    ],
+)
+def test_options_without_name_or_value_or_twice_are_refused(text, message):
+    with pytest.raises(OptionError) as caught:
+        parted(text)
+    assert message in str(caught.value)
+
+
+@given(
+    st.text("abcxyz-", min_size=1, max_size=8),
+    st.dictionaries(
+        st.text("abc_", min_size=1, max_size=6), st.text("abc=:+./ 가", max_size=6).map(str.strip), max_size=4
+    ),
+)
+def test_what_is_joined_is_parted_again(name, values):
+    text = ",".join(f"{option}={value}" for option, value in values.items())
+    assert parted(f"{name}:{text}") == (name, values)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        ("count", "3", 3),
+        ("shift", "1e-2", 0.01),
+        ("fold", "true", True),
+        ("fold", "YES", True),
+        ("fold", "1", True),
+        ("fold", "no", False),
+        ("fold", "0", False),
+        ("mode", "null", "null"),
+        ("name", "none", "none"),  # a text like any other
+        ("base", "none", None),
+        ("base", "None", None),
+        ("base", "10", 10.0),
+        ("words", "none", None),
+        ("words", "false", False),
+        ("fields", "l+r", ("l", "r")),
+        ("fields", "", ()),
+        ("fields", "l+", ("l",)),
+        ("silent", "<s>+</s>+<s>", frozenset({"<s>", "</s>"})),
+    ],
+)
+def test_a_value_becomes_what_its_field_holds(option, text, value):
+    found = getattr(filled(Options, {option: text}, "x"), option)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("count", "1.5", "x: count=1.5 is not an integer"),
+        ("count", "", "x: count= is not an integer"),
+        ("shift", "one", "x: shift=one is not a number"),
+        ("fold", "maybe", "x: fold=maybe is not true or false"),
+        ("mode", "Null", "x: mode=Null is not one of never, null"),
+        ("base", "ten", "x: base=ten is not a number or none"),
+        ("words", "2", "x: words=2 is not true or false or none"),
+        ("size", "2", "x has no option 'size'; there is: base, count, encoding, fields, fold, mode, name, "),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_name(option, text, message):
+    with pytest.raises(OptionError) as caught:
+        filled(Options, {option: text}, "x")
+    assert str(caught.value).startswith(message)
+
+
+def test_what_is_given_stands_unless_the_user_says_otherwise():
+    assert filled(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
+    assert filled(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
+    assert filled(Options, {}, "x", colour="red") == Options()  # what is no field is left out
+    assert filled(Options, {}, "x") == Options()
+
+
+def test_what_the_dataclass_refuses_is_refused():
+    mesh = next(each for each in FORMATS if each.name == "mesh")
+    with pytest.raises(OptionError, match="in the encoding 'utf-16' ASCII has other bytes"):
+        mesh.reader({}, "utf-16")
+
+
+@pytest.mark.parametrize("each", [each for each in FORMATS if each.options is not None], ids=lambda each: each.name)
+def test_every_field_of_every_format_can_be_written(each):
+    default = each.reader({}, "utf-8").options
+    kinds = {bool: lambda value: str(value).lower(), tuple: "+".join, frozenset: "+".join, type(None): lambda _: "none"}
+    values = {}
+    for name in default.__dataclass_fields__:
+        value = getattr(default, name)
+        values[name] = kinds.get(type(value), str)(value)
+    assert each.reader(values, "utf-8").options == default

@@ -1,0 +1,315 @@
+"""Every real file of other toolkits, read and checked by a witness that shares nothing with the readers."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import reference_real as real
+import reference_slf as slow
+from strategies_text import FILES, accepts, needs_files, unpacked
+
+from ninja import SymbolTable
+from ninja.errors import NinjaError, SymbolError
+from ninja.formats.nbest import (
+    DSTC10,
+    joined,
+    linear_lattices,
+    nbest_lattices,
+    read_ctm,
+    read_espnet,
+    read_kaldi_names,
+    read_nemo,
+    read_objects,
+    read_srilm,
+    write_objects,
+)
+from ninja.formats.openfst import read_fst, write_fst
+from ninja.formats.pfsg import read_pfsg, write_pfsg
+from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.sphinx import read_sphinx, write_sphinx
+from ninja.graph import best_path
+from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.lattice import check
+
+AMI = "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz"
+PAIRS = sorted(str(path.relative_to(FILES))[:-7] for path in FILES.glob("*pocketsphinx/*.slf.gz"))
+SLF = [AMI, "theanolm/lattice.slf", *(f"{name}.slf.gz" for name in PAIRS)]
+SPHINX = [f"{name}.lat.gz" for name in PAIRS]
+PLF = ["callhome_evltest", "fisher_dev"]
+# Files that are no lattices or lists of their own, and those that other tests read: (pattern, the test).
+BESIDE = {
+    "**/LICENSE*": "", "**/COPYING": "", "**/README.md": "", "theanolm/vocabulary.txt": "",
+    "an4_pocketsphinx/text": "", "nbest_kaldi_librispeech/ref.txt": "",
+    "ami_slf/*.nbest": "test_slf_files.py", "theanolm/lattice.lat": "test_slf_files.py",
+    "an4_pocketsphinx/hyp": "here", "plf_fisher_callhome/*.gz": "here", "nbest_dstc10/logs.json.gz": "here",
+    "nbest_kaldi_librispeech/nbest.txt.gz": "here", "nbest_kaldi_librispeech/hyp.txt": "test_nbest_formats.py",
+    "ctc_pyctcdecode/libri_logits.json": "test_ctc.py", "ctc_flashlight/*.bin": "test_ctc.py",
+    "ctc_flashlight/*.lst*": "test_ctc.py", "**/*.arpa*": "language models, which other tests read",
+}  # fmt: skip
+
+pytestmark = needs_files
+
+
+def test_no_file_is_left_out():
+    there = {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()}
+    beside = {str(path.relative_to(FILES)) for pattern in BESIDE for path in FILES.glob(pattern)}
+    assert there == beside | set(SLF) | set(SPHINX)
+    assert (len(SLF), len(SPHINX)) == (94, 92)
+    assert len([name for name in PAIRS if name.startswith("an4")]) == 84
+
+
+@lru_cache
+def plain(name):
+    content = unpacked(name)
+    return real.sphinx(content) if name.endswith(".lat.gz") and name != AMI else real.slf(content)
+
+
+def same_best(lattice, made, scales):
+    """Compare sizes and best paths, words and all."""
+    assert (lattice.num_states, lattice.num_arcs) == (made.num_nodes, len(made.links))
+    same_words(lattice, made, scales)
+    if made.frames:
+        assert sorted(lattice.time.tolist()) == sorted(made.frames.values())
+
+
+def same_words(lattice, made, scales):
+    for scale in scales:
+        found = best_path(lattice, acoustic_scale=scale)
+        cost, words = real.best(made, scale)
+        assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
+        spoken = lattice.words.spell(found.words)
+        # Scores that are whole numbers make ties, and costs of single precision decide them anew.
+        assert spoken == words or real.cost_of(made, spoken, scale) == pytest.approx(cost, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", SLF)
+def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(name):
+    whole = read_slf_whole(unpacked(name), "k")
+    check(whole.lattice)
+    same_best(whole.lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,))  # the others have one score
+    content = write_slf(whole.lattice, extras=whole.extras)
+    again = read_slf_whole(content, "k", words=whole.lattice.words)
+    assert again.lattice.identical(whole.lattice)
+    assert again.extras.on_arc == whole.extras.on_arc
+    assert again.extras.on_state == whole.extras.on_state
+    if SLF.index(name) % 4 < 2:
+        same_words(whole.lattice, real.slf(content), (1.0,))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
+    lattice = read_sphinx(unpacked(f"{name}.lat.gz"), "k")
+    check(lattice)
+    same_best(lattice, plain(f"{name}.lat.gz"), (1.0,))
+    other = read_slf(unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
+    for field in ("arc_begin", "dst", "word", "graph", "time", "final_graph", "final_acoustic"):
+        np.testing.assert_array_equal(getattr(lattice, field), getattr(other, field), field)
+    np.testing.assert_allclose(lattice.acoustic, other.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals
+    assert read_sphinx(write_sphinx(lattice), "k", words=lattice.words).identical(lattice)
+    assert read_slf(write_slf(lattice), "k", words=lattice.words).identical(lattice)  # from one format to the other
+
+
+def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_language_model():
+    rows = [line.split() for line in (FILES / "an4_pocketsphinx/hyp").read_text().splitlines()]
+    assert len(rows) == 84
+    best = 0
+    for key, *sentence in rows:
+        words = [word.lower() for word in sentence]
+        lattice = read_slf(unpacked(f"an4_pocketsphinx/{key}.slf.gz"), key)
+        assert accepts(lattice, words), key
+        assert real.accepts(plain(f"an4_pocketsphinx/{key}.lat.gz"), words), key
+        best += lattice.words.spell(best_path(lattice).words) == words
+    assert best == 1  # for the files hold acoustic scores only
+
+
+@pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
+def test_the_best_paths_of_ami_are_those_of_its_models(graph):
+    content = unpacked(AMI)
+    lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
+    made = real.slf(content, graph)
+    for scale in (1.0, 0.1, 0.0):
+        found, (cost, words) = best_path(lattice, acoustic_scale=scale), real.best(made, scale)
+        assert lattice.words.spell(found.words) == words
+        assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, abs=1e-4)
+
+
+@lru_cache
+def lines_of(name):
+    return [gzip.decompress((FILES / f"plf_fisher_callhome/{name}.{kind}.gz").read_bytes()).split(b"\n")[:-1]
+            for kind in ("plf", "asr", "oracle")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "number", "paths"), [(PLF[0], 1829, [1816, 381]), (PLF[1], 3979, [3966, 1504])])
+def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, number, paths):
+    lines, asr, oracle = lines_of(name)
+    lattices = list(read_plfs(b"\n".join(lines)))
+    assert len(lattices) == len(lines) == number
+    found = [0, 0]
+    for each, (lattice, line, *said) in enumerate(zip(lattices, lines, asr, oracle, strict=True)):
+        made = real.plf(line)
+        same_best(lattice, made, (1.0,))
+        assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
+        for which, sentence in enumerate(text.decode().split() for text in said):
+            is_path = real.accepts(made, sentence)
+            assert each % 4 or accepts(lattice, sentence) == is_path
+            found[which] += is_path
+    # The plain reading says so, too: of most oracle paths some words stand in no arc of these pruned lattices.
+    assert found == paths  # of the first bests, and of the oracles
+
+
+def test_every_list_of_dstc10_comes_back_from_its_lattice_and_from_what_is_written():
+    lists = read_objects(unpacked("nbest_dstc10/logs.json.gz"), fields=DSTC10)
+    assert len(lists) == 1376
+    lattices = nbest_lattices(lists)
+    for lattice in lattices:
+        check(lattice)
+    for nbest, lattice in list(zip(lists, lattices, strict=True))[::4]:
+        wanted = {}
+        for each in nbest.hypotheses:
+            wanted[each.words] = min(each.acoustic_cost, wanted.get(each.words, np.inf))
+        back = lattice_nbest(lattice, 20)
+        assert {each.words: each.acoustic_cost for each in back.hypotheses} == pytest.approx(wanted, rel=1e-6)
+    again = read_objects(write_objects(lists))
+    assert [(each.key, each.hypotheses) for each in again] == [(each.key, each.hypotheses) for each in lists]
+
+
+def test_every_list_of_kaldi_comes_back_from_linear_lattices():
+    lists = read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz"))
+    assert len(lists) == 15
+    for nbest in lists:
+        words = SymbolTable.from_words(["<eps>", *dict.fromkeys(w for each in nbest.hypotheses for w in each.words)])
+        [back] = joined(linear_lattices(nbest, words))
+        assert back.key == nbest.key
+        assert [words.spell(each.words) for each in back.hypotheses] == [list(each.words) for each in nbest.hypotheses]
+        for old, new in zip(nbest.hypotheses, back.hypotheses, strict=True):
+            assert (*new.graph, *new.acoustic) == pytest.approx((*old.graph, *old.acoustic), rel=1e-6)
+
+
+REAL = [AMI, "theanolm/lattice.slf", "pocketsphinx/goforward.slf.gz", "an4_pocketsphinx/an4-an417-fjlp-b.slf.gz"]
+
+
+def total_cost(lattice, scale=1.0):
+    found = best_path(lattice, acoustic_scale=scale)
+    return found.graph_cost + scale * found.acoustic_cost, lattice.words.spell(found.words)
+
+
+@pytest.mark.parametrize("name", [*REAL, "callhome", "fisher"])
+def test_real_lattices_come_back_from_every_format_that_spells_words(name):
+    if name in REAL:
+        lattice = read_slf(unpacked(name), "k")
+    else:
+        lattice = read_plf(max(lines_of(PLF[name == "fisher"])[0], key=len), "k")
+    words, (cost, spoken) = lattice.words, total_cost(lattice)
+    assert read_slf(write_slf(lattice), "k", words=words).identical(lattice)
+    both = PlfOptions("score", graph=0, acoustic=1)
+    untimed = replace(lattice, time=None, frame_shift=None)
+    assert read_plf(write_plf(lattice, scores="both"), "k", words=words, options=both).identical(untimed)
+    fst = read_fst(write_fst(lattice), "k").with_words(words)
+    assert (fst.arc_begin.tolist(), fst.dst.tolist(), fst.word.tolist()) == (
+        lattice.arc_begin.tolist(), lattice.dst.tolist(), lattice.word.tolist()
+    )  # fmt: skip
+    assert total_cost(fst)[0] == pytest.approx(cost, rel=1e-6, abs=1e-5)
+    pfsg = read_pfsg(write_pfsg(lattice), "k", words=words)
+    assert total_cost(pfsg) == (pytest.approx(cost, abs=lattice.num_states / 10000), spoken)
+    assert read_pfsg(write_pfsg(pfsg), "k", words=words).identical(pfsg)
+    sphinx = read_sphinx(write_sphinx(lattice), "k", words=words)
+    acoustic = best_path(lattice, lm_scale=0.0).acoustic_cost
+    assert best_path(sphinx).acoustic_cost == pytest.approx(acoustic, abs=lattice.num_states * 5e-5)
+    assert read_sphinx(write_sphinx(sphinx), "k", words=words).identical(sphinx)
+
+
+def test_damage_to_real_files_is_refused_or_read_as_a_slow_reader_reads_it():
+    smallest = min(SPHINX, key=lambda name: len(unpacked(name)))
+    kinds = [(read_sphinx, slow.read_sphinx, unpacked(smallest)), (read_plf, slow.read_plf, lines_of(PLF[1])[0][0])]
+    chance = random.Random(6)
+    read = 0
+    for reader, twin, content in kinds:
+        for _ in range(60):
+            damaged = bytearray(content)
+            for _ in range(chance.randrange(1, 3)):
+                at = chance.randrange(len(damaged))
+                piece = chance.choice([b"", b"-1", b"7", b" ", b"99999999999", b"\xff"])
+                damaged[at : at + chance.randrange(3)] = piece
+            try:
+                lattice = reader(bytes(damaged), "k")
+            except NinjaError:
+                continue
+            read += 1
+            check(lattice)
+            try:
+                total = slow.fingerprint(twin(bytes(damaged)))
+            except SyntaxError:  # Python reads no 01
+                continue
+            np.testing.assert_allclose(slow.lattice_fingerprint(lattice), total, rtol=1e-3)
+    assert read > 20
+
+
+def lattice_of(lists, words, path):
+    return nbest_lattices(lists, words, path)[0]
+
+
+SPELLED = {
+    "slf": (read_slf, b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=two\n", 4),
+    "sphinx": (
+        read_sphinx,
+        b"# -logbase 1.0001\nFrames 9\nNodes 2\n0 two 0 1 1\n1 </s> 2 3 3\nInitial 0\nFinal 1\nBestSegAscr 0\nEdges\n"
+        b"0 1 -5\nEnd\n",
+        4,
+    ),
+    "pfsg": (read_pfsg, b"name u\nnodes 2 NULL two\ninitial 0\nfinal 1\ntransitions 1\n0 1 -3\n", 2),
+    "plf": (read_plf, b"((('two', -1, 1),),)\n", 1),
+    "kaldi": (
+        lambda content, _, path, words=None: lattice_of(read_kaldi_names(content, path), words, path),
+        b"u-1\n0 1 two 1,2,\n1\n\n",
+        1,
+    ),
+    "srilm": (
+        lambda content, key, path, words=None: lattice_of([read_srilm(content, key, path)], words, path),
+        b"NBestList1.0\n(-3) two\n",
+        2,
+    ),
+    "nemo": (
+        lambda content, _, path, words=None: lattice_of(read_nemo(content, ["u"], path=path), words, path),
+        b"two\t-1\n",
+        1,
+    ),
+    "espnet": (
+        lambda content, _, path, words=None: lattice_of(read_espnet({1: (content, b"u -1\n")}, path), words, path),
+        b"u two\n",
+        1,
+    ),
+    "json lines": (
+        lambda content, _, path, words=None: lattice_of(read_objects(content, path), words, path),
+        b'{"key": "v", "nbest": [{"text": "two", "score": 1}]}\n{"key": "u", "nbest": [{"text": "", "score": 1}]}\n',
+        1,
+    ),
+    "ctm": (
+        lambda content, _, path, words=None: lattice_of([e.nbest for e in read_ctm(content, path)], words, path),
+        b";; c\nu 1 0 1 two\n",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_words_become_a_table_of_their_own_or_must_be_in_the_one_given(kind):
+    reader, content, line = SPELLED[kind]
+    lattice = reader(content, "u", "f")
+    assert dict(lattice.words) == {"<eps>": 0, "two": 1}
+    assert lattice.words.spell(lattice.word) == ["two"]
+    table = SymbolTable([("<eps>", 0), ("two", 7)])
+    assert reader(content, "u", "f", table).word.max() == 7
+    assert reader(content, "u", "f", table).words is table
+    with pytest.raises(SymbolError, match=rf"^f:{line}, key '[uv]': word 'two' is not in the symbol table"):
+        reader(content, "u", "f", SymbolTable.from_words(["<eps>", "one"]))
+
+
+def test_a_list_without_any_word_has_a_table_without_any():
+    [lattice] = nbest_lattices([read_srilm(b"-1 -2 0\n", "u")])
+    assert dict(lattice.words) == {"<eps>": 0}

@@ -1,0 +1,333 @@
+"""Kaldi's text with names of words, or with keys of several words: what Kaldi's own reader reads of the ids."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+from strategies_text import FILES, needs_files, unpacked
+
+from ninja import read
+from ninja._formats import TableReader, TableWriter
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.named_text import NamedTextOptions, read_linear_lists, read_named_text
+from ninja.formats.slf import SlfOptions, read_slf
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+# Compact, then raw; a word that is a number, a weight that is left out, and states in no order.
+COMPACT = b"utt-1\n0 1 the 0.5,-1.25,3_4\n0 1 <eps>\n1 2 12 1,2,\n2 0.25,0,7\n\n"
+RAW = b"utt-2\n0 2 9 cat 0.5,1\n0 2 0 <eps>\n2 1 8 the 1,2\n1 0.25,0\n\n"
+TABLE = SymbolTable([("<eps>", 0), ("the", 4), ("cat", 2), ("12", 9), ("a", 1), ("b", 5)])
+ORDINARY = st.text("abcXYZ가é019-_'.(){}#", min_size=1, max_size=5).filter(lambda name: name != "<eps>")
+
+
+def found(content, table=None, **options):
+    return list(read_named_text(content, "t", table, NamedTextOptions(**options)))
+
+
+def kaldi_text(lattice):
+    writer = TableWriter(text=True)
+    writer.append(lattice, lattice.key.encode(), lattice.kind == "compact")
+    return bytes(writer.view())
+
+
+def with_names(text, names):
+    """Put names in place of ids, as ``int2sym.pl -f 3`` does, or ``-f 4`` where arcs have two labels."""
+    rows, begins = [], True
+    for row in text.decode().split("\n"):
+        fields = row.split()
+        if not begins and len(fields) >= 3:
+            column = 3 if len(fields) == 5 or (len(fields) == 4 and "," not in fields[3]) else 2
+            fields[column] = names[int(fields[column])]
+        begins = not fields
+        rows.append(" ".join(fields))
+    return "\n".join(rows).encode()
+
+
+def test_a_compact_and_a_raw_lattice_are_read():
+    (key, one), (other, two) = found(COMPACT + RAW)
+    assert (key, other, one.key, two.key) == ("utt-1", "utt-2", "utt-1", "utt-2")
+    assert (one.kind, two.kind) == ("compact", "raw")
+    assert one.words is two.words
+    assert dict(one.words) == {"<eps>": 0, "the": 1, "12": 2, "cat": 3}
+    assert one.src.tolist() == [0, 0, 1]
+    assert [one.words.word(word) for word in one.word.tolist()] == ["the", "<eps>", "12"]
+    assert one.graph.tolist() == [0.5, 0.0, 1.0]
+    assert one.acoustic.tolist() == [-1.25, 0.0, 2.0]
+    assert one.ali.tolist() == [3, 4]
+    assert one.final_ali.tolist() == [7]
+    assert two.dst.tolist() == [1, 1, 2]  # states 2 and 1 change places
+    assert [two.words.word(word) for word in two.word.tolist()] == ["cat", "<eps>", "the"]
+    assert two.ali.tolist() == [9, 8]
+
+
+@given(lattices(max_word=4), st.lists(ORDINARY, min_size=4, max_size=4, unique=True))
+def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
+    table = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
+    ids = kaldi_text(lattice)
+    reader = TableReader("kaldi")  # costs have six digits in text
+    space = reader.space(len(ids))
+    space[: len(ids)] = ids
+    space.release()
+    reader.advance(len(ids))
+    ((key, kaldi),) = reader.parse(0)
+    ((one, plain),) = found(ids, words="ids")
+    ((other, named),) = found(with_names(ids, ["<eps>", *names]), table, words="names")
+    assert key == one == other == lattice.key
+    assert plain.identical(kaldi)
+    assert named.identical(kaldi)
+    assert named.words is table
+    ((_, own),) = found(with_names(ids, ["<eps>", *names]), words="names")
+    assert own.words.spell(own.word) == table.spell(lattice.word)
+    np.testing.assert_array_equal(own.dst, lattice.dst)
+
+
+@pytest.mark.parametrize(
+    ("content", "are_names"),
+    [
+        (b"k\n0 1 a 1,2,\n1\n\n", True),
+        (b"k\n0 1 5 1,2,\n1 2 <eps> 1,2,\n2\n\n", True),
+        (b"k\n0 1 5 1,2,\n1 2 x 1,2,\n1 2 y 1,2,\n2\n\n", True),
+        (b"k\n0 1 5 1,2,\n1 2 6 1,2,\n2\n\n", False),
+        (b"k k\n0 1 5 1,2,\n1\n\n", False),
+        (b"k\n0 1 5 1,2,\n1 2 x 1,2,\n2\n\n", False),
+    ],
+)
+def test_whether_words_are_names_is_seen_from_the_words(content, are_names):
+    ((_, lattice),) = found(content)
+    assert (isinstance(lattice, Lattice) and lattice.words is not None) is are_names
+    assert (found(content, words="names")[0][1].words is not None) is True
+
+
+def test_a_name_among_ids_is_damage():
+    content = b"k\n0 1 5 1,2,\n1 2 6 1,2,\n2\n\nl\n0 1 7x 1,2,\n1\n\nm\n0 1 8\n1\n\n"
+    (_, first), (_, bad), (_, last) = found(content)
+    assert (first.word.tolist(), last.word.tolist(), first.words) == ([5, 6], [8], None)
+    assert str(bad) == (
+        "t:7, key 'l': expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
+        "with words that are integers, found '0 1 7x 1,2,'"
+    )
+
+
+def test_keys_of_several_words_are_kept_cut_or_joined():
+    content = b" utterance  123 \n0 1 a 1,2,\n1\n\n"
+    assert [found(content, keys=how)[0][0] for how in ("line", "first", "join")] == [
+        "utterance  123",
+        "utterance",
+        "utterance_123",
+    ]
+
+
+def test_a_key_may_be_any_bytes_and_occur_twice():
+    (one, first), (two, second) = found(b"\xff1\n0 1 a\n1\n\n\xff1\n0 1 b\n1\n\n")
+    assert one == two == first.key == second.key == "\udcff1"
+    assert first.words.spell(first.word) == ["a"]
+    assert second.words.spell(second.word) == ["b"]
+
+
+def test_a_word_that_the_table_lacks_is_named_with_its_line_and_costs_no_other_lattice():
+    content = COMPACT + b"bad\n0 1 the 1,2,\n1 2 dog 1,2,\n2\n\n" + RAW
+    (_, one), (_, bad), (_, two) = found(content, TABLE)
+    assert (one.word.tolist(), two.word.tolist(), one.words) == ([4, 0, 9], [2, 0, 4], TABLE)
+    assert isinstance(bad, SymbolError)
+    assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right one?"
+
+
+def test_the_wrong_table_is_said_to_be_wrong():
+    ((_, error),) = found(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
+    assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right one?"
+    ((_, error),) = found(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
+    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right one?"
+
+
+def test_ids_get_the_table_that_knows_them():
+    ((_, lattice),) = found(b"a key\n0 1 9 1,2,\n1\n\n", TABLE)
+    assert (lattice.word.tolist(), lattice.words) == ([9], TABLE)
+
+
+def test_another_encoding_is_read_where_it_is_given():
+    content = "Jürg\n0 1 Straße 1,2,\n1\n\nk\n0 1 a\n1\n\n".encode("latin-1")
+    (key, first), _ = found(content, encoding="latin-1")
+    assert (key, first.words.spell(first.word)) == ("Jürg", ["Straße"])
+    (_, error), (_, fine) = found(content)
+    assert isinstance(fine, Lattice)
+    assert str(error) == (
+        "t:2, key 'J\\udcfcrg': not UTF-8 (invalid continuation byte); give the encoding or convert the file with iconv"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"0 1 hello world 1,2,", "with words that are names, found '0 1 hello world 1,2,'"),
+        (b"0 1 hello 1,2,x", "with words that are names, found '0 1 hello 1,2,x'"),
+        (b"0 1 5 1.5", "with words that are names, found '0 1 5 1.5'"),  # a weight of an FST
+        (b"0 1 5 hello 1.5", "with words that are names, found '0 1 5 hello 1.5'"),
+        (b"0 one hello 1,2,", "found '0 one hello 1,2,'"),
+        (b"0 1 2 hello 1,2 more", "found '0 1 2 hello 1,2 more'"),
+        (b"zero 1 a 1,2,", "found 'zero 1 a 1,2,'"),
+    ],
+)
+def test_a_line_that_is_none_is_shown_as_it_is(row, message):
+    content = COMPACT + b"bad\n0 1 a 1,2,\n" + row + b"\n1\n\n" + COMPACT
+    (_, one), (key, error), (_, two) = found(content)
+    assert key == "bad"
+    assert isinstance(error, FormatError)
+    assert (error.line, error.path, error.key) == (9, "t", "bad")
+    assert message in str(error)
+    assert one.num_arcs == two.num_arcs == 3
+
+
+def test_of_two_faults_the_first_is_told():
+    rows = [b"0 1 dog 1,2,", b"0 1 the 1,x,"]
+    for first, second, line, kind in ((*rows, 2, SymbolError), (*reversed(rows), 2, FormatError)):
+        ((_, error),) = found(b"k\n" + first + b"\n" + second + b"\n1\n\n", TABLE, words="names")
+        assert (type(error), error.line) == (kind, line)
+
+
+def test_a_weight_of_an_fst_is_no_word():
+    (_, error), _ = found(b"k\n0 1 5 1.5\n1\n\n" + COMPACT)
+    assert "t:2, key 'k': expected 'state next word" in str(error)
+
+
+def test_epsilon_needs_no_entry_in_a_table():
+    ((_, lattice),) = found(b"k\n0 1 <eps> 1,2,\n1\n\n", SymbolTable([("the", 4)]))
+    assert lattice.word.tolist() == [0]
+
+
+@pytest.mark.parametrize("blank", [b"", b" \t", b"\r", b"\f", b"\v \r"])
+@pytest.mark.parametrize("word", [b"a", b"5"])
+def test_lines_of_blanks_end_a_lattice(blank, word):
+    entries = found(b"k\n0 1 %b 1,2,\n1\n%b\n%b\nl\n0 1 %b 1,2,\n1\n%b\n" % (word, blank, blank, word, blank))
+    assert [(key, lattice.num_arcs) for key, lattice in entries] == [("k", 1), ("l", 1)]
+
+
+def test_an_empty_line_within_a_lattice_is_found_by_what_follows():
+    content = b"k\n0 1 a 1,2,\n0 1 b\n1 0,0,\n\n1 2 c 1,2,\n2\n\n" + COMPACT
+    (_, cut), (_, error), (_, fine) = found(content)
+    assert isinstance(cut, Lattice)
+    assert "t:6" in str(error)
+    assert "expected a key, found '1 2 c 1,2,'; is there an empty line within the lattice before it?" in str(error)
+    assert isinstance(fine, Lattice)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"k\n0 1 a 1,2,\n1 0 b 1,2,\n1\n\n", "state 0 lies on a cycle"),
+        (b"k\n0 1 a 1,2,\n\n", "no state is final"),
+        (b"k\n\n", "the lattice is empty"),
+        (b"k\n0 1 a nan,2,\n1\n\n", "nan"),
+        (b"k\n0 99999999 a 1,2,\n1\n\n", "number the states from 0"),
+    ],
+)
+def test_what_is_no_lattice_is_refused_with_its_key(content, message):
+    (_, error), (_, fine) = found(content + COMPACT)
+    assert isinstance(error, NinjaError)
+    assert error.key == "k"
+    assert message in str(error)
+    assert isinstance(fine, Lattice)
+
+
+@pytest.mark.parametrize("content", [COMPACT, RAW, b"u v\n0 1 5 1,2,\n0 2 6 1,2,\n1 1,2,\n2 1,2,\n\n"])
+def test_a_file_cut_at_any_byte_is_refused_or_means_the_same(content):
+    ((_, whole),) = found(content, words="names")
+    for cut in range(1, len(content) - 1):
+        entries = found(content[:cut], words="names")
+        if len(entries) == 1 and isinstance(entries[0][1], Lattice):
+            assert entries[0][1].identical(whole)
+            assert cut == len(content) - 1  # the empty line alone is missing
+    ((_, lattice),) = found(content[:-1], words="names")
+    assert lattice.identical(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": "both"}, "words is 'both', but must be auto, names or ids"),
+        ({"keys": "all"}, "keys is 'all', but must be line, first or join"),
+        ({"encoding": "none"}, "there is no encoding 'none'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        NamedTextOptions(**options)
+
+
+@given(st.data())
+def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
+    content = bytearray(COMPACT + RAW + COMPACT)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    how = data.draw(st.sampled_from(["auto", "names", "ids"]))
+    for key, each in found(bytes(content), words=how):
+        if isinstance(each, Lattice):
+            check(each)
+        else:
+            assert isinstance(each, NinjaError)
+        assert each.key == key
+
+
+@needs_files
+def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
+    content = unpacked("theanolm/lattice.lat")
+    ((key, lattice),) = found(content)
+    slf = read_slf(unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
+    assert key == slf.key == lattice.key
+    for name in ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic"):
+        np.testing.assert_array_equal(getattr(lattice, name), getattr(slf, name), name)
+    pairs = set(zip(lattice.word.tolist(), slf.word.tolist(), strict=True))
+    assert (0, 0) in pairs
+    assert len(pairs) == len({one for one, _ in pairs}) == len({two for _, two in pairs})
+    (tmp_path / "lat.txt").write_bytes(content.replace(b"utterance 123", b"key ") + b"\n")  # as Kaldi writes it
+    ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
+    assert lattice.with_key("key").identical(kaldi)
+
+
+@needs_files
+def test_a_cut_theanolm_file_is_refused():
+    content = unpacked("theanolm/lattice.lat")
+    for cut in range(20, len(content), 7):
+        ((_, error),) = found(content[:cut])
+        assert isinstance(error, NinjaError), cut
+
+
+@needs_files
+def test_real_lattices_have_the_words_and_costs_of_their_lines():
+    content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
+    entries = found(content)
+    blocks = content.decode().removesuffix("\n\n").split("\n\n")
+    assert len(entries) == len(blocks) == 1355
+    for (key, lattice), block in zip(entries, blocks, strict=True):
+        first, *rows = (row.split() for row in block.split("\n"))
+        arcs = [row for row in rows if len(row) > 2]
+        costs = [row[3].split(",")[:2] if len(row) > 3 else ("0", "0") for row in arcs]
+        assert [key] == first
+        assert [lattice.words.word(word) for word in lattice.word.tolist()] == [row[2] for row in arcs]
+        np.testing.assert_array_equal(lattice.graph, np.array([graph for graph, _ in costs], np.float32))
+        np.testing.assert_array_equal(lattice.acoustic, np.array([acoustic for _, acoustic in costs], np.float32))
+
+
+@needs_files
+def test_lists_of_names_and_of_ids_are_joined_to_the_same():
+    content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
+    named = read_linear_lists(content, "t")
+    entries = found(content)
+    words = entries[0][1].words
+    numbered = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
+    assert [each.key for each in named] == [each.key for each in numbered]
+    for one, other in zip(named, numbered, strict=True):
+        assert [each.words for each in one.hypotheses] == [tuple(words.spell(each.words)) for each in other.hypotheses]
+
+
+def test_lists_that_are_none_are_refused():
+    with pytest.raises(LatticeError, match="ends in its number, as utt-1 does"):
+        read_linear_lists(b"key \n0 1 5 1,2,\n1\n\n", "t")
+    with pytest.raises(FormatError):
+        read_linear_lists(b"key-1 \xd6\xfd\xb2\x7e\0\0", "t")

@@ -1,0 +1,379 @@
+"""Every format is known by its content: what our writers write, real files, and what is no lattice at all."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+from strategies_text import needs_files
+
+from ninja import read
+from ninja._formats import TableWriter
+from ninja.consensus import confusion_network, mbr_decode, mesh_text
+from ninja.errors import FormatError, OptionError
+from ninja.formats import catalogue
+from ninja.formats.catalogue import FORMATS, HEAD, holds_lattices, named, recognised
+from ninja.formats.fst_archive import write_fst_archive
+from ninja.formats.fst_text import write_fst_text
+from ninja.formats.k2 import write_k2, write_k2s
+from ninja.formats.native_writer import write_native
+from ninja.formats.nbest import NBest, sentence, write_nemo, write_objects, write_srilm
+from ninja.formats.openfst import write_fst
+from ninja.formats.pfsg import write_pfsg
+from ninja.formats.plf import write_plf
+from ninja.formats.slf import write_slf
+from ninja.formats.sphinx import write_sphinx
+from ninja.graph import connect, from_arcs, nbest
+from ninja.symbols import SymbolTable
+
+# Words that look like something else, among any others.
+ODD = """<s> 0 1 12 3.5 -2 1e5 1,2 1,2,3 1.5,2, name nodes N=3 VERSION=1.0 numaligns # ;; ( () (( inf NBestList1.0"""
+NAMES = st.text("abcXYZ019-_.,'가é<>{}[]()=#;:\\\"+", min_size=1, max_size=6) | st.sampled_from(ODD.split())
+
+
+def best(lattice, words, *, timed=False):
+    hypotheses = []
+    for path in nbest(connect(lattice), 3):
+        said = [words.word(word) for word in path.words]
+        ends = tuple(range(10, 10 * len(said) + 10, 10))
+        one = sentence(said, path.graph_cost, path.acoustic_cost)
+        hypotheses.append(replace(one, begin=tuple(end - 10 for end in ends), end=ends) if timed else one)
+    return NBest(lattice.key, tuple(hypotheses), 0.01 if timed else None)
+
+
+def ctm(lattice, words):
+    said = [words.word(word) for word in nbest(connect(lattice), 1)[0].words]
+    rows = [f"{lattice.key} 1 {at / 10:.2f} 0.10 {word} 0.5\n" for at, word in enumerate(said)]
+    return "".join(rows).encode()
+
+
+def kaldi(lattice, *, text, kind):
+    writer = TableWriter(text=text)
+    writer.append(lattice, lattice.key.encode(), kind == "compact")
+    return bytes(writer.view())
+
+
+def int2sym(lattice, words, kind):
+    """Return a text archive with names where they should be."""
+    key, *rows = kaldi(lattice, text=True, kind=kind).decode().split("\n")
+    column = 2 if kind == "compact" else 3
+    parted = [row.split() for row in rows]
+    for row in parted:
+        if len(row) > 2:
+            row[column] = words.word(int(row[column]))
+    return "\n".join([key.strip(), *map(" ".join, parted)]).encode()
+
+
+WRITERS = {
+    "slf": write_slf,
+    "sphinx": write_sphinx,
+    "pfsg": write_pfsg,
+    "plf": write_plf,
+    "plf, both scores": lambda lattice, words: write_plf(lattice, words, scores="both"),
+    "mesh": lambda lattice, words: mesh_text(confusion_network(mbr_decode(lattice), words=words)).encode(),
+    "openfst": lambda lattice, words: write_fst(lattice),
+    "openfst, log64": lambda lattice, words: write_fst(lattice, "log64"),
+    "fst-text": lambda lattice, words: write_fst_text(lattice),
+    "fst-text, words": lambda lattice, words: write_fst_text(lattice, words, labels="words"),
+    "fst-text, acceptor": lambda lattice, words: write_fst_text(lattice, acceptor=True),
+    "fst-text, acceptor of words": lambda lattice, words: write_fst_text(lattice, words, labels="words", acceptor=True),
+    "fst-ark": lambda lattice, words: write_fst_archive([lattice, lattice]),
+    "fst-ark, text": lambda lattice, words: write_fst_archive([lattice, lattice], text=True),
+    "k2": lambda lattice, words: write_k2(lattice),
+    "k2, several": lambda lattice, words: write_k2s([lattice, lattice]),
+    "native": write_native,
+    "json": lambda lattice, words: write_objects([best(lattice, words)]),
+    "json, times": lambda lattice, words: write_objects([best(lattice, words, timed=True)]),
+    "srilm": lambda lattice, words: write_srilm(best(lattice, words), "scores"),
+    "srilm, 1.0": lambda lattice, words: write_srilm(best(lattice, words), "NBestList1.0"),
+    "srilm, 2.0": lambda lattice, words: write_srilm(best(lattice, words, timed=True), "NBestList2.0"),
+    "nemo": lambda lattice, words: write_nemo([best(lattice, words)]),
+    "ctm": ctm,
+    "named-text, compact": lambda lattice, words: int2sym(lattice, words, "compact"),
+    "named-text, raw": lambda lattice, words: int2sym(lattice, words, "raw"),
+    "kaldi, compact": lambda lattice, words: kaldi(lattice, text=False, kind="compact"),
+    "kaldi, raw": lambda lattice, words: kaldi(lattice, text=False, kind="raw"),
+    "kaldi, compact text": lambda lattice, words: kaldi(lattice, text=True, kind="compact"),
+    "kaldi, raw text": lambda lattice, words: kaldi(lattice, text=True, kind="raw"),
+}
+BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
+
+
+def name_of(content):
+    """Return the format that content is taken for, Kaldi's own as "kaldi"."""
+    found = recognised(content[:HEAD], "file")
+    return found.format.name if found else "kaldi"
+
+
+def known_as(content, wanted):
+    """Tell whether content is taken for a format, or refused as that and another one."""
+    try:
+        return name_of(content) == wanted
+    except FormatError as error:
+        return f" {wanted} " in str(error).replace(";", " ")
+
+
+def says_nothing(writer, content, lattice, words):
+    """Tell whether a file looks like another format's for a reason."""
+    if writer == "fst-ark, text":  # without weights, FSTs and lattices look the same
+        ends = (lattice.final_graph + lattice.final_acoustic)[lattice.is_final]
+        return not ((lattice.graph + lattice.acoustic).any() or ends.any())
+    if writer == "nemo":  # a list of words has whole numbers behind its tabs, too
+        return not any(b"." in row.rpartition(b"\t")[2] or b"\t-" in row for row in content.split(b"\n"))
+    if writer.startswith("named-text"):
+        used = [words.word(word) for word in lattice.word.tolist()]
+        number = [name for name in used if name.lstrip("+-").replace(".", "").replace("e", "").isdigit()]
+        # Where a raw arc has no costs, its word stands where those of others do.
+        bare = "raw" in writer and not (lattice.graph.all() or lattice.acoustic.all())
+        return bare or ("<eps>" not in used and len(number) * 2 >= len(used))
+    return writer == "ctm" and not content
+
+
+@given(
+    lattices(max_word=4, max_states=6, max_labels=0),
+    st.lists(NAMES.filter(lambda name: name != "<eps>"), min_size=4, max_size=4, unique=True),
+    st.booleans(),
+    st.sampled_from(["as it is", "CRLF", "no last line end", "empty lines first", "marked"]),
+)
+def test_what_is_written_is_known_or_refused_with_both_names(lattice, names, free, change):
+    if free:
+        lattice = lattice.with_costs(np.zeros_like(lattice.graph), np.zeros_like(lattice.acoustic))
+    words = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
+    for writer, write in WRITERS.items():
+        content = write(lattice, words)
+        if says_nothing(writer, content, lattice, words):
+            continue
+        if not writer.startswith(BINARY) or "text" in writer:
+            content = {
+                "as it is": content,
+                "CRLF": content.replace(b"\n", b"\r\n"),
+                "no last line end": content.rstrip(b"\n"),
+                "empty lines first": b"\n \n" + content,
+                "marked": b"\xef\xbb\xbf" + content,
+            }[change]
+        wanted = writer.partition(",")[0]
+        assert known_as(content, wanted), (writer, content)
+        assert holds_lattices(content[:HEAD]) != "nothing" or wanted == "nemo", (writer, content)
+
+
+def chain_of(length):
+    words = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(1, 100))])
+    arcs = [number + 1 for number in range(length)]
+    costs = [number / 8 + 0.125 for number in range(length)]
+    chain = from_arcs("utt", list(range(length)), arcs, arcs, costs, costs, finals={length: 0.5})
+    return chain.with_words(words)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_head_that_ends_anywhere_within_a_line_is_known(writer, monkeypatch):
+    chain = chain_of(40)
+    content = WRITERS[writer](chain, chain.words)
+    if content.count(b"\n") < 10:
+        return  # one line, longer than the head
+    for head in range(400, 440):
+        monkeypatch.setattr(catalogue, "HEAD", head)
+        assert known_as(content[:head], writer.partition(",")[0]), head
+
+
+ATT = [
+    b"0 1 5\n1\n",  # acceptors: ids, weights, both
+    b"0 1 5 0.5\n1 2 6\n2 1.5\n",
+    b"0 1 5 5\n1 2 6 6 0.25\n2\n",  # transducers
+    b"0\t1\t0\t0\tInfinity\n1\t-0.5\n",
+    b"0 1 a\n1\n",
+    b"0 1 a a,b 1e-5\n1 .5\n",
+    b"0 1 1,2 1,2\n0 1 a a\n1\n",
+    b"5 3 1 1\n3\n",
+    b"0 1 a\n1 2 b\n2\n",
+    b"0 1 1,2 1,2\n1\n",
+    b"\n0 1 5\n\n1\n",
+    b"0\n",
+    b"0 0 5\n",
+]
+
+
+@pytest.mark.parametrize("content", ATT)
+def test_fsts_in_text_have_two_to_five_columns(content):
+    assert name_of(content) == "fst-text"
+    assert holds_lattices(content) == "lattices"
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b"-1200 -30 2 hello world\n-1201 -31 1 hello\n", "srilm"),  # integers
+        (b"-12.5 -3 1 [noise] hello\n", "srilm"),
+        (b"## made by hand\n-12.5 -3 2 hello world\n", "srilm"),
+        (b"\nNBestList1.0\n(-5) a\n", "srilm"),
+        (b"(-5) a b\n(-6) a\n", "kaldi"),  # what has no header could be any text
+        (b"a b\t-1.5\na\t-2\n", "nemo"),
+        (b"the\t5\na\t6\n", "kaldi"),  # a table of words, or of counts
+        (b";; made by hand\nutt A 0.1 0.2 word\n", "ctm"),
+        (b"utt 1 0 0.25 word 0.9\n", "ctm"),
+        (b"utt\t0\t90\t0.998\t50450\nutt\t90\t3\t0.5\t7\n", "kaldi"),  # posteriors of arcs
+        (b"utt 1\n0 1 5 0.5,1,\n1\n", "named-text"),
+        (b"utt \n0 1 hello 0.5,1,\n1\n\n", "named-text"),
+        (b"utt\n0 1 5 <eps> 0.5,1\n1\n\n", "named-text"),
+        (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "kaldi"),  # damage
+        (b"utt \n0 1 5 5 0.5\n1\n\n", "fst-ark"),
+        (b"utt \n0 0.5\n\n", "fst-ark"),
+        (b"utt \n0 1 5 5 0.5,1\n1\n\n", "kaldi"),
+        (b"utt \n0 1 5 0.5,1,3_4\n1 1,2,\n\n", "kaldi"),
+        (b"0 1 5 1,2,\n1\n\n", "kaldi"),  # a lattice without its key
+        (b"utt\n0 1 <eps>\n1 2 a\n2 0.5\n\n", "named-text"),
+        (b"utt\n0 1 b\n1 2 a\n2 0.5\n\n", "kaldi"),  # an FST with names
+        (b"utt\n0 1 0 <eps>\n1 2 0 3.5\n2\n\n", "named-text"),
+        (b"utt\n0 1 a 1,2,\n0 1 b 1 2 3 4\n1\n\n", "named-text"),  # damage, too
+        (b"utt 1\n0 1 5 1,2,\n0 1 x y z 1\n1\n\n", "kaldi"),
+        (b'[{"key": "u"}]', "json"),
+        (b'{"key": "u"}', "json"),
+        (b"()\n((('a', -1, 1),),)\n", "plf"),
+    ],
+)
+def test_formats_without_a_header_are_known_by_their_lines(content, name):
+    assert name_of(content) == name
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"\xef\xbb\xbf",
+        b"<eps> 0\nthe 1\n",
+        b"<eps>\t0\nthe\t1\n",
+        b"utt1 the cat\nutt2 a hat\n",
+        b"1001 the cat\n1002 a hat\n",
+        b"utt1 12 13\nutt2 14\n",
+        b"\\data\\\nngram 1=3\n",
+        b"-1.5\tthe\t-0.3\n",
+        b"4\n",
+        b"0.01\n",
+        b"hello\n",
+        b"# A title\n\n1. one\n2. two\n",
+        b"MIT License\n\nCopyright 2020\n",
+        b"Copyright\n1 2 3\n",
+        b'{"beam": 12}\n',
+        b'{"entities": ["a"]}\n',
+        b"utt1  [\n  1 2 3\n  4 5 6 ]\n",
+        b"utt1 \0BFM \x04\x01\0\0\0",
+        b"\0\0\0\0",
+        b"Frames\n",
+        b"a b \n0 1 5 5 0.5\n1\n\n",
+        b"a b \n0 1 5 1,2,\nmore\n",
+        b"name x\n",
+        b"AA 1 2 3 4\n",
+    ],
+)
+def test_what_is_no_lattice_is_left_alone_in_a_folder(content):
+    assert holds_lattices(content) == "nothing"
+
+
+def test_what_two_formats_begin_with_is_refused_with_both_names():
+    with pytest.raises(FormatError) as caught:
+        recognised(b"12 12\t-3.5\n12 12 12\t-13.25\n", "lat.x")
+    assert str(caught.value) == "lat.x: the file can be read as fst-text and as nemo; say which it is (--from fst-text)"
+
+
+def test_text_of_another_width_is_named():
+    for order in ("utf-16", "utf-16-be"):
+        content = "VERSION=1.0\n".encode(order)
+        content = content if order == "utf-16" else b"\xfe\xff" + content
+        with pytest.raises(
+            FormatError, match=r"lat\.slf: the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
+        ):
+            recognised(content, "lat.slf")
+
+
+def test_files_are_read_as_what_they_are(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfname u\nnumaligns 1\nalign 0 the 0.5 a 0.5\n")
+    (tmp_path / "b.txt").write_bytes(b"utt 1\n0 1 the 0.5,1,\n1\n")
+    (tmp_path / "num_jobs").write_bytes(b"4\n")
+    (tmp_path / "words.txt").write_bytes(b"<eps> 0\nthe 1\n")
+    entries = list(read(tmp_path))
+    assert [(key, lattice.words.spell(lattice.word)) for key, lattice in entries] == [
+        ("u", ["the", "a"]),
+        ("utt 1", ["the"]),
+    ]
+
+
+def test_formats_are_named_with_their_options():
+    assert named("kaldi") is None
+    assert named("binary") is None
+    assert named("htk").format.name == "slf"
+    assert named("att").format.name == "fst-text"
+    assert named("slf:frame_shift=0.016").options.frame_shift == 0.016
+    assert named("mesh", "latin-1").options.encoding == "latin-1"
+    assert named("mesh:encoding=latin2", "latin-1").options.encoding == "latin2"
+    assert named("k2").options is not None
+    assert named("openfst").options is None
+    for each in FORMATS:
+        assert named(each.name).format is each
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("word", "there is no format 'word' to read; there is: kaldi, slf, sphinx"),
+        ("", "there is no format '' to read"),
+        ("kaldi:a=1", "kaldi has no options"),
+        ("openfst:a=1", "openfst has no option 'a'; it has none"),
+        ("mesh:leats=1", "mesh has no option 'leats'; there is: encoding, frame_shift, least"),
+        ("mesh:least=x", "mesh: least=x is not a number"),
+        ("mesh:least", r"'mesh:least': expected OPTION=VALUE after the colon, found 'least'"),
+        ("mesh:least=2", "least is 2.0, but must be a posterior"),
+    ],
+)
+def test_formats_and_options_that_there_are_not_are_refused(text, message):
+    with pytest.raises(OptionError, match=message):
+        named(text)
+
+
+# Of each folder the files that are lattices; the others are none.
+REAL = {
+    "data/formats": {
+        "ami_slf/*.lat.gz": "slf",
+        "ami_slf/*.nbest": "columns",
+        "*pocketsphinx/*.slf.gz": "slf",
+        "*pocketsphinx/*.lat.gz": "sphinx",
+        "theanolm/*.slf": "slf",
+        "theanolm/*.lat": "named-text",
+        "plf_fisher_callhome/*.plf.gz": "plf",
+        "nbest_kaldi_librispeech/nbest.txt.gz": "named-text",
+        "nbest_dstc10/*.json.gz": "json",
+    },
+    "data/korean": {"*.ark.gz": "kaldi"},
+    "data/english": {"*/*/*.ark.gz": "kaldi"},
+    "golden": {
+        "*/*.ark.gz": "kaldi",
+        "*/lat.txt.gz": "kaldi",
+        "*/prune1.txt.gz": "kaldi",
+        "korean/fst.txt.gz": "fst-ark",
+        "*/ctm_*.gz": "ctm",
+    },
+}
+
+
+def head_of(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        content = file.read(1 << 20)
+    return zlib.decompressobj(31).decompress(content, HEAD) if content.startswith(b"\x1f\x8b") else content[:HEAD]
+
+
+@needs_files
+@pytest.mark.parametrize("folder", REAL)
+def test_real_files_are_known_and_others_left_alone(folder):
+    wanted = {path: name for pattern, name in REAL[folder].items() for path in (SHARED / folder).glob(pattern)}
+    assert set(wanted.values()) == set(REAL[folder].values())
+    for path in (SHARED / folder).rglob("*"):
+        if path.is_file():
+            head = head_of(path)
+            assert name_of(head) == wanted.get(path, name_of(head) if name_of(head) == "json" else "kaldi"), path
+            assert (holds_lattices(head) != "nothing") is (path in wanted), path
