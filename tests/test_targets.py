@@ -19,11 +19,11 @@ from ninja.formats.k2 import read_k2s
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
 from ninja.formats.openfst import read_fst
-from ninja.formats.output_formats import FORMATS
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import read_plfs
 from ninja.formats.slf import read_slf_whole
 from ninja.formats.sphinx import read_sphinx
+from ninja.formats.writing.formats import FORMATS
 from ninja.graph import nbest_lattice
 from ninja.symbols import SymbolTable
 
@@ -469,7 +469,7 @@ def test_words_are_written_in_the_encoding_asked_for():
 
 def test_importing_the_package_stays_cheap():
     code = (
-        "import sys, ninja.formats.layouts, ninja.formats.targets\n"
+        "import sys, ninja.formats.writing.layouts, ninja.formats.targets\n"
         "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
     )
     root = str(Path(ninja.__file__).parent.parent)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 from ninja._formats import TableWriter
 from ninja.errors import OptionError
-from ninja.formats import losses
 from ninja.formats.files import Packed, PartFile, StandardOutput
-from ninja.formats.output import Lossy, Output, Wants, checked_key
 from ninja.formats.resume import Standing, stand
 from ninja.formats.sources import STDIN as STDOUT
 from ninja.formats.targets import KALDI, Target, format_of, target
+from ninja.formats.writing import losses
+from ninja.formats.writing.output import Lossy, Output, Wants, checked_key
 from ninja.lattice import Kind, Lattice
 from ninja.symbols import SymbolTable
 
 if TYPE_CHECKING:
-    from ninja.formats.output import Item
+    from ninja.formats.writing.output import Item
 
 FLUSH = 1 << 19  # bytes gathered before they are written
 
@@ -192,7 +192,7 @@ def write(
     """
     form, values = format_of(name, to)
     if form not in KALDI:
-        from ninja.formats.layouts import laid_out
+        from ninja.formats.writing.layouts import laid_out
 
         for option, asked in (("resume", resume), ("kind", kind is not None)):
             if asked:

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import LatticeError, OutputError, SymbolError
-from ninja.formats import losses
 from ninja.formats.files import Bytes, Packed, PartFile, StandardOutput, opened, reported
-from ninja.formats.output import Lossy, Output, checked_key
-from ninja.formats.output_formats import FORMATS, Format, wants
-from ninja.formats.output_lists import mesh_key
-from ninja.formats.output_options import Asked
 from ninja.formats.sources import STDIN as STDOUT
 from ninja.formats.targets import EXTENSIONS, Target
+from ninja.formats.writing import losses
+from ninja.formats.writing.formats import FORMATS, Format, wants
+from ninja.formats.writing.lists import mesh_key
+from ninja.formats.writing.options import Asked
+from ninja.formats.writing.output import Lossy, Output, checked_key
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
-    from ninja.formats.output import Item
+    from ninja.formats.writing.output import Item
 
 FLUSH = 1 << 19  # bytes gathered before they are written
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from ninja.errors import LatticeError
-from ninja.formats import losses
-from ninja.formats.output_options import Asked, FstText
+from ninja.formats.writing import losses
+from ninja.formats.writing.options import Asked, FstText
 from ninja.lattice import Lattice
 
 COSTS = ("graph", "acoustic", "final_graph", "final_acoustic")

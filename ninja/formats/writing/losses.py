@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import SymbolError
-from ninja.formats.output import used_words
+from ninja.formats.writing.output import used_words
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 

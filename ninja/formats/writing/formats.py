@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ninja.formats import output_lattices as lattices
-from ninja.formats import output_lists as lists
-from ninja.formats import output_options as options
-from ninja.formats.output import Wants
-from ninja.formats.output_options import Asked
+from ninja.formats.writing import lattices, lists, options
+from ninja.formats.writing.options import Asked
+from ninja.formats.writing.output import Wants
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ninja.errors import OptionError, OutputError, SymbolError
 from ninja.formats.choice import filled
 from ninja.formats.files import Bytes, opened, reported
-from ninja.formats.layout import Beams, Folder, Layout, Single, Stream
-from ninja.formats.output import Lossy, Output
-from ninja.formats.output_formats import FORMATS
-from ninja.formats.output_lists import espnet
-from ninja.formats.output_options import Asked
 from ninja.formats.sources import STDIN as STDOUT
 from ninja.formats.targets import EXTENSIONS, Target, target
 from ninja.formats.writer import Writer
+from ninja.formats.writing.formats import FORMATS
+from ninja.formats.writing.layout import Beams, Folder, Layout, Single, Stream
+from ninja.formats.writing.lists import espnet
+from ninja.formats.writing.options import Asked
+from ninja.formats.writing.output import Lossy, Output
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -32,7 +32,7 @@ class Gathered(Layout):
         self._lattices: list[Lattice] = []
 
     def _put(self, key: str, item: Any) -> None:
-        from ninja.formats.output_lattices import k2_checked
+        from ninja.formats.writing.lattices import k2_checked
 
         k2_checked(item)
         self._lattices.append(item)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats import losses
-from ninja.formats.output_options import Asked
+from ninja.formats.writing import losses
+from ninja.formats.writing.options import Asked
 
 if TYPE_CHECKING:
     from ninja.formats.nbest.hypothesis import Hypothesis, NBest
