@@ -11,9 +11,12 @@ namespace ninja {
 constexpr uint32_t kLoop = 1, kFinal = 2;
 constexpr int kKindShift = 2, kPhoneShift = 5;
 enum PhoneKind : uint32_t { kNoKind, kBegin, kEnd, kSingleton, kInternal, kNonword };
+// Sets of kinds: of phones that begin a unit, that have another of the same unit before them, and behind them.
+constexpr uint32_t kStarts = 1 << kBegin | 1 << kSingleton | 1 << kNonword;
+constexpr uint32_t kWithin = 1 << kInternal | 1 << kEnd, kGoesOn = 1 << kBegin | 1 << kInternal;
 
 struct Labels {
-  const uint32_t* of;    // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop
+  const uint32_t* of;    // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop; of[0]: whether all have a kind
   int64_t num_labels;
 };
 
@@ -67,46 +70,73 @@ struct UnitScan {
 
   // Read on, behind so many labels; false if Kaldi would find fault with these labels, or might.
   bool read(const Labels& known, bool reorder, const int32_t* label, int32_t length, int32_t before) {
-    if (phase == kCut) return true;
-    for (int32_t place = 0; place < length; ++place) {
-      const uint32_t here = known.of[label[place]];
-      if (phase == kInside) {
-        if (here >> kKindShift != phone) return false;
-      } else if (phase == kLeft && reorder && (here & kLoop)) {
-        if (here >> kKindShift != phone) return false;
-        continue;
-      } else {
-        const uint32_t kind = kind_of(here);
-        if (phase == kStart) {
-          if (kind != kBegin && kind != kSingleton && kind != kNonword) return false;
-          first_kind = kind;
-        } else {
-          if (!goes_on()) {
-            phase = kCut;
-            cut = before + place;
-            return true;
-          }
-          if (kind != kInternal && kind != kEnd) return false;
-        }
-        phone = here >> kKindShift;
-        phase = kInside;
-      }
-      if (here & kFinal) phase = kLeft;
+    if (phase == kCut || length == 0) return true;
+    int32_t place = 0;
+    if (phase == kStart && !start(known.of[label[place++]])) return false;
+    // What each label may be depends on the one before it. Bits instead of branches: nothing foretells them.
+    const uint32_t loops = reorder ? kLoop : 0;
+    uint32_t left = phase == kLeft, last = phone;
+    for (; place < length; ++place) {
+      const uint32_t here = known.of[label[place]], there = here >> kKindShift;
+      const uint32_t begins = left & ~(here & loops);  // another phone, which must belong to the same unit
+      const uint32_t follows = kGoesOn >> (last & 7) & kWithin >> (there & 7), stays = last == there;
+      if (!(((begins & follows) | (~begins & stays)) & 1)) break;
+      left = (left & here & loops) | (here / kFinal & 1);
+      last = there;
     }
+    phone = last;
+    phase = left ? kLeft : kInside;
+    if (place == length) return true;
+    if (!left || goes_on() || (known.of[label[place]] & loops)) return false;
+    phase = kCut;
+    cut = before + place;
     return true;
+  }
+
+  // Read one label of which so much is known, if the unit is not over.
+  bool read_one(uint32_t here, bool reorder, int32_t before) {
+    if (phase == kStart) return start(here);
+    if (phase == kLeft && !(reorder && (here & kLoop))) {
+      if (!goes_on()) {
+        phase = kCut;
+        cut = before;
+        return true;
+      }
+      if (!(kWithin >> kind_of(here) & 1)) return false;
+    } else if (here >> kKindShift != phone) {
+      return false;
+    }
+    phone = here >> kKindShift;
+    if (phase == kInside || !(reorder && (here & kLoop))) phase = here & kFinal ? kLeft : kInside;
+    return true;
+  }
+
+  bool start(uint32_t here) {
+    first_kind = kind_of(here);
+    phone = here >> kKindShift;
+    phase = here & kFinal ? kLeft : kInside;
+    return kStarts >> first_kind & 1;
   }
 
   // Whether the unit may end with the last label read.
   bool may_end() const { return phase == kLeft && !goes_on(); }
 
   // Whether other phones of the word must follow the one it is in.
-  bool goes_on() const { return (phone & 7) == kBegin || (phone & 7) == kInternal; }
+  bool goes_on() const { return kGoesOn >> (phone & 7) & 1; }
 };
 
 // The first label that is no transition id, or whose phone has no kind; -1 if there is none.
 inline int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) {
-  for (int64_t place = 0; place < length; ++place) {
-    if (label[place] < 1 || label[place] > known.num_labels || kind_of(known.of[label[place]]) == kNoKind) return place;
+  constexpr int64_t kBlock = 256;  // that are well, as nearly all are, take little time together
+  const auto most = static_cast<uint32_t>(known.num_labels);
+  for (int64_t begin = 0; begin < length; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, length);
+    uint32_t is_doubtful = known.of[0] == 0;
+    for (int64_t place = begin; place < end; ++place) is_doubtful |= static_cast<uint32_t>(label[place]) - 1 >= most;
+    for (int64_t place = begin; is_doubtful && place < end; ++place) {
+      const int32_t each = label[place];
+      if (each < 1 || each > known.num_labels || kind_of(known.of[each]) == kNoKind) return place;
+    }
   }
   return -1;
 }

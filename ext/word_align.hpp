@@ -2,7 +2,7 @@
 //
 // A place in the search is an input state together with the labels and words that were read but not yet given out.
 // Only places behind a unit become states; from each the arcs are followed until the unit's end has been seen. Places
-// are taken up in the order of their input states, and at one state with most pending first: every arc leads forward.
+// are taken up in the order in which they are found.
 //
 // This is the fast way, for lattices that are what decoders make: deterministic, without epsilons, each label sequence
 // well formed. Anything else is left to the general way, which does step by step what Kaldi does. Both give the same
@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "align_labels.hpp"
 #include "align_places.hpp"
 #include "align_units.hpp"
 #include "lattice.hpp"
-#include "top_sort.hpp"
 
 namespace ninja {
 
-class FastAligner {
+class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight to it
  public:
   [[gnu::noinline]] AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
                                   const AlignOptions& options) {
@@ -34,12 +34,10 @@ class FastAligner {
     find_alive();
     if (!is_deterministic()) return AlignEnd::kUnsure;
     clear();
-    place_of(0, 0, 0, {nullptr, 0});
-    for (int32_t state = 0; state <= arcs.num_states && end_ == AlignEnd::kAligned; ++state) {
-      while (take_longest(state)) {
-        leave(longest_);
-        if (end_ != AlignEnd::kAligned) break;
-      }
+    places_.add(places_.add_tail(0, {nullptr, 0}), nullptr, 0);
+    for (int32_t place = 0; place < num_states() && end_ == AlignEnd::kAligned; ++place) {
+      leave(place);
+      check_size();
     }
     if (end_ != AlignEnd::kAligned) return end_;
     find_inner_places();
@@ -50,24 +48,25 @@ class FastAligner {
   }
 
   // The result; the lattice it was made of must still be there.
-  int64_t num_states() const { return static_cast<int64_t>(left_.size()); }
+  int64_t num_states() const { return static_cast<int64_t>(places_.size()); }
   int64_t num_arcs() const { return static_cast<int64_t>(units_.size()); }
   int64_t num_labels() const { return num_labels_; }
 
   [[gnu::noinline]] void write(const ArcArrays& to) const {
     int64_t arc = 0, num_labels = 0;
     to.arc_begin[0] = to.ali_begin[0] = 0;
-    for (size_t state = 0; state < left_.size(); ++state) {
+    for (size_t state = 0; state < ends_.size(); ++state) {
       const int32_t before = old_state_[state];
-      to.final_graph[state] = left_[before].final_graph;
-      to.final_acoustic[state] = left_[before].final_acoustic;
+      const Stretch from = places_.tail(places_[before].tail).labels;
+      to.final_graph[state] = ends_[before].graph;
+      to.final_acoustic[state] = ends_[before].acoustic;
       for (int64_t at = arc_begin_[before]; at < arc_begin_[before + 1]; ++at, ++arc) {
         const Unit& unit = units_[at];
-        to.dst[arc] = new_state_[dst_[at]];
+        to.dst[arc] = new_state_[unit.place];
         to.word[arc] = unit.word;
         to.graph[arc] = unit.graph;
         to.acoustic[arc] = unit.acoustic;
-        write_labels(places_[left_[before].place], unit, to.ali + num_labels);
+        write_labels(from, unit, to.ali + num_labels, to.ali + num_labels_);
         to.ali_begin[arc + 1] = num_labels += unit.num_labels;
       }
       to.arc_begin[state + 1] = arc;
@@ -101,14 +100,12 @@ class FastAligner {
     int32_t place, word;           // where it leads to
     float graph, acoustic;
   };
-  // A state of the result: a place that was left.
-  struct Left {
-    int32_t place;
-    float final_graph, final_acoustic;
+  struct End {
+    float graph, acoustic;
   };
   // An arc of several steps whose costs wait until all places are known.
   struct Long {
-    int64_t arc;                   // or final state
+    int64_t arc;                   // or place
     bool is_final;
     int32_t before;                // the inner step before its last one
     float graph, acoustic;         // of its last step
@@ -124,8 +121,14 @@ class FastAligner {
     int32_t state, inner; // the inner step that led there, -1 if none did
     Way way;
   };
+  // A state on the way through the result, and its arcs that have not yet been followed.
+  struct Walk {
+    int32_t place;
+    int64_t arc, end;
+  };
   // What has been found out about an arc before.
   struct Memory {
+    uint32_t first;       // what is known of its first label
     struct Read {         // of its labels behind the first one
       bool is_known, is_well;
       UnitScan::Phase phase;
@@ -133,26 +136,27 @@ class FastAligner {
       int32_t cut;
     } read[2];            // by whether the first label left its phone
     struct Rest {
-      int32_t length, place;
+      int32_t length, tail, place;
     } rest[2];            // where so many of its labels are left and, in the second, its word
   };
 
   void clear() {
+    const auto num_arcs = static_cast<size_t>(arcs_->num_arcs);
     units_.clear();
-    left_.clear();
+    ends_.clear();
     arc_begin_.assign(1, 0);
     num_labels_ = 0;
-    places_.clear();
-    number_.clear();
+    places_.clear(num_arcs);
     kept_.clear();
     inner_.clear();
     long_.clear();
     num_pending_ = 0;
-    waiting_.clear();
-    at_state_.assign(arcs_->num_states + 1, -1);
-    constexpr Memory kNothing = {{{false, false, UnitScan::kStart, 0, 0}, {false, false, UnitScan::kStart, 0, 0}},
-                                 {{-1, -1}, {-1, -1}}};
-    memory_.assign(arcs_->num_arcs, kNothing);
+    memory_.resize(num_arcs);
+    for (size_t arc = 0; arc < num_arcs; ++arc) {
+      const int64_t begin = alignments_->ali_begin[arc];
+      const bool has_labels = begin < alignments_->ali_begin[arc + 1];
+      memory_[arc] = {has_labels ? known_.of[alignments_->ali[begin]] : 0, {}, {{-1, -1, -1}, {-1, -1, -1}}};
+    }
   }
 
   void find_alive() {
@@ -184,37 +188,36 @@ class FastAligner {
     return true;
   }
 
-  // Take the place at a state with most pending out of those that wait.
-  bool take_longest(int32_t state) {
-    const auto pending = [this](int32_t place) { return places_[place].num_words + places_[place].labels.length; };
-    const auto shorter = [&](int32_t a, int32_t b) { return pending(a) < pending(b); };
-    if (waiting_.empty()) {
-      for (int32_t place = at_state_[state]; place >= 0; place = places_[place].next) waiting_.push_back(place);
-      if (waiting_.size() > 1) std::sort(waiting_.begin(), waiting_.end(), shorter);
-    } else {
-      for (int32_t place = at_state_[state]; place >= 0; place = places_[place].next) {
-        waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), place, shorter), place);
-      }
-    }
-    at_state_[state] = -1;
-    if (waiting_.empty()) return false;
-    longest_ = waiting_.back();
-    waiting_.pop_back();
-    return true;
-  }
-
-  // Make a state of a place, and its arcs.
+  // Find the arcs of a place.
   void leave(int32_t place) {
-    number_[place] = static_cast<int32_t>(left_.size());
-    left_.push_back({place, kInfinity, kInfinity});
-    const Place from = places_[place];
-    if (static_cast<int32_t>(words_.size()) < from.num_words) words_.resize(from.num_words + 16);
-    std::copy_n(places_.words(from), from.num_words, words_.begin());
-    Way way{from.num_words, 0, 0, 0.0f, 0.0f, {}};
-    append(way, {from.labels, 0.0f, 0.0f});
-    if (!way.scan.read(known_, options_.reorder, from.labels.label, from.labels.length, 0)) return refuse();
+    ends_.push_back({kInfinity, kInfinity});
+    const Place& from = places_[place];
+    Tail& tail = places_.tail(from.tail);
+    if (tail.scan.phase == UnitScan::kStart &&
+        !tail.scan.read(known_, options_.reorder, tail.labels.label, tail.labels.length, 0)) {
+      return refuse();
+    }
+    make_room(from.num_words);
+    const int32_t* pending = places_.words(from);
+    for (int32_t each = 0; each < from.num_words; ++each) words_[each] = pending[each];
     frames_.clear();
-    arrive(from.state, way, -1);
+    Frame& first = frames_.emplace_back();
+    first.state = tail.state;
+    first.inner = -1;
+    first.way.num_words = from.num_words;
+    first.way.num_labels = first.way.num_steps = 0;
+    first.way.graph = first.way.acoustic = 0.0f;
+    first.way.scan = tail.scan;
+    append(first.way, {tail.labels, 0.0f, 0.0f});
+    if (give_out(first.state, first.way, -1)) {
+      frames_.clear();
+    } else if (first.state == arcs_->num_states) {
+      end(first.way);
+      frames_.clear();
+    } else {
+      first.arc = arcs_->arc_begin[first.state];
+      first.end = arcs_->arc_begin[first.state + 1];
+    }
     while (!frames_.empty() && end_ == AlignEnd::kAligned) {
       Frame& frame = frames_.back();
       if (frame.arc == frame.end) {
@@ -223,19 +226,38 @@ class FastAligner {
         frames_.pop_back();
         continue;
       }
-      const int64_t arc = frame.arc++;
-      const int32_t dst = arcs_->dst[arc];
-      if (!alive_[dst]) continue;
-      way = frame.way;
-      if (static_cast<int32_t>(words_.size()) <= way.num_words) words_.resize(way.num_words + 16);
-      words_[way.num_words++] = arcs_->word[arc];
-      const int64_t begin = alignments_->ali_begin[arc];
-      const Stretch labels{alignments_->ali + begin, static_cast<int32_t>(alignments_->ali_begin[arc + 1] - begin)};
-      if (!read(way, labels, arc)) return refuse();
-      append(way, {labels, arcs_->graph[arc], arcs_->acoustic[arc]});
-      arrive(dst, way, arc);
+      follow(frame, frame.arc++);
     }
     arc_begin_.push_back(num_arcs());
+  }
+
+  // Go on along an arc.
+  void follow(const Frame& frame, int64_t arc) {
+    const int32_t dst = arcs_->dst[arc];
+    if (!alive_[dst]) return;
+    const int32_t num_labels = frame.way.num_labels;
+    const int64_t begin = alignments_->ali_begin[arc];
+    const Stretch labels{alignments_->ali + begin, static_cast<int32_t>(alignments_->ali_begin[arc + 1] - begin)};
+    words_[frame.way.num_words] = arcs_->word[arc];
+    UnitScan scan = frame.way.scan;
+    if (!read(scan, num_labels, labels, memory_[arc])) return refuse();
+    const Step step{labels, arcs_->graph[arc], arcs_->acoustic[arc]};
+    if (scan.phase == UnitScan::kCut && scan.cut >= num_labels) {  // most arcs end here, and need no more than this
+      const bool takes_word = options_.by_phone || scan.first_kind != kNonword;
+      const int32_t length = num_labels + labels.length - scan.cut;
+      const int32_t place = place_on_arc(dst, arc, {labels.label + labels.length - length, length},
+                                         words_.data() + takes_word, frame.way.num_words + 1 - takes_word);
+      if (frame.way.num_steps >= 3) long_.push_back({num_arcs(), false, frame.inner, step.graph, step.acoustic});
+      add_unit({labels.label, labels.length - length, scan.cut, frame.inner, place,
+                takes_word ? words_[0] : options_.silence_word, frame.way.graph + step.graph,
+                frame.way.acoustic + step.acoustic});
+      return;
+    }
+    Way way = frame.way;
+    way.scan = scan;
+    ++way.num_words;
+    append(way, step);
+    arrive(dst, way, arc);
   }
 
   void append(Way& way, Step step) {
@@ -273,8 +295,8 @@ class FastAligner {
         if (at < 0) break;
         parts_.push_back(inner_[at].step);
       }
-      (each.is_final ? left_[each.arc].final_graph : units_[each.arc].graph) = graph;
-      (each.is_final ? left_[each.arc].final_acoustic : units_[each.arc].acoustic) = acoustic;
+      (each.is_final ? ends_[each.arc].graph : units_[each.arc].graph) = graph;
+      (each.is_final ? ends_[each.arc].acoustic : units_[each.arc].acoustic) = acoustic;
     }
   }
 
@@ -286,7 +308,10 @@ class FastAligner {
     const auto key = [size](int32_t state, int32_t num_words, int32_t num_labels) {
       return ((static_cast<uint32_t>(state) * 64 + num_words) * 512 + num_labels) * 0x9e3779b1u >> 7 & (size - 1);
     };
-    for (const Place& place : places_) seen_[key(place.state, place.num_words, place.labels.length)] = 1;
+    for (const Place& place : places_) {
+      const Tail& tail = places_.tail(place.tail);
+      seen_[key(tail.state, place.num_words, tail.labels.length)] = 1;
+    }
     for (Inner& inner : inner_) {
       if (seen_[key(inner.state, inner.num_words, inner.num_labels)]) inner.is_place = is_place(inner);
     }
@@ -295,6 +320,7 @@ class FastAligner {
   // Whether a unit may end where a way stands behind an inner step.
   bool is_place(const Inner& inner) {
     const Place& from = places_[inner.place];
+    const Stretch pending = places_.tail(from.tail).labels;
     sorted_.resize(inner.num_labels + inner.num_words);
     int32_t* label = sorted_.data() + inner.num_labels;
     int32_t* word = label + inner.num_words;
@@ -305,9 +331,9 @@ class FastAligner {
       if (at->before < 0) break;
     }
     std::copy_n(places_.words(from), from.num_words, word - from.num_words);
-    std::copy_n(from.labels.label, from.labels.length, label - from.labels.length);
-    return places_.find(inner.state, sorted_.data() + inner.num_labels, inner.num_words,
-                        {sorted_.data(), inner.num_labels}) >= 0;
+    std::copy_n(pending.label, pending.length, label - pending.length);
+    return places_.has(inner.state, sorted_.data() + inner.num_labels, inner.num_words,
+                       {sorted_.data(), inner.num_labels});
   }
 
   // Put arcs in Kaldi's order. Kaldi takes a state's epsilons away from the last to the first and then turns the arcs
@@ -318,56 +344,62 @@ class FastAligner {
     }
   }
 
+  // In the order of OpenFst's TopSort, as `top_sort` does it; here all states can be reached, and there are no cycles.
   void sort_states() {
-    dst_.resize(units_.size());
-    for (size_t arc = 0; arc < units_.size(); ++arc) dst_[arc] = number_[units_[arc].place];
-    new_state_.resize(left_.size());
-    old_state_.resize(left_.size());
-    top_sort(num_states(), arc_begin_.data(), dst_.data(), 0, new_state_.data());
-    for (size_t state = 0; state < left_.size(); ++state) old_state_[new_state_[state]] = static_cast<int32_t>(state);
+    constexpr int32_t kUnseen = -1, kSeen = 0;
+    auto number = static_cast<int32_t>(num_states());
+    new_state_.assign(number, kUnseen);
+    old_state_.resize(number);
+    new_state_[0] = kSeen;
+    walks_.assign(1, {0, arc_begin_[0], arc_begin_[1]});
+    while (!walks_.empty()) {
+      Walk& walk = walks_.back();
+      while (walk.arc < walk.end && new_state_[units_[walk.arc].place] != kUnseen) ++walk.arc;
+      if (walk.arc == walk.end) {
+        old_state_[--number] = walk.place;
+        walks_.pop_back();
+        continue;
+      }
+      const int32_t place = units_[walk.arc++].place;
+      new_state_[place] = kSeen;
+      Walk& next = walks_.emplace_back();
+      next.place = place;
+      next.arc = arc_begin_[place];
+      next.end = arc_begin_[place + 1];
+    }
+    for (int32_t state = 0; state < num_states(); ++state) new_state_[old_state_[state]] = state;
   }
 
-  // From the last to the first.
-  void write_labels(const Place& from, const Unit& unit, int32_t* to) const {
+  void write_labels(const Stretch& from, const Unit& unit, int32_t* to, const int32_t* end) const {
+    const int64_t num_known = alignments_->ali_begin[arcs_->num_arcs];
+    const LabelCopier copy{alignments_->ali, num_known, end};
+    copy.blocks(from.label, std::min(from.length, unit.num_labels), to);
     int32_t length = unit.num_labels - unit.num_last;
-    copy_few(unit.last, unit.num_last, to + length);
-    for (int32_t at = unit.inner; length > 0 && at >= 0; at = inner_[at].before) {
+    for (int32_t at = unit.inner; at >= 0; at = inner_[at].before) {
       const Stretch& labels = inner_[at].step.labels;
       const int32_t begin = inner_[at].num_labels - labels.length;
       if (begin >= length) continue;
-      copy_few(labels.label, length - begin, to + begin);
+      LabelCopier::few(labels.label, length - begin, to + begin);
       length = begin;
     }
-    copy_few(from.labels.label, length, to);
+    copy.blocks(unit.last, unit.num_last, to + unit.num_labels - unit.num_last);
   }
 
-  // Copy without a call, which takes longer than a few labels do.
-  static void copy_few(const int32_t* from, int32_t length, int32_t* to) {
-    constexpr int32_t kBlock = 4;
-    if (length < kBlock) {
-      for (int32_t at = 0; at < length; ++at) to[at] = from[at];
-      return;
-    }
-    for (int32_t at = 0; at < length - kBlock; at += kBlock) std::memcpy(to + at, from + at, kBlock * sizeof(int32_t));
-    std::memcpy(to + length - kBlock, from + length - kBlock, kBlock * sizeof(int32_t));
-  }
-
-  // Read an arc's labels on a way; how the first one is read tells how the others are, so these are read once.
-  bool read(Way& way, Stretch labels, int64_t arc) {
-    UnitScan& scan = way.scan;
+  // Read an arc's labels behind others; how the first one is read tells how the rest is, so that is read once.
+  bool read(UnitScan& scan, int32_t before, Stretch labels, Memory& memory) {
     if (labels.length == 0 || scan.phase == UnitScan::kCut) return true;
-    if (!scan.read(known_, options_.reorder, labels.label, 1, way.num_labels)) return false;
+    if (!scan.read_one(memory.first, options_.reorder, before)) return false;
     if (scan.phase == UnitScan::kCut) return true;
-    Memory::Read& memory = memory_[arc].read[scan.phase == UnitScan::kLeft];
-    if (!memory.is_known) {
+    Memory::Read& known = memory.read[scan.phase == UnitScan::kLeft];
+    if (!known.is_known) {
       UnitScan rest = scan;
       const bool is_well = rest.read(known_, options_.reorder, labels.label + 1, labels.length - 1, 1);
-      memory = {true, is_well, rest.phase, rest.phone, rest.cut};
+      known = {true, is_well, rest.phase, rest.phone, rest.cut};
     }
-    scan.phase = memory.phase;
-    scan.phone = memory.phone;
-    if (memory.phase == UnitScan::kCut) scan.cut = way.num_labels + memory.cut;
-    return memory.is_well;
+    scan.phase = known.phase;
+    scan.phone = known.phone;
+    if (known.phase == UnitScan::kCut) scan.cut = before + known.cut;
+    return known.is_well;
   }
 
   // Give out a unit if one is over, or get ready to go on.
@@ -377,10 +409,11 @@ class FastAligner {
     int32_t inner = -1;
     if (way.num_steps > 1) {
       inner = static_cast<int32_t>(inner_.size());
-      inner_.push_back({steps_[way.num_steps - 1], frames_.back().inner, left_.back().place, state,
+      inner_.push_back({steps_[way.num_steps - 1], frames_.back().inner, place_at_hand(), state,
                         words_[way.num_words - 1], way.num_words, way.num_labels, num_arcs(), 0, false});
       check_size();
     }
+    make_room(way.num_words);
     frames_.push_back({arcs_->arc_begin[state], arcs_->arc_begin[state + 1], state, inner, way});
   }
 
@@ -403,7 +436,7 @@ class FastAligner {
       return true;
     }
     if (options_.by_phone && way.num_words > 1) {
-      add_arc(state, way, true, words_[0], 0, -1);
+      add_arc(state, way, true, words_[0], 0, arc);
       return true;
     }
     return false;
@@ -412,9 +445,8 @@ class FastAligner {
   // At the end of the lattice, where no unit is over by itself.
   void end(const Way& way) {
     if (way.num_labels == 0 && way.num_words == 0) {
-      note_long(way, num_states() - 1, true);
-      left_.back().final_graph = way.graph;
-      left_.back().final_acoustic = way.acoustic;
+      note_long(way, place_at_hand(), true);
+      ends_.back() = {way.graph, way.acoustic};
       return;
     }
     const auto last = static_cast<int32_t>(arcs_->num_states);
@@ -428,27 +460,40 @@ class FastAligner {
     add_arc(last, way, !is_silence, is_silence ? options_.silence_word : words_[0], way.num_labels, -1);
   }
 
-  // An arc with the first `cut` labels of a way to the place where the rest is pending; the way's last arc if it may
-  // be remembered there.
+  // An arc with the first `cut` labels of a way to the place where the rest is pending. `arc`: the way's last step, if
+  // that is one.
   void add_arc(int32_t state, const Way& way, bool takes_word, int32_t word, int32_t cut, int64_t arc) {
     const Stretch last = steps_[way.num_steps - 1].labels;
     const int32_t before = way.num_labels - last.length;  // of its labels come before the last step
     const int32_t num_words = way.num_words - takes_word, length = way.num_labels - cut;
-    // What is left of the arc's labels and, at most, its own word is the same on every way that ends with it.
-    Memory::Rest* rest = nullptr;
-    if (arc >= 0 && num_words <= 1 && cut >= before) rest = &memory_[arc].rest[num_words];
+    const int32_t* pending = words_.data() + takes_word;
     int32_t place;
-    if (rest == nullptr || rest->length != length) {
-      place = place_of(state, takes_word, num_words, rest_of(way, cut, length));
-      if (rest != nullptr) *rest = {length, place};
+    if (arc >= 0 && cut >= before) {
+      place = place_on_arc(state, arc, {last.label + last.length - length, length}, pending, num_words);
+    } else if (way.num_steps == 1 && way.scan.phase == UnitScan::kCut) {
+      const int32_t from = places_[place_at_hand()].tail;
+      if (places_.tail(from).next < 0) {
+        const int32_t next = places_.add_tail(state, {last.label + cut, length});
+        places_.tail(from).next = next;
+      }
+      place = add_place(places_.tail(from).next, pending, num_words);
     } else {
-      place = rest->place;
+      place = add_place(places_.add_tail(state, rest_of(way, cut, length)), pending, num_words);
     }
     note_long(way, num_arcs(), false);
     const int32_t inner = way.num_steps > 1 ? frames_.back().inner : -1;
-    units_.push_back({last.label, std::max(cut - before, 0), cut, inner, place, word, way.graph, way.acoustic});
-    num_labels_ += cut;
-    check_size();
+    const int32_t num_last = way.num_steps > 1 ? std::max(cut - before, 0) : 0;
+    add_unit({last.label, num_last, cut, inner, place, word, way.graph, way.acoustic});
+  }
+
+  void add_unit(const Unit& unit) {
+    units_.emplace_back() = unit;  // piece by piece: to copy at once what has just been put together means to wait
+    num_labels_ += unit.num_labels;
+  }
+
+  // For a word more than these.
+  void make_room(int32_t num_words) {
+    if (static_cast<int32_t>(words_.size()) <= num_words) words_.resize(2 * num_words + 16);
   }
 
   void check_size() {
@@ -473,16 +518,29 @@ class FastAligner {
     return {kept_.back().data(), length};
   }
 
-  // The place with some words of the way at hand and labels.
-  int32_t place_of(int32_t state, int32_t first_word, int32_t num_words, Stretch labels) {
-    const auto [place, is_new] = places_.add(state, words_.data() + first_word, num_words, labels);
-    if (!is_new) return place;
-    places_[place].next = at_state_[state];
-    at_state_[state] = place;
-    number_.push_back(-1);
+  // The place behind an arc where the last of its labels are pending. Without other words than its own these are the
+  // same on every way that ends with it.
+  int32_t place_on_arc(int32_t state, int64_t arc, Stretch labels, const int32_t* word, int32_t num_words) {
+    Memory::Rest& rest = memory_[arc].rest[num_words > 0];
+    if (num_words <= 1 && rest.length == labels.length && rest.place >= 0) return rest.place;
+    return find_place(rest, state, labels, word, num_words);
+  }
+
+  [[gnu::noinline]] int32_t find_place(Memory::Rest& rest, int32_t state, Stretch labels, const int32_t* word,
+                                       int32_t num_words) {
+    if (rest.length != labels.length) rest = {labels.length, places_.add_tail(state, labels), -1};
+    const int32_t place = add_place(rest.tail, word, num_words);
+    if (num_words <= 1) rest.place = place;
+    return place;
+  }
+
+  int32_t add_place(int32_t tail, const int32_t* word, int32_t num_words) {
+    const int32_t place = places_.add(tail, word, num_words);
     if (place >= options_.max_states || places_.num_words() > options_.max_labels) end_ = AlignEnd::kTooLarge;
     return place;
   }
+
+  int32_t place_at_hand() const { return static_cast<int32_t>(ends_.size()) - 1; }
 
   static constexpr int32_t kWordsSeen = 1 << 11;
 
@@ -495,22 +553,19 @@ class FastAligner {
   AlignEnd end_ = AlignEnd::kAligned;
   int64_t num_pending_ = 0;         // labels in kept_
   int64_t num_labels_ = 0;          // of units
-  int32_t longest_ = -1;
   std::vector<uint8_t> alive_;
   std::vector<int32_t> seen_;       // by the last digits of words, the last state with such a word
   std::vector<int32_t> sorted_;     // and other lists that nobody needs for long
   std::vector<Memory> memory_;      // [num_arcs]
   Places places_;
-  std::vector<int32_t> number_;     // new state of each place
   std::vector<std::vector<int32_t>> kept_;  // pending labels of more than one arc
-  std::vector<int32_t> at_state_;   // last place found at each state and not yet waiting
-  std::vector<int32_t> waiting_;    // places of the state at hand, most pending last
   std::vector<int32_t> words_;      // of the way at hand
   std::vector<Step> steps_;         // its arcs, behind what was pending
   std::vector<Unit> units_;         // arcs of the result
   std::vector<int64_t> arc_begin_;
-  std::vector<Left> left_;          // states of the result, in the order in which they were found
-  std::vector<int32_t> dst_, new_state_, old_state_;
+  std::vector<End> ends_;           // of the places that were left: states of the result, before they are sorted
+  std::vector<int32_t> new_state_, old_state_;
+  std::vector<Walk> walks_;
   std::vector<Inner> inner_;        // each behind the one before it
   std::vector<Long> long_;
   std::vector<Step> parts_;         // of a sum

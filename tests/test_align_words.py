@@ -262,6 +262,40 @@ def test_a_phone_without_an_entry_is_named() -> None:
         align_words(one_path((1, [12]), (2, [6, 8])), MODEL, boundary)
 
 
+def test_a_label_is_found_far_behind_others() -> None:
+    for place in (0, 255, 256, 300, 511, 699):
+        labels = [12, *[11] * 699]
+        labels[place] = 17
+        with pytest.raises(LatticeError, match="arc 0 has the label 17"):
+            align_words(one_path((1, labels)), MODEL, BOUNDARY)
+        labels[place] = 6
+        with pytest.raises(LatticeError, match=r"phone 3 \(transition id 6\) has no entry"):
+            align_words(one_path((1, labels)), MODEL, WordBoundary("few.int", {6: KINDS["singleton"]}))
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=5), st.integers(0, 3))
+def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], num_silent: int) -> None:
+    # Each arc has the first labels of its word, behind the last ones of the word before.
+    arcs: list[tuple[int, list[int]]] = []
+    expected: list[Unit] = []
+    rest: list[int] = []
+    for word, (num_first, num_rest) in enumerate(lengths, start=1):
+        first = [12, *[11] * (num_first - 1)]
+        arcs.append((word, rest + first))
+        rest = [11] * num_rest
+        expected.append((word, (*first, *rest)))
+    silence = [2, *[1] * (num_silent - 1)] if num_silent else []
+    if silence:
+        expected.append((0, tuple(silence)))
+    lattice = one_path(*arcs, final=rest + silence)
+    aligner = WordAligner(MODEL, BOUNDARY)
+    with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
+        found = aligner(lattice).whole("utt")
+    assert list(paths_as_units(found)) == [tuple(expected)]
+    assert found.identical(generally(aligner, lattice).whole("utt"))
+
+
 def test_a_lattice_without_labels_is_refused() -> None:
     with pytest.raises(LatticeError, match="no alignments"):
         align_words(one_path((1, [])), MODEL, BOUNDARY)
@@ -342,6 +376,33 @@ def test_an_arc_may_be_read_in_two_ways() -> None:
     aligned = WordAligner(MODEL, BOUNDARY)(lattice)
     assert aligned.fault is not None
     assert_agrees(aligned, Spoken(MODEL, lattice, True), PHONES)
+
+
+def test_what_is_left_of_an_arc_depends_on_the_way_to_it() -> None:
+    # Behind word 1 silence has begun, and the last arc's first label ends it; behind word 2 that is all of the silence.
+    lattice = from_arcs(
+        "utt",
+        [0, 0, 1],
+        [1, 1, 2],
+        [1, 2, 3],
+        [1.0, 2.0, 3.0],
+        finals={2: 0.0},
+        labels=[[12, 1], [12], [2, 12]],
+    )
+    aligner = WordAligner(MODEL, BOUNDARY, WordAlignment(reorder=False))  # so that a loop may begin a phone
+    with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
+        found = aligner(lattice).whole("utt")
+    assert set(paths_as_units(found)) == {
+        ((1, (12,)), (0, (1, 2)), (3, (12,))),
+        ((2, (12,)), (0, (2,)), (3, (12,))),
+    }
+    assert found.identical(generally(aligner, lattice).whole("utt"))
+
+
+def test_many_places_that_differ_in_words_only_stay_apart() -> None:
+    aligner = WordAligner(MODEL, BOUNDARY)
+    lattice = growing(8)
+    assert aligner(lattice).whole("grows").identical(generally(aligner, lattice).whole("grows"))
 
 
 def test_threads_share_an_aligner() -> None:

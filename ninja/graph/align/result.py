@@ -61,7 +61,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
     """Return all that the kernel wants to know of each transition id in one number, uint32 [num_transition_ids + 1]."""
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
-    table[0] = 0
+    table[0] = bool(((table[1:] >> 2) & 7).all())  # no label; whether all others have a kind
     table.flags.writeable = False
     return table
 
