@@ -47,10 +47,15 @@ Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and wh
 Holds = Literal["lattices", "results", "nothing"]
 Entries = Callable[[Content, SymbolTable | None, Any, Lost | None], Iterator[Entry]]
 
+_FEW = 1 << 11  # bytes
 _KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 _FST_ENTRY = re.compile(rb"\s*\S{1,4096}[ \t]" + MAGIC)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
+
+
+def _never(_: Any) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,11 @@ class Format:
 
     name: str
     title: str
-    fits: Callable[[bytes], bool]  # whether a file that begins so may be one of it
     entries: Entries
     options: Callable[..., Any] | None = None  # the dataclass of its options
-    belongs: Callable[[bytes], bool] | None = None  # whether such a file is meant when it lies in a folder; None: fits
+    mark: Callable[[bytes], bool] = _never  # whether a file begins as no other format's do
+    looks: Callable[[list[bytes]], bool] = _never  # whether the first lines, without a mark, may be of it
+    belongs: Callable[[bytes], bool] | None = None  # whether a file is meant that lies in a folder; None: if it fits
     holds: Holds = "lattices"
 
     def reader(self, values: Mapping[str, str], encoding: str) -> Reader:
@@ -115,7 +121,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     if _KALDI_IMAGE.match(head):
         return None
     head = head.removeprefix(BOM)
-    found = [each for each in FORMATS if each.fits(head)]
+    found = _fitting(head)
     if len(found) > 1:
         names = " and as ".join(each.name for each in found)
         raise FormatError(f"the file can be read as {names}; say which it is (--from {found[0].name})", name)
@@ -154,34 +160,38 @@ def holds_lattices(head: bytes) -> Holds:
     head = head.removeprefix(BOM)
     if _KALDI_IMAGE.match(head) or _FST_ENTRY.match(head) or lines.is_kaldi_text(_rows(head)):
         return "lattices"
-    held: set[Holds] = {each.holds for each in FORMATS if (each.belongs or each.fits)(head)}
+    held: set[Holds] = {each.holds for each in _fitting(head) if each.belongs is None or each.belongs(head)}
     return "lattices" if "lattices" in held else "results" if held else "nothing"
+
+
+def _fitting(head: bytes) -> list[Format]:
+    """Return the formats that a file which begins so may be of."""
+    marked = [each for each in FORMATS if each.mark(head)]
+    # A sentence may begin as a header does; where there is one, few lines show that the others are none.
+    rows = _rows(head[:_FEW] if marked else head)
+    return marked + [each for each in FORMATS if each.looks(rows) and not any(each is one for one in marked)]
 
 
 def _rows(head: bytes) -> list[bytes]:
     """Return the lines of a head that are whole: all, or all but the last where the file goes on."""
     rows = head.split(b"\n")
-    return rows[:-1] if len(head) >= HEAD else rows
+    return rows[:-1] if len(head) in (_FEW, HEAD) and len(rows) > 1 else rows
 
 
-def _is_named_text(head: bytes) -> bool:
-    return lines.is_named_text(_rows(head))
-
-
-def _is_fst_archive(head: bytes) -> bool:
-    return _FST_ENTRY.match(head) is not None or lines.is_fst_archive(_rows(head))
+def _is_k2(head: bytes) -> bool:
+    return head.startswith(b"PK\x03\x04") and b"data.pkl" in head[:512]
 
 
 def _is_json(head: bytes) -> bool:
     return _JSON.match(head) is not None
 
 
+def _is_json_list(head: bytes) -> bool:
+    return b'"nbest"' in head
+
+
 def _is_srilm(head: bytes) -> bool:
-    return head.lstrip().startswith((b"NBestList1.0", b"NBestList2.0")) or lines.is_srilm_scores(_rows(head))
-
-
-def _never(_: bytes) -> bool:
-    return False
+    return head.lstrip().startswith((b"NBestList1.0", b"NBestList2.0"))
 
 
 def _one(read: Callable[..., Lattice], whole: Callable[..., Any] | None = None) -> Entries:
@@ -301,80 +311,76 @@ def _numbered(found: Iterable[Lattice | NinjaError], content: Content) -> Iterat
         yield each.key or "", each
 
 
+def _objects(content: Content, options: Any) -> list[NBest]:
+    return read_objects(content.whole(), content.name, options)
+
+
+def _srilm(content: Content, options: Any) -> list[NBest]:
+    return [read_srilm(content.whole(), content.key, content.name, options)]
+
+
+def _columns(content: Content, options: Any) -> list[NBest]:
+    return read_columns(content.whole(), content.name, options)
+
+
+def _nemo(content: Content, options: Any) -> list[NBest]:
+    return list(options.lists(content.whole(), content.name))
+
+
+def _ctm(content: Content, options: Any) -> list[NBest]:
+    return [each.nbest for each in read_ctm(content.whole(), content.name, options)]
+
+
+def _linear(content: Content, options: Any) -> list[NBest]:
+    return read_linear_lists(content.whole(), content.name, options)
+
+
+def _espnet(content: Content, options: Any) -> list[NBest]:
+    return list(options.lists(content.path))
+
+
 def _keyed(found: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
     for each in found:
         yield each.key or "", each
 
 
 FORMATS = (
-    Format("slf", "HTK SLF", is_slf, _one(read_slf, read_slf_whole), SlfOptions),
-    Format("sphinx", "Sphinx lattice", is_sphinx, _one(read_sphinx, read_sphinx_whole), SphinxOptions),
-    Format("pfsg", "SRILM PFSG", is_pfsg, _pfsg, PfsgOptions),
-    Format("plf", "Moses PLF", is_plf, _plf, PlfOptions),
-    Format("mesh", "SRILM word mesh", is_mesh, _mesh, MeshOptions),
-    Format("openfst", "OpenFst binary", lambda head: head.startswith(MAGIC), _openfst),
+    Format("slf", "HTK SLF", _one(read_slf, read_slf_whole), SlfOptions, is_slf),
+    Format("sphinx", "Sphinx lattice", _one(read_sphinx, read_sphinx_whole), SphinxOptions, is_sphinx),
+    Format("pfsg", "SRILM PFSG", _pfsg, PfsgOptions, is_pfsg),
+    Format("plf", "Moses PLF", _plf, PlfOptions, is_plf),
+    Format("mesh", "SRILM word mesh", _mesh, MeshOptions, is_mesh),
+    Format("openfst", "OpenFst binary", _openfst, mark=lambda head: head.startswith(MAGIC)),
+    Format("fst-text", "OpenFst text (AT&T)", _one(read_fst_text), FstTextOptions, looks=lines.is_att_text),
     Format(
-        "fst-text",
-        "OpenFst text (AT&T)",
-        lambda head: lines.is_att_text(_rows(head)),
-        _one(read_fst_text),
-        FstTextOptions,
-    ),
-    Format("fst-ark", "Kaldi archive of FSTs", _is_fst_archive, _fst_archive),
-    Format("named-text", "Kaldi text with names of words", _is_named_text, _named_text, NamedTextOptions),
-    Format("k2", "k2", lambda head: head.startswith(b"PK\x03\x04") and b"data.pkl" in head[:512], _k2, K2Options),
-    Format("native", "Ninja's own, Arrow", lambda head: head.startswith(b"ARROW1"), _native),
-    Format(
-        "json",
-        "n-best lists, JSON",
-        _is_json,
-        _lists(lambda content, options: read_objects(content.whole(), content.name, options)),
-        ObjectFields,
-        lambda head: _is_json(head) and b'"nbest"' in head,
+        "fst-ark",
+        "Kaldi archive of FSTs",
+        _fst_archive,
+        mark=lambda head: _FST_ENTRY.match(head) is not None,
+        looks=lines.is_fst_archive,
     ),
     Format(
-        "srilm",
-        "n-best list, SRILM",
-        _is_srilm,
-        _lists(lambda content, options: [read_srilm(content.whole(), content.key, content.name, options)]),
-        SrilmOptions,
+        "named-text",
+        "Kaldi text with names of words, or keys of several",
+        _named_text,
+        NamedTextOptions,
+        looks=lines.is_named_text,
     ),
+    Format("k2", "k2", _k2, K2Options, _is_k2),
+    Format("native", "Ninja's own, Arrow", _native, mark=lambda head: head.startswith(b"ARROW1")),
+    Format("json", "n-best lists, JSON", _lists(_objects), ObjectFields, _is_json, belongs=_is_json_list),
+    Format("srilm", "n-best list, SRILM", _lists(_srilm), SrilmOptions, _is_srilm, lines.is_srilm_scores),
     Format(
         "columns",
         "n-best lists in columns, lattice-rescore",
-        lambda head: lines.is_columns(_rows(head)),
-        _lists(lambda content, options: read_columns(content.whole(), content.name, options)),
+        _lists(_columns),
         ColumnOptions,
+        looks=lines.is_columns,
         holds="results",
     ),
-    Format(
-        "nemo",
-        "n-best lists, NeMo",
-        lambda head: lines.is_nemo(_rows(head)),
-        _lists(lambda content, options: options.lists(content.whole(), content.name)),
-        NemoOptions,
-        _never,
-    ),
-    Format(
-        "ctm",
-        "CTM",
-        lambda head: lines.is_ctm(_rows(head)),
-        _lists(lambda content, options: [each.nbest for each in read_ctm(content.whole(), content.name, options)]),
-        CtmOptions,
-        holds="results",
-    ),
-    Format(
-        "nbest-kaldi",
-        "n-best lists, Kaldi",
-        _never,  # it cannot be told from any other archive
-        _lists(lambda content, options: read_linear_lists(content.whole(), content.name, options)),
-        NamedTextOptions,
-    ),
-    Format(
-        "espnet",
-        "n-best lists, ESPnet",
-        _never,  # a folder
-        _lists(lambda content, options: options.lists(content.path)),
-        EspnetOptions,
-    ),
+    Format("nemo", "n-best lists, NeMo", _lists(_nemo), NemoOptions, looks=lines.is_nemo, belongs=_never),
+    Format("ctm", "CTM", _lists(_ctm), CtmOptions, looks=lines.is_ctm, holds="results"),
+    # These two are only named: the first cannot be told from any other archive, the second is a folder.
+    Format("nbest-kaldi", "n-best lists, Kaldi", _lists(_linear), NamedTextOptions),
+    Format("espnet", "n-best lists, ESPnet", _lists(_espnet), EspnetOptions),
 )

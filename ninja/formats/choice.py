@@ -53,7 +53,7 @@ def filled(options: Callable[..., Options], values: Mapping[str, str], name: str
         OptionError: There is no such field, or its value is of another type or out of range.
     """
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
-    kinds = typing.get_type_hints(options)
+    kinds = typing.get_type_hints(options) if values else {}  # which takes longer than reading a small lattice
     found = {field: value for field, value in given.items() if field in fields}
     for option, text in values.items():
         if option not in fields:

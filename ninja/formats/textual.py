@@ -210,10 +210,14 @@ def one_cost(
 
 def first_line(head: bytes) -> bytes:
     """Return the first line that is neither empty nor a comment with '#', without blanks around it; b"" if none is."""
-    for line in head.split(b"\n"):
-        line = line.strip(b" \t\r\v\f")
+    begin = 0
+    while begin < len(head):
+        end = head.find(b"\n", begin)
+        end = len(head) if end < 0 else end
+        line = head[begin:end].strip(b" \t\r\v\f")
         if line and not line.startswith(b"#"):
             return line
+        begin = end + 1
     return b""
 
 
