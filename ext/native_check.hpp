@@ -66,11 +66,13 @@ inline int32_t bits(const float* cost, int64_t place) {
 
 constexpr int32_t kInfiniteBits = 0x7f800000;  // with it or above it, the sign aside, nothing is finite
 
-inline bool finite(const float* cost, int64_t place) { return (bits(cost, place) & 0x7fffffff) < kInfiniteBits; }
+inline int32_t size_bits(const float* cost, int64_t place) { return bits(cost, place) & 0x7fffffff; }
+
+inline bool finite(const float* cost, int64_t place) { return size_bits(cost, place) < kInfiniteBits; }
 
 inline bool all_finite(const float* cost, int64_t count) {
   int32_t wrong = 0;
-  for (int64_t i = 0; i < count; ++i) wrong |= kInfiniteBits - 1 - (bits(cost, i) & 0x7fffffff);
+  for (int64_t i = 0; i < count; ++i) wrong |= kInfiniteBits - 1 - size_bits(cost, i);
   return wrong >= 0;
 }
 
@@ -79,6 +81,19 @@ inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // and
   uint32_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) wrong |= static_cast<uint32_t>(id[i]) | (largest - static_cast<uint32_t>(id[i]));
   return static_cast<int32_t>(wrong) >= 0;
+}
+
+// Arcs are stored by source, so an arc leads onwards if the arcs of the state it enters lie behind it. States are there.
+inline bool all_onward(const int64_t* arc_begin, const int32_t* dst, int64_t count) {
+  int64_t right = -1;
+  for (int64_t arc = 0; arc < count; ++arc) right &= arc - arc_begin[dst[arc]];
+  return right < 0;
+}
+
+// What may be said of the costs of ending in a state: neither -inf nor NaN.
+inline int32_t wrong_end(const float* cost, int64_t state) {  // negative if it is
+  const int32_t size = size_bits(cost, state);
+  return (kInfiniteBits - size) | (~(size - kInfiniteBits) & bits(cost, state));
 }
 
 template <typename Wrong>
@@ -97,13 +112,11 @@ inline NativeFlaw check_native(const NativeRow& row) {
   if (num_states < 1 || num_states > INT32_MAX) return {Flaw::kStates, 0};
   if (!rises(row.arc_begin, num_states, row.num_arcs)) return {Flaw::kArcBegin, 0};
   const auto wrong_dst = [&](int64_t arc) {
-    // Arcs are stored by source, so an arc leads onwards if the arcs of the state it enters lie behind it.
     return row.dst[arc] < 0 || row.dst[arc] >= num_states || row.arc_begin[row.dst[arc]] <= arc;
   };
-  if (!all_below(row.dst, row.num_arcs, num_states)) return {Flaw::kDst, first(row.num_arcs, wrong_dst)};
-  bool back = false;
-  for (int64_t arc = 0; arc < row.num_arcs; ++arc) back |= row.arc_begin[row.dst[arc]] <= arc;
-  if (back) return {Flaw::kDst, first(row.num_arcs, wrong_dst)};
+  if (!all_below(row.dst, row.num_arcs, num_states) || !all_onward(row.arc_begin, row.dst, row.num_arcs)) {
+    return {Flaw::kDst, first(row.num_arcs, wrong_dst)};
+  }
   if (row.num_words < 1 ? row.num_arcs > 0 : !all_below(row.word, row.num_arcs, row.num_words)) {
     return {Flaw::kWord, first(row.num_arcs, [&](int64_t arc) {
               return row.word[arc] < 0 || row.word[arc] >= row.num_words;
@@ -114,17 +127,17 @@ inline NativeFlaw check_native(const NativeRow& row) {
               return !finite(row.graph, arc) || !finite(row.acoustic, arc);
             })};
   }
-  const auto wrong_end = [&](int64_t state) {
-    return (!finite(row.final_graph, state) && bits(row.final_graph, state) != kInfiniteBits) ||
-           (!finite(row.final_acoustic, state) && bits(row.final_acoustic, state) != kInfiniteBits);
-  };
-  bool ends = false, bad = false;
+  int32_t ends = 0, wrong = 0;  // negative: there is one
   for (int64_t state = 0; state < num_states; ++state) {
-    bad |= wrong_end(state);
-    ends |= finite(row.final_graph, state) && finite(row.final_acoustic, state);
+    ends |= (size_bits(row.final_graph, state) - kInfiniteBits) & (size_bits(row.final_acoustic, state) - kInfiniteBits);
+    wrong |= wrong_end(row.final_graph, state) | wrong_end(row.final_acoustic, state);
   }
-  if (bad) return {Flaw::kFinalCost, first(num_states, wrong_end)};
-  if (!ends) return {Flaw::kNoFinal, 0};
+  if (wrong < 0) {
+    return {Flaw::kFinalCost, first(num_states, [&](int64_t state) {
+              return wrong_end(row.final_graph, state) < 0 || wrong_end(row.final_acoustic, state) < 0;
+            })};
+  }
+  if (ends >= 0) return {Flaw::kNoFinal, 0};
   if (!rises(row.ali_begin, row.num_arcs, row.num_labels)) return {Flaw::kAliBegin, 0};
   if (!rises(row.final_ali_begin, num_states, row.num_final_labels)) return {Flaw::kFinalAliBegin, 0};
   return {};

@@ -33,23 +33,3 @@ def whole_lattice(
     frame_shift: float | None,
     words: SymbolTable | None,
 ) -> Lattice: ...
-
-class Columns:
-    size: int
-    def __init__(self, offsets: list[Int64], lists: list[npt.NDArray[np.generic]], num_words: int) -> None: ...
-    def check(self, row: int) -> tuple[int, int]: ...
-    def lattice(
-        self, row: int, key: str, kind: str, timed: bool, frame_shift: float | None, words: SymbolTable | None
-    ) -> Lattice: ...
-    def lattices(
-        self,
-        first: int,
-        last: int,
-        keys: list[str],
-        kinds: list[str],
-        timed: list[bool],
-        frame_shifts: list[float | None],
-        words: SymbolTable | None,
-        *,
-        check: bool,
-    ) -> list[Lattice | None]: ...

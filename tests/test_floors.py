@@ -28,6 +28,8 @@ FLOORS = [
 DOORS = {("lattice", "openfst"), ("lattice", "show"), ("_launch", "cli")}
 COMPILED = {
     "_formats": "formats",
+    "_columns": "formats",
+    "_fst_text": "formats",
     "_image": "formats",
     "_textual": "formats",
     "_openfst": "openfst",

@@ -6,12 +6,14 @@ import random
 import shutil
 import subprocess
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_fst_text import read_slowly
 from reference_k2 import same_with_total
 from reference_openfst import ways
 from strategies import lattices
@@ -139,6 +141,99 @@ def test_damaged_const_files_are_refused_with_the_byte() -> None:
             read_fst(damaged, "utt")
 
 
+NUMBERS = ["0.5", ".5", "5.", "-1.25", "+3", "1e3", "2E-4", "1e12345", "1e400", "1e-400", "-1e999", "inf", "-Infinity"]
+NUMBERS += ["Inf", "INF", "nan", "0x1", ".", "-", "e5", "1e", "1e+", "1_0", "123456789012345678901234.5", "\0", "0\0"]
+NAMES = [
+    *"0123",
+    "7",
+    "007",
+    "12",
+    "2147483647",
+    "2147483648",
+    "99999999999",
+    "one",
+    "two",
+    "<eps>",
+    "six",
+    "né",
+    "\xff",
+]
+FIELDS = st.sampled_from([*NUMBERS, *NAMES])
+BLANKS = st.sampled_from([" ", "\t", "  ", " \t", "\r", "\v", "\f "])
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """Lines as they may be, mostly of small states and sound labels and weights."""
+    acceptor = draw(st.booleans())
+    lines = []
+    for _ in range(draw(st.integers(0, 6))):
+        src, dst = draw(st.integers(0, 4)), draw(st.integers(1, 5))
+        label = draw(st.sampled_from(["1", "2", "5", "one", "two", "<eps>"]))
+        fields = [str(src), str(max(src + 1, dst) if draw(st.integers(0, 5)) else dst)]
+        fields += [label] if acceptor else [label, label]
+        fields += draw(st.sampled_from([[], ["0.5"], ["-2"], ["1e1"]]))
+        kind = draw(st.integers(0, 9))
+        if kind < 3:
+            fields = [str(dst), *draw(st.sampled_from([[], ["1.5"], ["Infinity"]]))]
+        elif kind == 3:
+            fields[draw(st.integers(0, len(fields) - 1))] = draw(FIELDS)
+        elif kind == 4:
+            fields.append(draw(FIELDS))
+        lines.append("".join(field + draw(BLANKS) for field in fields))
+    lines.append("5")
+    return "\n".join(lines).encode("latin-1" if draw(st.booleans()) else "utf-8") + draw(st.sampled_from([b"", b"\n"]))
+
+
+def outcome(read: Any) -> tuple[object, ...]:
+    try:
+        found = read()
+    except NinjaError as error:
+        return type(error), str(error)
+    return *(getattr(found, field.name) for field in fields(found) if field.name != "words"), list(found.words or ())
+
+
+@settings(max_examples=400)
+@given(
+    texts(),
+    st.sampled_from([None, WORDS]),
+    st.sampled_from([None, True, False]),
+    st.sampled_from(["auto", "ids", "words"]),
+    st.sampled_from(["utf-8", "latin-1"]),
+)
+def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
+    content: bytes, words: Any, acceptor: Any, labels: Any, encoding: str
+) -> None:
+    options = FstTextOptions(acceptor, labels, encoding)
+    fast = outcome(lambda: read_fst_text(content, "utt", "x.txt", words, options, line=3))
+    slow = outcome(lambda: read_slowly(content, "utt", "x.txt", words, options, line=3))
+    assert len(fast) == len(slow)
+    for one, other in zip(fast, slow, strict=True):
+        assert np.array_equal(one, other) if isinstance(other, np.ndarray) else one == other
+
+
+@settings(max_examples=150)
+@given(lattices(connected=False), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 10**9))
+def test_states_may_have_any_names_and_arcs_any_order(
+    lattice: Lattice, acceptor: bool, chance: random.Random, apart: int
+) -> None:
+    lines = write_fst_text(lattice, acceptor=acceptor).decode().splitlines()
+    name = [str(number) for number in chance.sample(range(apart, apart + 3 * lattice.num_states), lattice.num_states)]
+    first, rest = lines[0], lines[1:]
+    chance.shuffle(rest)
+    renamed = []
+    for line in [first, *rest]:
+        fields = line.split("\t")
+        ends = 2 if len(fields) > 2 else 1
+        renamed.append("\t".join([*(name[int(state)] for state in fields[:ends]), *fields[ends:]]))
+    content = "\n".join(renamed).encode()
+    options = FstTextOptions(acceptor=acceptor, labels="ids")
+    fast = outcome(lambda: read_fst_text(content, "utt", None, None, options))
+    slow = outcome(lambda: read_slowly(content, "utt", None, None, options))
+    for one, other in zip(fast, slow, strict=True):
+        assert np.array_equal(one, other) if isinstance(other, np.ndarray) else one == other
+
+
 WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"", LatticeError, "x.txt, key 'utt': the FST is empty"),
     (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': 6 fields, which neither"),
@@ -148,6 +243,10 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"0 99999999999 2 3 0.5\n", FormatError, "'99999999999' is no state"),
     (b"0 4000000000 2 3 0.5\n", FormatError, "'4000000000' is no state"),
     (b"0 1 2 3 0,5\n", FormatError, "'0,5' is no weight"),
+    (b"0 1 2 3 1e400\n1\n", LatticeError, "arc 0 of state 0 has the weight inf"),
+    (b"0 1 2 3 1\n1 -1e400\n", LatticeError, "state 1 has the final weight -inf"),
+    (b"0 1 2 3 1e12345\n", FormatError, "'1e12345' is no weight"),
+    (b"0 1 2 3 1e\n", FormatError, "'1e' is no weight"),
     (b"0 1 2 3 nan\n", FormatError, "'nan' is no weight"),
     (b"0 1 2 3 Infinity\n1\n", LatticeError, "arc 0 of state 0 has the weight inf"),
     (b"0 1 2 3 1e40\n1\n", LatticeError, "arc 0 has the graph cost inf"),

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import random
+import struct
 import sys
 import types
 import zipfile
@@ -322,6 +323,13 @@ def test_a_path_is_mapped(tmp_path: Any) -> None:
     assert read_k2(file, "utt").word.tolist() == [5, 7, 6]
     with pytest.raises(InputError, match=r"none\.pt: cannot be read: No such file"):
         read_k2(tmp_path / "none.pt", "utt")
+
+
+def test_a_flipped_bit_in_a_score_is_found() -> None:
+    content = bytearray(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
+    content[content.index(struct.pack("<f", -1.5))] ^= 1
+    with pytest.raises(FormatError, match=r"x.pt, key 'utt': data/0 is damaged: its checksum is another"):
+        read_k2(bytes(content), "utt", "x.pt")
 
 
 class Harm:

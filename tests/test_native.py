@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import pickle
 import random
-from dataclasses import replace
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
@@ -195,6 +198,135 @@ def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, chance:
     assert isinstance(next(iter(NativeFile(write_native(broken), check="none"))), Lattice)
 
 
+def broken(**changed: Any) -> NativeFile:
+    return NativeFile(write_native(small(words=None, **changed)), "x.arrow")
+
+
+def test_a_lattice_is_checked_when_it_is_used_and_is_a_plain_one_then() -> None:
+    (lattice,) = NativeFile(write_native(small()))
+    assert isinstance(lattice, Lattice)
+    assert (lattice.key, lattice.kind, lattice.num_states, lattice.num_arcs) == ("utt", "compact", 3, 3)
+    assert repr(lattice) == repr(small())
+    assert type(lattice) is not Lattice
+    assert lattice.dst.tolist() == [1, 2, 2]
+    assert type(lattice) is Lattice
+    assert same(lattice, small())
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Lattice)])
+def test_any_array_may_be_asked_for_first(name: str) -> None:
+    timed = small(time=np.array([0, 4, 9], np.int32))
+    (lattice,) = NativeFile(write_native(timed))
+    assert np.array_equal(getattr(lattice, name), getattr(timed, name))
+    assert same(lattice, timed)
+
+
+def test_unread_lattices_are_changed_and_pickled_like_others() -> None:
+    changes: list[Any] = [
+        lambda one: pickle.loads(pickle.dumps(one)),
+        lambda one: one.with_key("utt"),
+        lambda one: one.with_words(WORDS),
+        lambda one: replace(one, kind="compact"),
+        lambda one: one.with_costs(one.graph),
+    ]
+    for change in changes:
+        (lattice,) = NativeFile(write_native(small()))
+        changed = change(lattice)
+        assert type(changed) is Lattice
+        assert same(changed, small())
+
+
+def test_what_is_wrong_with_an_unread_lattice_is_said_at_each_use() -> None:
+    file = broken(dst=np.array([1, 2, 3], np.int32))
+    for lattice in (next(iter(file)), file["utt"]):
+        assert lattice.num_arcs == 3
+        for use in (lambda one: one.dst, lambda one: one.ali, lambda one: one.with_key("x"), pickle.dumps):
+            with pytest.raises(LatticeError, match=r"x.arrow, key 'utt': arc 2 enters a state that is not there"):
+                use(lattice)
+    for use in (lambda one: one.num_states, lambda one: one.num_arcs, repr, lambda one: one.dst):
+        with pytest.raises(LatticeError, match=r"x.arrow, key 'utt': the lengths of its arrays disagree"):
+            use(next(iter(broken(word=np.zeros(2, np.int32)))))
+    with pytest.raises(LatticeError, match="key 'utt': arc 2 enters"):
+        next(iter(NativeFile(write_native(small(words=None, dst=np.array([1, 2, 3], np.int32))), check="all")))
+
+
+def test_threads_may_use_an_unread_lattice_at_once() -> None:
+    for lattice in NativeFile(write_natives([small()] * 50)):
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(same, [lattice] * 4, [small()] * 4))
+
+
+@settings(max_examples=30)
+@given(lattices(connected=False), st.sampled_from([None, 0.01]), st.booleans())
+def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shift: float | None, timed: bool) -> None:
+    if timed:
+        lattice = replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32))
+    counts = (lattice.num_states, lattice.num_arcs, len(lattice.ali), len(lattice.final_ali), timed)
+    head = struct.pack("<d6q", frame_shift or 0, lattice.kind == "raw", *counts)
+    arrays = [getattr(lattice, field.name) for field in fields(Lattice)]
+    content = b"".join(each.tobytes() for each in arrays if isinstance(each, np.ndarray))
+    expected = lattice.key.encode() + head + content
+    table = arrow.ipc.open_file(arrow.BufferReader(write_native(replace(lattice, frame_shift=frame_shift)))).read_all()
+    assert table.column("crc32").to_pylist() == [zlib.crc32(expected)]
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 7), st.data())
+def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
+    content = bytearray(BASE)
+    content[data.draw(st.integers(0, len(BASE) - 1))] ^= 1 << bit
+    try:
+        file = NativeFile(bytes(content))
+        found = list(file.entries())
+        words = list(file.words or ())
+    except NinjaError:
+        return
+    if all(isinstance(one, Lattice) for _, one in found):
+        assert [key for key, _ in found] == ["a", "b"]
+        before = list(NativeFile(BASE))
+        assert all(isinstance(one, Lattice) and same(one, was) for (_, one), was in zip(found, before, strict=True))
+        assert words == list(WORDS)
+
+
+def test_what_another_program_has_changed_is_seen_unless_it_drops_the_checksums() -> None:
+    def dearer(table: Any) -> Any:
+        costs = arrow.array([[2.0, 2, 3], [1, 2, 3]], table.schema.field("graph").type)
+        return table.set_column(table.schema.get_field_index("graph"), table.schema.field("graph"), costs)
+
+    content = write_natives([small("a"), small("b")])
+    found = dict(NativeFile(rewritten(content, dearer), "x.arrow").entries())
+    assert str(found["a"]) == "x.arrow, key 'a': damaged: it is not what its checksum was taken of"
+    assert isinstance(found["b"], Lattice)
+    assert next(iter(NativeFile(rewritten(content, dearer), check="none"))).graph.tolist() == [2, 2, 3]
+    unsummed = rewritten(content, lambda table: dearer(table).drop_columns(["crc32"]))
+    assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
+    unknown = arrow.array([None, None], arrow.uint32())
+    unsummed = rewritten(content, lambda table: dearer(table).set_column(15, table.schema.field(15), unknown))
+    assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
+
+
+def test_a_changed_symbol_table_is_seen() -> None:
+    file = NativeFile(write_native(small()).replace(b"onetwothree", b"onetwotreee"), "x.arrow")
+    (lattice,) = file
+    with pytest.raises(FormatError, match=r"x.arrow: the symbol table is damaged, or was changed by another program"):
+        lattice.words.word(1)  # type: ignore[union-attr]
+    many = write_native(small(words=SymbolTable([("<eps>", 0), ("one", 1), ("z", 2_000_000_000)])))
+    with pytest.raises(FormatError, match="the symbol table is damaged, or was changed by another program"):
+        NativeFile(many.replace(b'"one"', b'"two"'))
+    metadata = {"ninja.lattices": "1", "ninja.words.crc32": "none"}
+    with pytest.raises(FormatError, match="the checksum of the symbol table is no number"):
+        NativeFile(rewritten(many, lambda table: table.replace_schema_metadata(metadata)))
+
+
+def test_a_column_without_all_bits_of_what_is_null_is_refused() -> None:
+    found = set()
+    for place in range(0, len(BASE) - 16, 8):
+        if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # perhaps the length of such a buffer
+            file = NativeFile(BASE[: place + 8] + bytes(8) + BASE[place + 16 :], "x.arrow")
+            found |= {str(error) for _, error in file.entries() if isinstance(error, NinjaError)}
+    assert "x.arrow: a column that is cut short" in found
+
+
 def rewritten(content: bytes, change: Any, **options: Any) -> bytes:
     table = change(arrow.ipc.open_file(arrow.BufferReader(content)).read_all())
     buffer = io.BytesIO()
@@ -237,6 +369,13 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
     nothing = arrow.array([None], arrow.large_list(arrow.int32()))
     with pytest.raises(FormatError, match="a lattice without dst"):
         read(rewritten(content, lambda table: table.set_column(4, arrow.field("dst", nothing.type), nothing)))
+    first, last = content.find(b"ARROW1"), content.rfind(b"ARROW1")
+    footer = last - 4 - int.from_bytes(content[last - 4 : last], "little")
+    with pytest.raises(FormatError, match="the footer leaves out what stands here, or names it twice: 72 bytes"):
+        read(content[:footer] + bytes(64) + content[footer:])
+    assert first == 0
+    with pytest.raises(OptionError, match="check is 'often', but one of use, all, none is needed"):
+        NativeFile(content, check="often")  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="2 lattices in one file, but one is wanted"):
         read(write_natives([small("a"), small("b")]))
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _openfst
+from ninja import _fst_text, _openfst
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
 from ninja.lattice import Lattice
@@ -19,9 +17,7 @@ from ninja.openfst import from_image
 from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
-_WEIGHT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|[+-]?[iI]nf(?:inity)?")
-Line = tuple[int, list[bytes]]
-Refusal = Callable[[str, int | None], FormatError]
+_FIELDS, _STATE, _EMPTY = 1, 2, 4  # faults that the kernel finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,97 +64,66 @@ def read_fst_text(
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
     """
-    lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
-    return _lattice(lines, textual.Naming(key, path, words, options.encoding), options)
-
-
-def _lattice(lines: list[Line], naming: textual.Naming, options: FstTextOptions) -> Lattice:
-    def refuse(message: str, line: int | None) -> FormatError:
-        return FormatError(message, naming.path, key=naming.key, line=line)
-
-    if not lines:
-        raise LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
+    naming = textual.Naming(key, path, words, options.encoding)
     acceptor = options.acceptor
     if acceptor is None:
-        acceptor = _is_acceptor(lines, naming.words, options, refuse)
-    most = 4 if acceptor else 5
-    arcs: list[tuple[int, int, bytes, int]] = []  # source, destination, label, line
-    costs: list[float] = []
-    finals: dict[int, float] = {}
-    for number, row in lines:
-        if len(row) in (1, 2):
-            finals[_state(row[0], number, refuse)] = _weight(row[1], number, refuse) if len(row) == 2 else 0.0
-        elif most - 1 <= len(row) <= most:
-            label = row[2 if acceptor else 3]
-            arcs.append((_state(row[0], number, refuse), _state(row[1], number, refuse), label, number))
-            costs.append(_weight(row[-1], number, refuse) if len(row) == most else 0.0)
-        else:
-            kind = "an acceptor" if acceptor else "a transducer"
-            raise refuse(f"{len(row)} fields, which neither an arc nor a final state of {kind} has", number)
-    word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
-    names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
-    first = _state(lines[0][1][0], lines[0][0], refuse)
-    states = np.unique(np.concatenate([names.ravel(), list(finals), [first]]).astype(np.int64))
-    place = np.searchsorted(states, names)
-    start = int(np.searchsorted(states, first))
-    if start:  # an image of ours starts in state 0; what comes back is sorted
-        place = np.where(place == start, 0, np.where(place == 0, start, place))
-    order = np.argsort(place[:, 0], kind="stable")
-    final = np.full(len(states), math.inf)
-    for state, weight in finals.items():
-        at = int(np.searchsorted(states, state))
-        final[0 if at == start else start if at == 0 else at] = weight
-    begin = np.searchsorted(place[order, 0], np.arange(len(states) + 1)).astype(np.int64)
-    dst, word = place[order, 1].astype(np.int32), word[order]
-    image = _openfst.write_image("log64", begin, dst, word, word, np.array(costs, np.float64)[order], final)
-    lattice = from_image(image, naming.key, naming.path)
+        acceptor = _is_acceptor(content, words, options)
+    spelled = options.labels == "words" or words is not None
+    fault, at, field, count, machine = _fst_text.read(content, line, acceptor=acceptor, spelled=spelled)
+    if machine is None:
+        raise _refusal(fault, at, field, count, naming, "an acceptor" if acceptor else "a transducer")
+    labels, ids, begin, dst, place, costs, final = machine
+    table = None
+    if ids is None or spelled:
+        ids, table = _ids(labels, naming, options)
+    word = ids[place]
+    lattice = from_image(_openfst.write_image("log64", begin, dst, word, word, costs, final), key, path)
     return lattice if table is None else lattice.with_words(table)
 
 
-def _is_acceptor(lines: list[Line], words: SymbolTable | None, options: FstTextOptions, refuse: Refusal) -> bool:
+def _refusal(
+    fault: int, line: int, field: bytes, count: int, naming: textual.Naming, kind: str
+) -> FormatError | LatticeError:
+    """Return the error that a fault of the kernel is."""
+    if fault == _EMPTY:
+        return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
+    if fault == _FIELDS:
+        message = f"{count} fields, which neither an arc nor a final state of {kind} has"
+    else:
+        message = f"{_shown(field)} is no {'state' if fault == _STATE else 'weight'}"
+    return FormatError(message, naming.path, key=naming.key, line=line)
+
+
+def _is_acceptor(content: bytes, words: SymbolTable | None, options: FstTextOptions) -> bool:
     """Tell by the lines whether arcs have one label; four fields may be two labels, or one and a weight."""
-    if any(len(row) == 5 for _, row in lines):
-        return False
-    if any(len(row) == 3 for _, row in lines):
-        return True
-    fourth = [row[3] for _, row in lines if len(row) == 4]
-    if options.labels != "words" and all(map(_INTEGER.fullmatch, fourth)):
+    three, five, integers, weights, fourth = _fst_text.look(content)
+    if five or three:
+        return not five
+    if options.labels != "words" and integers:
         return False
     if words is not None and options.labels != "ids":
         return not all(label.decode(options.encoding, "replace") in words for label in fourth)
-    return all(map(_WEIGHT.fullmatch, fourth))
-
-
-def _state(text: bytes, line: int, refuse: Refusal) -> int:
-    if not _INTEGER.fullmatch(text) or int(text) > LARGEST_ID:
-        raise refuse(f"{_shown(text)} is no state", line)
-    return int(text)
-
-
-def _weight(text: bytes, line: int, refuse: Refusal) -> float:
-    if not _WEIGHT.fullmatch(text):
-        raise refuse(f"{_shown(text)} is no weight", line)
-    return float(text)
+    return weights
 
 
 def _shown(text: bytes) -> str:
     return repr(text[:40].decode("utf-8", "replace"))
 
 
-def _words(
-    found: list[tuple[bytes, int]], naming: textual.Naming, options: FstTextOptions
+def _ids(
+    labels: list[tuple[bytes, int]], naming: textual.Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return the id of each label, int32 [arcs], and the symbol table."""
-    labels = dict.fromkeys(label for label, _ in found)
-    ids = options.labels == "ids" or (options.labels == "auto" and all(map(_INTEGER.fullmatch, labels)))
+    """Return the word id of each label, which count from 1, int32 [labels + 1], and the symbol table."""
+    ids = options.labels == "ids" or (
+        options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
+    )
     if not ids:
-        names = {label: line for label, line in reversed(found)}
         null = textual.EPSILON_NAME.encode()
-        given, table = naming.table([(label, names[label]) for label in labels if label != null])
-        id_of = dict(zip([label for label in labels if label != null], given[1:].tolist(), strict=True))
-        id_of[null] = EPSILON
-        return np.array([id_of[label] for label, _ in found], np.int32), table
-    for label, line in found:
+        given, table = naming.table([(label, line) for label, line in labels if label != null])
+        number = np.zeros(len(labels) + 1, np.int32)  # epsilon
+        number[[place for place, (label, _) in enumerate(labels, start=1) if label != null]] = given[1:]
+        return number, table
+    for label, line in labels:
         if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
             raise FormatError(f"{_shown(label)} is no label", naming.path, key=naming.key, line=line)
         if naming.words is not None and int(label) != EPSILON:
@@ -166,7 +131,7 @@ def _words(
                 naming.words.word(int(label))
             except SymbolError as error:
                 raise SymbolError(error.message, naming.path, key=naming.key, line=line) from None
-    return np.array([int(label) for label, _ in found], np.int32), naming.words
+    return np.array([EPSILON, *(int(label) for label, _ in labels)], np.int32), naming.words
 
 
 def write_fst_text(

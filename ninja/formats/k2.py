@@ -63,7 +63,7 @@ def read_k2(
     be reached are sorted. An arc with several words (ragged aux_labels) becomes several arcs, costs on the first.
 
     Args:
-        content: The whole file; a ``Path`` is mapped rather than read, which is faster, and must not change meanwhile.
+        content: The whole file, or a ``Path``, which is mapped and must not change meanwhile.
         key: Utterance id the lattice is to have.
         path: File name for error messages.
         words: Symbol table that the word ids must be in; None: the file's own ``aux_labels_sym``, if it has one.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja import _image
 from ninja.errors import FormatError
 from ninja.formats.k2_file import Machines
+from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -109,9 +110,10 @@ def _checked(found: dict[str, Any], machines: Machines) -> Extras:
     count = machines.count
 
     def numbers(name: str, length: int) -> Int32:
-        if not found[name].is_contiguous():  # one that repeats a few bytes could claim any length
+        tensor = found[name]
+        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # one that repeats a few bytes could claim any length
             raise ValueError(f"{name} is not written as a plain tensor is")
-        array: Int32 = found[name].detach().numpy()
+        array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
             raise ValueError(f"{name} is not [{length}] int32")
         return array

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import pickletools
-import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import FormatError, OptionError
+from ninja.formats import torch_file
+from ninja.formats.torch_file import PARAMETER, PLAIN, STORAGES, Instance, Tensor
 from ninja.symbols import SymbolTable
 
 Array = npt.NDArray[Any]
@@ -23,11 +22,8 @@ Int64 = npt.NDArray[np.int64]
 _STANDARD = ("arcs", "scores", "labels", "properties")
 _RAGGED = ("_k2.ragged.RaggedTensor", "k2.ragged.RaggedTensor")
 _TABLE = "k2.symbol_table.SymbolTable"
-# What the pickle of tensors, numbers, strings, lists and dictionaries names; all else is refused unread.
-_NAMED = {"torch._utils _rebuild_tensor_v2", "collections OrderedDict", "_codecs encode", "torch Size"}
-_NAMED |= {f"torch {name}Storage" for name in ("Float", "Double", "Half", "Int", "Long", "Short", "Bool")}
-_NAMED |= {f"torch {name}Storage" for name in ("Char", "Byte", "BFloat16")}
-_NAMED |= {path.rpartition(".")[0] + " " + path.rpartition(".")[2] for path in (*_RAGGED, _TABLE)}
+_NAMES = (PLAIN - {PARAMETER}) | frozenset(STORAGES) | frozenset({*_RAGGED, _TABLE})
+_ONLY = "only tensors, numbers, strings, lists and dictionaries are read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +68,13 @@ class Machines:
             SymbolError: Words and ids do not fit each other.
         """
         table = self.others.get(name)
-        entries = getattr(table, "_id2sym", None)
         if table is None:
             return None
+        state = table.state if isinstance(table, Instance) and table.name == _TABLE else None
+        entries = state.get("_id2sym") if isinstance(state, dict) else None
         if not isinstance(entries, dict) or not all(type(i) is int and type(w) is str for i, w in entries.items()):
             raise FormatError(f"{name} is not a symbol table of strings", path)
         return SymbolTable(((word, number) for number, word in sorted(entries.items())), path)
-
-
-class _RaggedTensor:
-    """Stands for k2's class while a file is read."""
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
-
-
-class _SymbolTable:
-    """Stands for k2's class while a file is read."""
-
-
-def _stand_ins() -> list[type]:
-    """Return a class under each name of k2's that a file may call for."""
-    classes = []
-    for path, base in [*((path, _RaggedTensor) for path in _RAGGED), (_TABLE, _SymbolTable)]:
-        module, _, name = path.rpartition(".")
-        classes.append(type(name, (base,), {"__module__": module, "__qualname__": name}))
-    return classes
 
 
 def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | None = None) -> Machines:
@@ -118,14 +95,11 @@ def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | 
         return FormatError(message, path, key=key)
 
     try:
-        with io.BytesIO(content) if isinstance(content, bytes) else open(content, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            _look_through(file, size)
-        loaded = _loaded(content)
+        whole = content if isinstance(content, bytes) else torch_file.mapped(content, path)
+        size = len(whole)
+        loaded = torch_file.load(torch_file.opened(whole), _NAMES, _ONLY)
     except FormatError as error:
         raise refuse(error.message) from error.__cause__
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path) from error
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
         raise refuse("not a dictionary; save lattices of k2 with torch.save(fsa.as_dict(), FILE)")
     if "arcs" not in loaded:
@@ -137,9 +111,9 @@ def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | 
     for name, value in loaded.items():
         if name in _STANDARD:
             continue
-        if isinstance(value, _RaggedTensor):
+        if isinstance(value, Instance) and value.name in _RAGGED:
             attributes[name] = _ragged(value, name, count, size, refuse)
-        elif hasattr(value, "element_size"):
+        elif isinstance(value, Tensor):
             array = _array(value, name, size, refuse)
             if array.ndim == 0 or array.shape[0] != count:
                 raise refuse(f"{name} has shape {list(array.shape)}, but there are {count} arcs")
@@ -149,60 +123,13 @@ def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | 
     return Machines(arcs, state_begin, arc_begin, attributes, others)
 
 
-def _look_through(file: IO[bytes], size: int) -> None:
-    """Refuse what is none of ours, or would take more memory than the file has bytes, before torch reads it.
-
-    Raises:
-        FormatError: Something is wrong.
-    """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise FormatError("a packed entry in the zip file, which torch does not write")
-            if sum(entry.file_size for entry in entries) > size:
-                raise FormatError("the entries of the zip file claim more bytes than it has")
-            pickles = [entry for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
-            if len(pickles) != 1:
-                raise FormatError("a zip file, but not one of torch: it has no data.pkl, or several")
-            _refuse_strangers(archive.read(pickles[0]))
-    except FormatError:
-        raise
-    except Exception as error:  # what zipfile and pickletools raise depends on the damage
-        raise FormatError(f"not a file that torch saved, or damaged: {error}") from error
-
-
-def _refuse_strangers(pickle: bytes) -> None:
-    for opcode, argument, _ in pickletools.genops(pickle):
-        if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "BYTEARRAY8"):
-            raise FormatError(f"a pickle with {opcode.name}, which torch does not write")
-        if opcode.name == "GLOBAL" and argument not in _NAMED:
-            name = str(argument).replace(" ", ".")
-            raise FormatError(f"an object of {name}; only tensors, numbers, strings, lists and dictionaries are read")
-
-
-def _loaded(content: bytes | os.PathLike[str]) -> Any:
-    import torch
-
-    safe = getattr(torch.serialization, "safe_globals", None)
-    with nullcontext() if safe is None else safe(_stand_ins()):
-        try:
-            if isinstance(content, bytes):
-                return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-            return torch.load(os.fspath(content), map_location="cpu", weights_only=True, mmap=True)
-        except Exception as error:  # what torch raises depends on the damage
-            raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
-
-
 def _array(tensor: Any, name: str, size: int, refuse: Any) -> Array:
     """Return a tensor as an array; one that repeats its few bytes to seem large is refused."""
-    if not hasattr(tensor, "element_size") or tensor.layout.__repr__() != "torch.strided":
+    if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
-    if tensor.numel() * tensor.element_size() > size:
-        raise refuse(f"{name} claims {tensor.numel()} elements, more than the file holds")
-    if "bfloat16" in str(tensor.dtype):
-        tensor = tensor.float()
-    return np.ascontiguousarray(tensor.detach().numpy())
+    if tensor.size * tensor.storage.itemsize > size:
+        raise refuse(f"{name} claims {tensor.size} elements, more than the file holds")
+    return tensor.array()
 
 
 def _machines(arcs: Array, refuse: Any) -> tuple[Int32, Int64, Int64]:
@@ -232,8 +159,8 @@ def _machines(arcs: Array, refuse: Any) -> tuple[Int32, Int64, Int64]:
     return rest, state_begin, arc_begin
 
 
-def _ragged(value: _RaggedTensor, name: str, count: int, size: int, refuse: Any) -> Ragged:
-    state = getattr(value, "state", None)
+def _ragged(value: Instance, name: str, count: int, size: int, refuse: Any) -> Ragged:
+    state = value.state
     if not isinstance(state, tuple) or len(state) != 3:
         raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
     begin = _array(state[0], name, size, refuse)
@@ -290,8 +217,8 @@ def one_word_each(
     values = words.values if isinstance(words, Ragged) else words
     if values.dtype.kind != "i" or values.ndim != 1:
         raise FormatError("aux_labels are not integers, one for each arc or a list of them", path)
-    small = values.astype(np.int32)
-    if not np.array_equal(small, values):
+    small = values.astype(np.int32, copy=False)
+    if small is not values and not np.array_equal(small, values):
         raise FormatError("aux_labels are beyond int32", path)
     if not isinstance(words, Ragged):
         return machines, np.ascontiguousarray(small), None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import pickletools
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,16 +14,15 @@ import numpy as np
 
 from ninja import utf8
 from ninja.errors import FormatError, InputError
+from ninja.formats import torch_file
 from ninja.formats.kaldi_matrices import BINARY, LONGEST_KEY, Matrix, OnError, read_archive, read_one
 from ninja.formats.sources import Place, Source, Table, resolve, tables
 from ninja.formats.streams import Stream, open_stream
+from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
 CHUNK = 1 << 20
-# What the pickle of a tensor, or of a dictionary of tensors, names; all else is refused unread.
-_NAMED = {"torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", "collections OrderedDict"}
-_NAMED |= {f"torch {name}Storage" for name in ("Float", "Double", "Half", "BFloat16")}
-_CALLS = {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2", "EXT4"}
+_NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 
 
 def read_matrices(
@@ -223,8 +221,6 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
                 raise FormatError("the entries of the zip file claim more bytes than it has", path)
             names = [entry.filename for entry in entries]
             arrays = {} if not all(name.endswith(".npy") for name in names) else {n: archive.read(n) for n in names}
-            pickles = [name for name in names if name.split("/")[-1] == "data.pkl"]
-            pickle = archive.read(pickles[0]) if len(pickles) == 1 else None
     except FormatError:
         raise
     except Exception as error:  # what zipfile raises depends on the damage
@@ -232,41 +228,27 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
     if arrays:
         stems = ((name.removesuffix(".npy"), array) for name, array in arrays.items())
         return [(name, partial(_npy, array, path, name)) for name, array in stems]
-    if pickle is None:
+    if not any(name.split("/")[-1] == "data.pkl" for name in names):
         raise FormatError("a zip file, but neither NumPy's nor torch's", path)
-    return [
-        (name, partial(_tensor, tensor, path, name, len(content)))
-        for name, tensor in _torch(content, pickle, key, path)
-    ]
+    return [(name, partial(_tensor, tensor, path, name, len(content))) for name, tensor in _torch(content, key, path)]
 
 
-def _torch(content: bytes, pickle: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
+def _torch(content: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
     """Return the tensors of a file of torch's, whatever they are."""
     try:
-        for opcode, argument, _ in pickletools.genops(pickle):
-            if opcode.name in _CALLS or (opcode.name == "GLOBAL" and argument not in _NAMED):
-                what = str(argument).replace(" ", ".") if opcode.name == "GLOBAL" else opcode.name
-                raise FormatError(f"an object of {what[:60]}; only tensors of floats are read", path)
-        import torch
-
-        loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except FormatError:
-        raise
-    except Exception as error:  # what torch raises depends on the damage
-        raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:80]}", path) from error
+        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only tensors of floats are read")
+    except FormatError as error:
+        raise FormatError(error.message, path, byte=error.byte) from error.__cause__
     return list(loaded.items()) if isinstance(loaded, dict) else [(key, loaded)]
 
 
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Matrix:
     """Return a tensor of a file of some size as a matrix."""
-    import torch
-
-    if not isinstance(key, str) or not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+    if not isinstance(key, str) or not isinstance(tensor, Tensor):
         raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
-    if tensor.numel() * tensor.element_size() > size:
+    if tensor.size * tensor.storage.itemsize > size:
         raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file holds", path, key=key)
-    plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
-    return _matrix(plain.contiguous().numpy(), path, key)
+    return _matrix(tensor.array(), path, key)
 
 
 def _matrix(values: Matrix, path: str | None, key: str) -> Matrix:

@@ -14,26 +14,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _image
-from ninja.errors import FormatError, InputError, LatticeError, NinjaError
+from ninja._columns import Columns
+from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.formats import native_schema
-from ninja.formats.native_schema import COLUMNS, arrow
+from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
-Check = Literal["all", "none"]
+Check = Literal["use", "all", "none"]
 TOGETHER = 64  # lattices that are made at once
-_FLAWS = {
-    1: "the lengths of its arrays disagree, or it has no states",
-    2: "arc_begin does not rise from 0 to the number of arcs",
-    3: "arc {} enters a state that is not there, or not behind its own",
-    4: "arc {} has a word id that is negative or beyond the symbol table",
-    5: "arc {} has a cost that is not finite",
-    6: "state {} has a final cost that is -inf or no number",
-    7: "no state is final",
-    8: "ali_begin does not rise from 0 to the number of labels",
-    9: "final_ali_begin does not rise from 0 to the number of labels",
-}
 
 
 class NativeFile:
@@ -42,23 +31,29 @@ class NativeFile:
     Lattices stay valid when the file is closed, but not when somebody cuts the file short meanwhile: like any mapped
     file, it must be replaced, not overwritten.
 
+    A lattice is checked for all invariants, so that nothing in a damaged or hostile file makes a kernel leave its
+    arrays, and against its checksum, so that no flipped bit becomes another cost.
+
     Args:
         source: A path, which is mapped, or the bytes of a file.
         path: File name for error messages, where the source is no path.
-        check: "all": every lattice is checked for all invariants when it is fetched, so that nothing in a damaged or
-            hostile file makes a kernel leave its arrays. "none": nothing but where the lists lie is checked; for files
-            that you wrote yourself and that nobody else can write to.
+        check: When that is done. "use": when one of its arrays is first asked for; until then a lattice costs nothing
+            but its key, and what is wrong with it is raised then. "all": when it is fetched. "none": never, nothing
+            but where the lists lie is checked; for files that you wrote yourself and that nobody else can write to.
 
     Raises:
         InputError: The file cannot be read.
         FormatError: It is no such file, of a newer version, or damaged.
         SymbolError: Its symbol table names a word twice.
+        OptionError: `check` is none of these.
         DependencyError: pyarrow is not installed.
     """
 
     def __init__(
-        self, source: str | os.PathLike[str] | bytes, path: str | None = None, *, check: Check = "all"
+        self, source: str | os.PathLike[str] | bytes, path: str | None = None, *, check: Check = "use"
     ) -> None:
+        if check not in ("use", "all", "none"):
+            raise OptionError(f"check is {check!r}, but one of use, all, none is needed")
         pyarrow = arrow()
         self.path = path if isinstance(source, bytes) else os.fspath(source)
         self._check = check
@@ -69,17 +64,15 @@ class NativeFile:
         native_schema.look_through(memoryview(whole), self.path)
         self._reader = self._guarded(lambda: pyarrow.ipc.open_file(pyarrow.BufferReader(whole)))
         self._schema = self._guarded(lambda: native_schema.checked(self._reader.schema, self.path))
-        self._batches: list[_Batch | None] = [None] * self._reader.num_record_batches
+        self._batches: list[Columns | None] = [None] * self._reader.num_record_batches
         self._places: dict[str, tuple[int, int]] | None = None
-        self.words: SymbolTable | None = None  # of all lattices
+        self.words: SymbolTable | None = self._schema.words  # of all lattices
         self._num_words = 1 << 31
         if self._schema.has_dictionary and self._batches:
-            dictionary = self._batch(0).dictionary
+            dictionary = self._guarded(lambda: self._reader.get_batch(0).column("word").values.dictionary)
             self._guarded(lambda: dictionary.validate(full=True))
             self._num_words = len(dictionary)
-            self.words = native_schema.MappedTable(dictionary, self.path)
-        elif self._schema.words is not None:
-            self.words = self._schema.words
+            self.words = native_schema.MappedTable(dictionary, self.path, self._schema.words_sum)
 
     def __enter__(self) -> NativeFile:
         return self
@@ -92,12 +85,12 @@ class NativeFile:
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
-        return sum(len(self._batch(number).keys) for number in range(len(self._batches)))
+        return sum(self._batch(number).size for number in range(len(self._batches)))
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the lattices in their order."""
         for number in range(len(self._batches)):
-            yield from self._batch(number).keys
+            yield from self._batch(number).keys()
 
     def __contains__(self, key: object) -> bool:
         return key in self._index()
@@ -108,72 +101,63 @@ class NativeFile:
         Raises:
             KeyError: There is none.
             LatticeError: It breaks an invariant.
-            FormatError: The part of the file it lies in is damaged.
+            FormatError: It, or the part of the file it lies in, is damaged.
         """
         number, row = self._index()[key]
-        return self._lattice(self._batch(number), row)
+        batch = self._batch(number)
+        return batch.unread(row, row + 1, self.words)[0] if self._check == "use" else self._checked(batch, row)
 
     def __iter__(self) -> Iterator[Lattice]:
         """Yield the lattices in their order.
 
         Raises:
             LatticeError: A lattice breaks an invariant.
-            FormatError: A part of the file is damaged.
+            FormatError: A lattice or a part of the file is damaged.
         """
         for number in range(len(self._batches)):
             batch = self._batch(number)
-            for first in range(0, len(batch.keys), TOGETHER):
-                for row, lattice in enumerate(self._some(batch, first), start=first):
-                    yield self._lattice(batch, row) if lattice is None else lattice
+            if self._check != "use":
+                yield from (self._checked(batch, row) for row in range(batch.size))
+                continue
+            for first in range(0, batch.size, TOGETHER):
+                yield from batch.unread(first, min(first + TOGETHER, batch.size), self.words)
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice or what is wrong with it; a damaged part costs the lattices in it."""
+        """Yield each key with its lattice or what is wrong with it; a damaged part costs the lattices in it.
+
+        Each is checked before it is yielded, unless ``check`` is "none".
+        """
         for number in range(len(self._batches)):
             try:
                 batch = self._batch(number)
             except FormatError as error:
                 yield "", error
                 continue
-            for first in range(0, len(batch.keys), TOGETHER):
-                for row, lattice in enumerate(self._some(batch, first), start=first):
-                    try:
-                        yield batch.keys[row], self._lattice(batch, row) if lattice is None else lattice
-                    except NinjaError as error:
-                        yield batch.keys[row], error
+            for row in range(batch.size):
+                try:
+                    lattice = self._checked(batch, row)
+                except NinjaError as error:
+                    yield error.key or "", error
+                else:
+                    yield lattice.key, lattice
 
     def _index(self) -> dict[str, tuple[int, int]]:
         if self._places is None:
             places: dict[str, tuple[int, int]] = {}
             for number in range(len(self._batches)):
-                for row, key in enumerate(self._batch(number).keys):
+                for row, key in enumerate(self._batch(number).keys()):
                     places.setdefault(key, (number, row))
             self._places = places
         return self._places
 
-    def _some(self, batch: _Batch, first: int) -> list[Lattice | None]:
-        """Return some lattices, None for what ``_lattice`` refuses."""
-        last = min(first + TOGETHER, len(batch.keys))
-        return batch.columns.lattices(
-            first, last, batch.keys, batch.kinds, batch.timed, batch.shifts, self.words, check=self._check == "all"
-        )
+    def _checked(self, batch: Columns, row: int) -> Lattice:
+        return batch.lattice(row, self.words, check=self._check != "none")
 
-    def _lattice(self, batch: _Batch, row: int) -> Lattice:
-        if self._check == "all":
-            flaw, place = batch.columns.check(row)
-            if flaw:
-                raise LatticeError(_FLAWS[flaw].format(place), self.path, key=batch.keys[row])
-        return batch.columns.lattice(
-            row, batch.keys[row], batch.kinds[row], batch.timed[row], batch.shifts[row], self.words
-        )
-
-    def _batch(self, number: int) -> _Batch:
+    def _batch(self, number: int) -> Columns:
         batch = self._batches[number]
         if batch is None:
             table = self._guarded(lambda: self._reader.get_batch(number))
-            batch = self._guarded(lambda: _Batch(table, self._num_words, has_dictionary=self._schema.has_dictionary))
-            if self.words is None and self._schema.has_dictionary:
-                self._num_words = len(batch.dictionary)
-                batch = _Batch(table, self._num_words, has_dictionary=True)
+            batch = self._guarded(lambda: _columns(table, self._schema, self._num_words, self.path))
             self._batches[number] = batch
         return batch
 
@@ -195,46 +179,62 @@ def _mapped(pyarrow: Any, path: str) -> Any:
         return file.read_buffer()
 
 
-class _Batch:
-    """The columns of one record batch, looked at once."""
+def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
+    """Look at one record batch, but at no more of it than its keys: all else is far apart and costs page faults.
 
-    def __init__(self, table: Any, num_words: int, *, has_dictionary: bool) -> None:
-        table.validate()
-        for name in ("key", "kind"):
-            table.column(name).validate(full=True)
-        # By numpy, which is several times as fast as Arrow's own lists.
-        self.keys: list[str] = table.column("key").to_numpy(zero_copy_only=False).tolist()
-        self.kinds: list[Any] = table.column("kind").to_numpy(zero_copy_only=False).tolist()
-        if None in self.keys or not set(self.kinds) <= {"compact", "raw"}:
-            raise FormatError("a lattice without a key, or of no kind that there is")
-        shifts = table.column("frame_shift")
-        self.shifts: list[float | None] = [None] * len(self.keys)
-        if shifts.null_count < len(self.keys):
-            self.shifts = shifts.to_pylist()
-        if not all(shift is None or 0 < shift < float("inf") for shift in self.shifts):
-            raise FormatError("a frame shift that is not positive")
-        self.dictionary: Any = None
-        offsets, lists = [], []
-        for name, dtype in COLUMNS.items():
-            column = table.column(name)
-            if name != "time" and column.null_count:
-                raise FormatError(f"a lattice without {name}")
-            values = column.values
-            if name == "word" and has_dictionary:
-                self.dictionary = values.dictionary
-                values = values.indices
-            if values.null_count:
-                raise FormatError(f"{name} has an empty element")
-            lists.append(_plain(values.to_numpy(zero_copy_only=True), dtype))
-            offsets.append(column.offsets.to_numpy(zero_copy_only=True).astype(np.int64))
-        self.timed: list[bool] = table.column("time").is_valid().to_numpy(zero_copy_only=False).tolist()
-        self.columns = _image.Columns(offsets, lists, num_words)
+    Raises:
+        FormatError: Its columns are not what they should be.
+        Exception: Whatever Arrow or NumPy raise where they lie outside the file.
+    """
+    strings, rows = [], len(table.column("key"))
+    for name in ("key", "kind"):
+        column = _whole(table.column(name), path)
+        column.validate(full=True)
+        if column.null_count:
+            raise FormatError("a lattice without a key, or of no kind that there is", path)
+        strings.append(native_schema.strings(column))
+    shifts = _whole(table.column("frame_shift"), path)
+    known = native_schema.present(shifts)
+    shift = np.where(known, native_schema.plain(shifts, np.float64), np.nan)
+    if not ((shift > 0) & (shift < np.inf) | (known == 0)).all():
+        raise FormatError("a frame shift that is not positive", path)
+    offsets, lists = [], []
+    for name, dtype in COLUMNS.items():
+        column = _whole(table.column(name), path)
+        if name != "time" and column.null_count:
+            raise FormatError(f"a lattice without {name}", path)
+        _, begin, missing, content = column.buffers()
+        values = column.values
+        if missing is not None and _whole(values, path).null_count:
+            raise FormatError(f"{name} has an empty element", path)
+        offsets.append(np.frombuffer(begin, np.int64, rows + 1) if rows else np.zeros(1, np.int64))
+        lists.append(np.frombuffer(content, dtype, len(values)) if len(values) else np.zeros(0, dtype))
+    none = np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
+    sums, summed = _checksums(_whole(table.column(CHECKSUM), path)) if schema.has_checksums else none
+    return Columns(
+        offsets,
+        lists,
+        keys=strings[0],
+        kinds=strings[1],
+        frame_shifts=shift,
+        timed=native_schema.present(table.column("time")),
+        checksums=sums,
+        summed=summed,
+        num_words=num_words,
+        path=path,
+    )
 
 
-def _plain(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    if values.dtype != dtype or not values.flags.aligned or not values.flags.c_contiguous:
-        raise FormatError("a column that does not lie as it should")
-    return values
+def _whole(column: Any, path: str | None) -> Any:
+    """Return a column that has all the bits that say which elements are null, so that Arrow may count them."""
+    missing = column.buffers()[0]
+    if missing is not None and 8 * missing.size < len(column):
+        raise FormatError("a column that is cut short", path)
+    return column
+
+
+def _checksums(column: Any) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
+    return native_schema.plain(column, np.uint32), native_schema.present(column)
 
 
 def read_native(content: bytes, key: str, path: str | None = None, words: SymbolTable | None = None) -> Lattice:
@@ -251,7 +251,7 @@ def read_native(content: bytes, key: str, path: str | None = None, words: Symbol
         LatticeError: The lattice breaks an invariant.
         DependencyError: pyarrow is not installed.
     """
-    file = NativeFile(content, path)
+    file = NativeFile(content, path, check="all")
     if len(file) != 1:
         raise FormatError(f"{len(file)} lattices in one file, but one is wanted", path, key=key or None)
     lattice = next(iter(file))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
 
 from ninja.errors import DependencyError, FormatError
 from ninja.symbols import EPSILON, SymbolTable
@@ -16,7 +19,13 @@ VERSION = 1
 MAGIC = b"ARROW1"
 NAME = b"ninja.lattices"  # key of the version in the metadata of the schema
 WORDS = b"ninja.words"  # key of a symbol table whose ids have too many gaps for a dictionary
+WORDS_SUM = b"ninja.words.crc32"  # key of the checksum of the symbol table
+CHECKSUM = "crc32"  # the column of checksums, which a file may lack
+GAP = 64  # bytes that pieces of an Arrow file may lie apart
 GAPS = 4  # a dictionary has at most so many times the entries of its symbol table
+
+_INTEGER = re.compile(rb"[0-9]{1,10}")
+Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
 
 COLUMNS: dict[str, type[np.generic]] = {
     "arc_begin": np.int64,
@@ -32,6 +41,7 @@ COLUMNS: dict[str, type[np.generic]] = {
     "final_ali": np.int32,
     "time": np.int32,
 }
+OPTIONAL = ("time", "frame_shift", CHECKSUM)
 MEANING = {
     "key": "utterance id",
     "kind": "compact (any labels an arc) or raw (Kaldi's Lattice: at most one)",
@@ -48,6 +58,7 @@ MEANING = {
     "final_ali_begin": "[states + 1]",
     "final_ali": "labels of final states",
     "time": "[states] frame of each state, where a format carries times instead of labels",
+    "crc32": "CRC-32 of all of the lattice, by ninja._columns.checksum; null or no such column: not checked",
 }
 
 
@@ -57,6 +68,8 @@ class Schema:
 
     has_dictionary: bool
     words: SymbolTable | None  # kept in the metadata
+    words_sum: int | None  # checksum of the symbol table
+    has_checksums: bool  # of lattices
 
 
 def arrow() -> Any:
@@ -79,23 +92,63 @@ class MappedTable(SymbolTable):
     Args:
         values: Arrow's array of words by id, null where an id has none.
         path: File name for error messages.
+        checksum: What ``words_sum`` of the values was, if that is known.
+
+    Raises, with the first question:
+        FormatError: The words are not those whose checksum was taken.
+        SymbolError: A word has two ids.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_checksum", "_values")
 
-    def __init__(self, values: Any, path: str | None = None) -> None:
+    def __init__(self, values: Any, path: str | None = None, checksum: int | None = None) -> None:
         self._values = values
+        self._checksum = checksum
         self.path = path
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("_id", "_word"):
             raise AttributeError(name)
+        if self._checksum is not None and words_sum(self._values) != self._checksum:
+            raise FormatError("the symbol table is damaged, or was changed by another program", self.path)
         entries = ((word, number) for number, word in enumerate(self._values.to_pylist()) if word is not None)
         super().__init__(entries, self.path)
         return getattr(self, name)
 
     def __reduce__(self) -> tuple[object, ...]:
         return SymbolTable, (list(self), self.path)
+
+
+def strings(values: Any) -> Strings:
+    """Return where each string of a validated Arrow array begins, int32 [strings + 1], and their bytes, uint8."""
+    if not len(values):
+        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    _, offsets, content = values.buffers()
+    begin = np.frombuffer(offsets, np.int32, values.offset + len(values) + 1)[values.offset :]
+    return begin, np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+
+
+def present(values: Any) -> npt.NDArray[np.uint8]:
+    """Return which elements of a validated Arrow array are not null, 0 or 1 each."""
+    if not values.null_count:
+        return np.ones(len(values), np.uint8)
+    bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
+    return np.ascontiguousarray(bits[values.offset : values.offset + len(values)])
+
+
+def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the numbers of a validated Arrow array, anything where they are null."""
+    content = values.buffers()[1]
+    if not len(values):
+        return np.zeros(0, dtype)
+    return np.frombuffer(content, dtype, values.offset + len(values))[values.offset :]
+
+
+def words_sum(values: Any) -> int:
+    """Return the CRC-32 of a symbol table: where words begin (int32), their bytes, and whether ids have one (bytes)."""
+    begin, content = strings(values)
+    found = isal_zlib.crc32(content[begin[0] : begin[-1]], isal_zlib.crc32(np.ascontiguousarray(begin - begin[0])))
+    return int(isal_zlib.crc32(present(values), found))
 
 
 def schema(words: SymbolTable | None) -> tuple[Any, Any]:
@@ -110,16 +163,20 @@ def schema(words: SymbolTable | None) -> tuple[Any, Any]:
             for word, number in words:
                 by_id[number] = word
             dictionary = pyarrow.array(by_id, pyarrow.string())
+            checksum = words_sum(dictionary)
         else:
             metadata[WORDS] = json.dumps(list(words), ensure_ascii=False).encode("utf-8")
+            checksum = isal_zlib.crc32(metadata[WORDS])
+        metadata[WORDS_SUM] = str(checksum).encode()
     types = {"key": pyarrow.string(), "kind": pyarrow.string(), "frame_shift": pyarrow.float64()}
     for name, dtype in COLUMNS.items():
         element = pyarrow.from_numpy_dtype(dtype)
         if name == "word" and dictionary is not None:
             element = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         types[name] = pyarrow.large_list(element)
+    types[CHECKSUM] = pyarrow.uint32()
     fields = [
-        pyarrow.field(name, kind, nullable=name in ("time", "frame_shift"), metadata={"meaning": MEANING[name]})
+        pyarrow.field(name, kind, nullable=name in OPTIONAL, metadata={"meaning": MEANING[name]})
         for name, kind in types.items()
     ]
     return pyarrow.schema(fields, metadata), dictionary
@@ -141,6 +198,7 @@ def checked(found: Any, path: str | None) -> Schema:
     has_dictionary = False
     kinds = {"key": pyarrow.string(), "kind": pyarrow.string(), "frame_shift": pyarrow.float64()}
     kinds |= {name: pyarrow.large_list(pyarrow.from_numpy_dtype(dtype)) for name, dtype in COLUMNS.items()}
+    kinds |= {CHECKSUM: pyarrow.uint32()} if CHECKSUM in found.names else {}
     if sorted(found.names) != sorted(kinds):
         raise FormatError(f"a lattice file with the columns {', '.join(found.names)[:200]}", path)
     coded = pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
@@ -149,17 +207,22 @@ def checked(found: Any, path: str | None) -> Schema:
             has_dictionary = True
         elif found.field(name).type != kind:
             raise FormatError(f"the column {name} is of type {found.field(name).type}, but {kind} is needed", path)
+    checksum = metadata.get(WORDS_SUM)
+    if checksum is not None and not _INTEGER.fullmatch(checksum):
+        raise FormatError("the checksum of the symbol table is no number", path)
     words = None
     if WORDS in metadata:
+        if checksum is not None and isal_zlib.crc32(metadata[WORDS]) != int(checksum):
+            raise FormatError("the symbol table is damaged, or was changed by another program", path)
         try:
             words = SymbolTable([(str(word), int(number)) for word, number in json.loads(metadata[WORDS])], path)
         except (ValueError, TypeError, RecursionError) as error:
             raise FormatError(f"the symbol table in the metadata is damaged: {error}", path) from error
-    return Schema(has_dictionary, words)
+    return Schema(has_dictionary, words, None if checksum is None else int(checksum), CHECKSUM in found.names)
 
 
 def look_through(content: memoryview, path: str | None) -> None:
-    """Refuse packed columns, which would cost a parse and might unpack to anything, and what is cut short.
+    """Refuse packed columns, which would cost a parse and might unpack to anything, and what is cut short or left out.
 
     Raises:
         FormatError: The frame of the file is not what we write.
@@ -172,13 +235,23 @@ def look_through(content: memoryview, path: str | None) -> None:
             raise FormatError(f"a footer of {size} bytes in a file of {len(content)}", path, byte=len(content) - 10)
         footer = content[len(content) - 10 - size : len(content) - 10]
         root = _number("<I", footer, 0)
+        extents = []
         for field in (2, 3):  # dictionaries, record batches
             blocks = _field(footer, root, field)
             if blocks is None:
                 continue
             at = blocks + _number("<I", footer, blocks)
             for number in range(_number("<I", footer, at)):
-                _refuse_packed(content, _number("<q", footer, at + 4 + 24 * number), dictionary=field == 2, path=path)
+                place = at + 4 + 24 * number
+                offset = _number("<q", footer, place)
+                _refuse_packed(content, offset, dictionary=field == 2, path=path)
+                extents.append((offset, offset + _number("<i", footer, place + 8) + _number("<q", footer, place + 16)))
+        before = 16 + _number("<i", content, 12)  # behind the schema
+        for begin, end in [*sorted(extents), (len(content) - 10 - size,) * 2]:
+            if not 0 <= begin - before <= GAP:
+                message = f"the footer leaves out what stands here, or names it twice: {begin - before} bytes"
+                raise FormatError(message, path, byte=before)
+            before = end
     except struct.error as error:
         raise FormatError("the footer of the Arrow file is damaged", path) from error
 

@@ -8,12 +8,13 @@ from typing import IO, Any
 
 import numpy as np
 
+from ninja import _columns
 from ninja.errors import OptionError, SymbolError
 from ninja.formats.native_schema import COLUMNS, arrow, schema
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
-BATCH = 1 << 24  # bytes of arrays that make a record batch
+BATCH = 1 << 25  # bytes of arrays that make a record batch
 
 
 class NativeWriter:
@@ -111,6 +112,7 @@ class NativeWriter:
             columns.append(
                 pyarrow.LargeListArray.from_arrays(offsets, values, type=self._schema.field(name).type, mask=missing)
             )
+        columns.append(pyarrow.array([_columns.checksum(lattice) for lattice in lattices], pyarrow.uint32()))
         self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
         self._pending = []
         self._size = 0

@@ -1,0 +1,358 @@
+"""What ``torch.save`` wrote, read where it lies: tensors, numbers, strings, lists and dictionaries, without torch.
+
+The pickle in such a file is a list of steps that build objects. It is followed here step by step and nothing is ever
+called or imported: of the few names that it may mention each stands for one thing we make ourselves. That is less than
+``torch.load(weights_only=True)`` admits. Every part of the file that is used is checked against its CRC-32.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickletools
+import zipfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
+
+from ninja.errors import FormatError, InputError
+
+Array = npt.NDArray[Any]
+_STORAGES = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Int": "<i4", "Long": "<i8", "Short": "<i2"}
+_STORAGES |= {"Bool": "?", "Char": "i1", "Byte": "u1", "BFloat16": "<u2"}
+STORAGES = {f"torch.{name}Storage": dtype for name, dtype in _STORAGES.items()}
+FLOATS = frozenset(f"torch.{name}Storage" for name in ("Float", "Double", "Half", "BFloat16"))
+_BFLOAT16 = "torch.BFloat16Storage"
+_TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
+_DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
+PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names that stand for tensors and plain things
+_LOCAL_HEADER = 30  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor, its numbers where they lie in the file."""
+
+    storage: Array  # [numbers], read-only
+    begin: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in numbers
+    is_bfloat16: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many numbers it claims; a step of 0 lets it claim any number."""
+        return math.prod(self.shape)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its numbers lie one behind the other."""
+        expected = 1
+        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if length != 1 and stride != expected:
+                return not self.size
+            expected *= length
+        return True
+
+    def array(self) -> Array:
+        """Return the numbers, aligned and in order; bfloat16 as float32. Ask for ``size`` first."""
+        numbers = np.lib.stride_tricks.as_strided(
+            self.storage[self.begin :],
+            self.shape,
+            [stride * self.storage.itemsize for stride in self.strides],
+            writeable=False,
+        )
+        if self.is_bfloat16:
+            numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+        return np.require(numbers, requirements=["C", "A"])
+
+
+@dataclass(slots=True)
+class Instance:
+    """An object of another program's class: nothing but its state."""
+
+    name: str  # module and class
+    state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Stands for what a pickle would import."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    numbers: Array
+    is_bfloat16: bool
+
+
+@dataclass(slots=True)
+class Saved:
+    """A file of torch's."""
+
+    content: memoryview
+    entries: dict[str, zipfile.ZipInfo] = field(default_factory=dict)
+    folder: str = ""  # that all entries lie in, with a slash
+
+    def part(self, name: str) -> memoryview:
+        """Return the bytes of an entry.
+
+        Raises:
+            FormatError: There is none, or it is damaged.
+        """
+        entry = self.entries.get(self.folder + name)
+        if entry is None:
+            raise FormatError(f"the zip file has no {name}")
+        header = self.content[entry.header_offset : entry.header_offset + _LOCAL_HEADER]
+        if len(header) < _LOCAL_HEADER or header[:4] != b"PK\3\4":
+            raise FormatError(f"{name} does not begin where the zip file says", byte=entry.header_offset)
+        names, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
+        begin = entry.header_offset + _LOCAL_HEADER + names + extra
+        found = self.content[begin : begin + entry.file_size]
+        if len(found) != entry.file_size:
+            raise FormatError(f"{name} goes beyond the end of the file", byte=begin)
+        if isal_zlib.crc32(found) != entry.CRC:
+            message = f"{name} is damaged: its checksum is another (or was never taken: torch's set_crc32_options)"
+            raise FormatError(message, byte=begin)
+        return found
+
+
+def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
+    """Map a file into memory, as long as something of it is in use.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            return memoryview(b"" if empty else mmap(file.fileno(), 0, access=ACCESS_READ))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error
+
+
+def opened(content: bytes | memoryview) -> Saved:
+    """Look at the zip file around what torch saved.
+
+    Raises:
+        FormatError: It is none, or claims more than its bytes can hold.
+    """
+    try:
+        with zipfile.ZipFile(_Reader(memoryview(content))) as archive:
+            entries = archive.infolist()
+    except Exception as error:  # what zipfile raises depends on the damage
+        raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
+    if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+        raise FormatError("a packed entry in the zip file, which torch does not write")
+    if sum(entry.file_size for entry in entries) > len(content):
+        raise FormatError("the entries of the zip file claim more bytes than it has")
+    pickles = [entry.filename for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
+    if len(pickles) != 1:
+        raise FormatError("a zip file, but not one of torch: it has no data.pkl, or several")
+    by_name = {entry.filename: entry for entry in entries}
+    saved = Saved(memoryview(content), by_name, pickles[0].removesuffix("data.pkl"))
+    if len(by_name) != len(entries):
+        raise FormatError("the zip file has two entries of one name")
+    if saved.folder + "byteorder" in saved.entries and bytes(saved.part("byteorder")) != b"little":
+        raise FormatError("numbers in an order of bytes other than little-endian")
+    return saved
+
+
+def load(saved: Saved, names: Collection[str], only: str) -> Any:
+    """Return what was saved: ``Tensor``, ``Instance``, and plain Python.
+
+    Args:
+        saved: The file.
+        names: What the pickle may name: some of ``PLAIN`` and ``STORAGES``, and classes, whose instances are returned.
+        only: Says in an error message what may be in a file.
+
+    Raises:
+        FormatError: It names something else, or is damaged.
+    """
+    try:
+        return _Steps(saved, names, only).run(bytes(saved.part("data.pkl")))
+    except FormatError:
+        raise
+    except Exception as error:  # a step that fits not what was before it
+        raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
+
+
+class _Steps:
+    """The steps of one pickle, protocol 2."""
+
+    def __init__(self, saved: Saved, names: Collection[str], only: str) -> None:
+        self._saved = saved
+        self._names = names
+        self._only = only
+        self._stack: list[Any] = []
+        self._marks: list[list[Any]] = []  # the stacks below
+        self._memo: dict[Any, Any] = {}
+        self._storages: dict[tuple[str, str], _Storage] = {}
+
+    def run(self, pickle: bytes) -> Any:
+        memo = self._memo
+        for opcode, argument, _ in pickletools.genops(pickle):
+            name, stack = opcode.name, self._stack
+            if name in _VALUES:
+                stack.append(argument)
+            elif name in ("BINPUT", "LONG_BINPUT"):
+                memo[argument] = stack[-1]
+            elif name in ("BINGET", "LONG_BINGET"):
+                stack.append(memo[argument])
+            elif name == "MARK":
+                self._marks.append(stack)
+                self._stack = []
+            elif name == "STOP":
+                return stack.pop()
+            elif name != "PROTO":
+                step = _STEPS.get(name)
+                if step is None:
+                    raise FormatError(f"a pickle with {name}, which torch does not write")
+                step(self, argument)
+        raise FormatError("a pickle without an end")
+
+    def _marked(self) -> list[Any]:
+        """Return what stands behind the last mark."""
+        marked, self._stack = self._stack, self._marks.pop()
+        return marked
+
+    def _literal(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def _tuple(self, length: int) -> None:
+        values = [self._stack.pop() for _ in range(length)]
+        self._stack.append(tuple(reversed(values)))
+
+    def _append(self, values: list[Any]) -> None:
+        target = self._stack[-1]
+        if type(target) is not list:
+            raise ValueError("an element of what is no list")
+        target.extend(values)
+
+    def _set(self, values: list[Any]) -> None:
+        target, keys = self._stack[-1], values[::2]
+        # Tuples in tuples could be so deep that asking for their hash breaks the stack.
+        if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
+            raise ValueError("an entry of what is no dictionary, or under what is no name and no number")
+        target.update(zip(keys, values[1::2], strict=True))
+
+    def _import(self, argument: str) -> None:
+        name = argument.replace(" ", ".")
+        if name not in self._names:
+            raise FormatError(f"an object of {name[:60]}; {self._only}")
+        self._stack.append(_Name(name))
+
+    def _persistent(self) -> None:
+        """Take the numbers of a storage: ("storage", kind, key, device, how many)."""
+        what, kind, key, _, count = self._stack.pop()
+        if what != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
+            raise ValueError("a storage that is none")
+        place = (kind.name, key)
+        if place not in self._storages:
+            part = self._saved.part(f"data/{key}")
+            dtype = np.dtype(STORAGES[kind.name])
+            if not 0 <= count <= len(part) // dtype.itemsize:
+                raise FormatError(f"data/{key} claims {count} numbers, but has {len(part)} bytes")
+            numbers = np.frombuffer(part, dtype, count)
+            self._storages[place] = _Storage(numbers, kind.name == _BFLOAT16)
+        self._stack.append(self._storages[place])
+
+    def _call(self) -> None:
+        arguments, what = self._stack.pop(), self._stack.pop()
+        if type(what) is not _Name or type(arguments) is not tuple:
+            raise ValueError("a call of what cannot be called")
+        self._stack.append(_made(what.name, arguments))
+
+    def _instance(self) -> None:
+        arguments, what = self._stack.pop(), self._stack.pop()
+        if type(what) is not _Name or what.name in PLAIN or what.name in STORAGES or arguments != ():
+            raise ValueError("an instance of what is no class")
+        self._stack.append(Instance(what.name))
+
+    def _build(self) -> None:
+        state, target = self._stack.pop(), self._stack[-1]
+        if type(target) is Instance:
+            target.state = state
+        elif type(target) is not dict:  # an OrderedDict may have a state, which torch uses for versions
+            raise ValueError("a state of what has none")
+
+
+def _made(name: str, arguments: tuple[Any, ...]) -> Any:
+    if name == _TENSOR:
+        return _tensor(*arguments[:4])
+    if name == PARAMETER and type(arguments[0]) is Tensor:
+        return arguments[0]
+    if name == _DICT and arguments == ():
+        return {}
+    if name == _SIZE and len(arguments) == 1:
+        return tuple(arguments[0])
+    if name == _ENCODE and arguments[1:] == ("latin1",):
+        return arguments[0].encode("latin-1")
+    raise ValueError(f"{name} of something else")
+
+
+def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
+    """Make a tensor that does not leave its storage."""
+    if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
+        raise ValueError("a tensor that is none")
+    if len(shape) != len(strides) or len(shape) > 16:
+        raise ValueError("a tensor with too many axes, or steps")
+    if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):
+        raise ValueError("a tensor whose shape is not made of numbers")
+    if math.prod(max(length, 1) for length in shape) >= 1 << 59:
+        raise ValueError("a tensor larger than any can be")
+    last = begin + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    if 0 not in shape and last >= len(storage.numbers):
+        raise ValueError("a tensor that leaves its storage")
+    return Tensor(storage.numbers, begin, shape, strides, storage.is_bfloat16)
+
+
+class _Reader:
+    """Bytes as the file that ``zipfile`` wants, without a copy of them."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content = content
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence, len(self._content)))
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        piece = bytes(self._content[self._at :] if size < 0 else self._content[self._at : self._at + size])
+        self._at += len(piece)
+        return piece
+
+
+_VALUES = frozenset({"BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"})
+_STEPS: dict[str, Any] = {
+    "NONE": lambda steps, _: steps._literal(None),
+    "NEWTRUE": lambda steps, _: steps._literal(True),
+    "NEWFALSE": lambda steps, _: steps._literal(False),
+    "EMPTY_DICT": lambda steps, _: steps._literal({}),
+    "EMPTY_LIST": lambda steps, _: steps._literal([]),
+    "EMPTY_TUPLE": lambda steps, _: steps._literal(()),
+    "TUPLE1": lambda steps, _: steps._tuple(1),
+    "TUPLE2": lambda steps, _: steps._tuple(2),
+    "TUPLE3": lambda steps, _: steps._tuple(3),
+    "TUPLE": lambda steps, _: steps._literal(tuple(steps._marked())),
+    "APPEND": lambda steps, _: steps._append([steps._stack.pop()]),
+    "APPENDS": lambda steps, _: steps._append(steps._marked()),
+    "SETITEM": lambda steps, _: steps._set([steps._stack.pop(-2), steps._stack.pop()]),
+    "SETITEMS": lambda steps, _: steps._set(steps._marked()),
+    "GLOBAL": _Steps._import,
+    "BINPERSID": lambda steps, _: steps._persistent(),
+    "REDUCE": lambda steps, _: steps._call(),
+    "NEWOBJ": lambda steps, _: steps._instance(),
+    "BUILD": lambda steps, _: steps._build(),
+}

@@ -1,0 +1,116 @@
+"""The slow obvious twin of the reader of OpenFst's text: line by line, in plain Python."""
+
+import math
+import re
+
+import numpy as np
+
+from ninja import _openfst
+from ninja.errors import FormatError, LatticeError, SymbolError
+from ninja.formats import textual
+from ninja.openfst import from_image
+from ninja.symbols import EPSILON, LARGEST_ID
+
+_INTEGER = re.compile(rb"[0-9]{1,10}")
+_WEIGHT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|[+-]?[iI]nf(?:inity)?")
+
+
+def read_slowly(content, key, path, words, options, *, line=1):
+    """Take what ``ninja.formats.fst_text.read_fst_text`` takes, and give and raise what it does."""
+    lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
+    return _lattice(lines, textual.Naming(key, path, words, options.encoding), options)
+
+
+def _lattice(lines, naming, options):
+    def refuse(message, line):
+        return FormatError(message, naming.path, key=naming.key, line=line)
+
+    if not lines:
+        raise LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
+    acceptor = options.acceptor
+    if acceptor is None:
+        acceptor = _is_acceptor(lines, naming.words, options)
+    most = 4 if acceptor else 5
+    arcs = []  # source, destination, label, line
+    costs = []
+    finals = {}
+    for number, row in lines:
+        if len(row) in (1, 2):
+            finals[_state(row[0], number, refuse)] = _weight(row[1], number, refuse) if len(row) == 2 else 0.0
+        elif most - 1 <= len(row) <= most:
+            label = row[2 if acceptor else 3]
+            arcs.append((_state(row[0], number, refuse), _state(row[1], number, refuse), label, number))
+            costs.append(_weight(row[-1], number, refuse) if len(row) == most else 0.0)
+        else:
+            kind = "an acceptor" if acceptor else "a transducer"
+            raise refuse(f"{len(row)} fields, which neither an arc nor a final state of {kind} has", number)
+    word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
+    names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
+    first = _state(lines[0][1][0], lines[0][0], refuse)
+    states = np.unique(np.concatenate([names.ravel(), list(finals), [first]]).astype(np.int64))
+    place = np.searchsorted(states, names)
+    start = int(np.searchsorted(states, first))
+    if start:  # an image of ours starts in state 0; what comes back is sorted
+        place = np.where(place == start, 0, np.where(place == 0, start, place))
+    order = np.argsort(place[:, 0], kind="stable")
+    final = np.full(len(states), math.inf)
+    for state, weight in finals.items():
+        at = int(np.searchsorted(states, state))
+        final[0 if at == start else start if at == 0 else at] = weight
+    begin = np.searchsorted(place[order, 0], np.arange(len(states) + 1)).astype(np.int64)
+    dst, word = place[order, 1].astype(np.int32), word[order]
+    image = _openfst.write_image("log64", begin, dst, word, word, np.array(costs, np.float64)[order], final)
+    lattice = from_image(image, naming.key, naming.path)
+    return lattice if table is None else lattice.with_words(table)
+
+
+def _is_acceptor(lines, words, options):
+    """Tell by the lines whether arcs have one label; four fields may be two labels, or one and a weight."""
+    if any(len(row) == 5 for _, row in lines):
+        return False
+    if any(len(row) == 3 for _, row in lines):
+        return True
+    fourth = [row[3] for _, row in lines if len(row) == 4]
+    if options.labels != "words" and all(map(_INTEGER.fullmatch, fourth)):
+        return False
+    if words is not None and options.labels != "ids":
+        return not all(label.decode(options.encoding, "replace") in words for label in fourth)
+    return all(map(_WEIGHT.fullmatch, fourth))
+
+
+def _state(text, line, refuse):
+    if not _INTEGER.fullmatch(text) or int(text) > LARGEST_ID:
+        raise refuse(f"{_shown(text)} is no state", line)
+    return int(text)
+
+
+def _weight(text, line, refuse):
+    if not _WEIGHT.fullmatch(text):
+        raise refuse(f"{_shown(text)} is no weight", line)
+    return float(text)
+
+
+def _shown(text):
+    return repr(text[:40].decode("utf-8", "replace"))
+
+
+def _words(found, naming, options):
+    """Return the id of each label, int32 [arcs], and the symbol table."""
+    labels = dict.fromkeys(label for label, _ in found)
+    ids = options.labels == "ids" or (options.labels == "auto" and all(map(_INTEGER.fullmatch, labels)))
+    if not ids:
+        names = {label: line for label, line in reversed(found)}
+        null = textual.EPSILON_NAME.encode()
+        given, table = naming.table([(label, names[label]) for label in labels if label != null])
+        id_of = dict(zip([label for label in labels if label != null], given[1:].tolist(), strict=True))
+        id_of[null] = EPSILON
+        return np.array([id_of[label] for label, _ in found], np.int32), table
+    for label, line in found:
+        if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
+            raise FormatError(f"{_shown(label)} is no label", naming.path, key=naming.key, line=line)
+        if naming.words is not None and int(label) != EPSILON:
+            try:
+                naming.words.word(int(label))
+            except SymbolError as error:
+                raise SymbolError(error.message, naming.path, key=naming.key, line=line) from None
+    return np.array([int(label) for label, _ in found], np.int32), naming.words
