@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ninja import _textual
-from ninja.errors import FormatError, LatticeError
+from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.nodes import word_nodes
 from ninja.lattice import Lattice
@@ -83,7 +83,7 @@ def read_pfsgs(
     path: str | None = None,
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
-) -> Iterator[Lattice]:
+) -> Iterator[Lattice | NinjaError]:
     """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
 
     Args:
@@ -92,10 +92,12 @@ def read_pfsgs(
         words: As for ``read_pfsg``.
         options: As for ``read_pfsg``.
 
+    Yields:
+        Each lattice, or what is wrong with its words: a SymbolError or FormatError.
+
     Raises:
         FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
-        LatticeError: As for ``read_pfsg``.
-        SymbolError: As for ``read_pfsg``.
+        LatticeError: As for ``read_pfsg``; likewise.
     """
     at, line = 0, 1
     while at < len(content):
@@ -103,7 +105,12 @@ def read_pfsgs(
         at, line = found["stop"], found["line"]
         naming = textual.Naming("", path, words, options.encoding)
         name = _DURATION.sub("", naming.decoded(found["name"], line))
-        yield textual.Naming(name, path, words, options.encoding).lattice(found)
+        each: Lattice | NinjaError
+        try:
+            each = textual.Naming(name, path, words, options.encoding).lattice(found)
+        except NinjaError as error:
+            each = error
+        yield each
 
 
 def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:

@@ -55,15 +55,18 @@ def structure(lattice: Lattice, *, times: bool = False) -> list[str]:
 
 
 def one_cost(lattice: Lattice, costs: str, acoustic_scale: float = 1.0) -> list[str]:
-    """Return what a format lacks that has one cost: "total" = ``acoustic_scale * acoustic + graph``, or one term."""
+    """Return what a format lacks that has one cost: "total" = ``acoustic_scale * acoustic + graph``, or one term.
+
+    Its readers take that for the graph cost.
+    """
     graph, acoustic = has_costs(lattice)
     lost = [GRAPH] if graph and costs == "acoustic" else []
     if acoustic and (costs == "graph" or acoustic_scale == 0.0):
-        lost.append(ACOUSTIC)
-    elif acoustic and graph and costs == "total":
+        return [*lost, ACOUSTIC]
+    if acoustic:
         lost.append(APART)
-    elif acoustic and acoustic_scale != 1.0:
-        lost.append(UNSCALED)
+        if acoustic_scale != 1.0 and (costs == "acoustic" or not graph):
+            lost.append(UNSCALED)
     return lost
 
 
@@ -130,14 +133,16 @@ def of_list(nbest: NBest, n: int, *, labels: bool = False, times: bool = False, 
 
 
 def sum_of_costs(nbest: NBest, costs: str = "total") -> list[str]:
-    """Return what a list loses whose hypotheses have one cost: the sum, or one of its terms."""
+    """Return what a list loses whose hypotheses have one cost: the sum, or one of its terms.
+
+    Its readers take that for the acoustic cost.
+    """
     graph = any(each.graph_cost for each in nbest.hypotheses)
     acoustic = any(each.acoustic_cost for each in nbest.hypotheses)
-    if costs == "graph":
-        return [ACOUSTIC] if acoustic else []
     if costs == "acoustic":
         return [GRAPH] if graph else []
-    return [APART] if graph and acoustic else []
+    lost = [ACOUSTIC] if costs == "graph" and acoustic else []
+    return [*lost, APART] if graph else lost
 
 
 def changed(cost: npt.ArrayLike, back: npt.ArrayLike) -> bool:
