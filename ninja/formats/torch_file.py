@@ -8,12 +8,12 @@ called or imported: of the few names that it may mention each stands for one thi
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import pickletools
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_p
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
 PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names that stand for tensors and plain things
 _LOCAL_HEADER = 30  # bytes
+# Checksums are taken of whatever is used, so all pages will be wanted: where that can be said, they come at once.
+_MAPPING: dict[str, int] = (
+    {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
+    if hasattr(mmap, "MAP_POPULATE")
+    else {"access": mmap.ACCESS_READ}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
     try:
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
-            return memoryview(b"" if empty else mmap(file.fileno(), 0, access=ACCESS_READ))
+            return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, **_MAPPING))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error
 
