@@ -239,8 +239,22 @@ def _bare(batch: Batch, words: SymbolTable | None) -> Batch:
     return [(key, lattice.with_words(None) if lattice.words is words else lattice) for key, lattice in batch]
 
 
+@dataclass(frozen=True, slots=True)
+class _Wordless:
+    """A lattice that has no symbol table, rather than the one that each worker has."""
+
+    lattice: Lattice
+
+
 def _attach(result: Any, words: SymbolTable | None) -> Any:
-    return result.with_words(words) if isinstance(result, Lattice) and result.words is None else result
+    """Give lattices their symbol table back, also those in a list or tuple."""
+    if isinstance(result, Lattice):
+        return result.with_words(words) if result.words is None else result
+    if isinstance(result, _Wordless):
+        return result.lattice
+    if type(result) in (list, tuple):
+        return type(result)(_attach(each, words) for each in result)
+    return result
 
 
 _stage: Stage[Any]
@@ -263,4 +277,10 @@ def _work(batch: Batch) -> _Answer:
 
 
 def _detached(result: Any) -> Any:
-    return result.with_words(None) if isinstance(result, Lattice) and result.words is _words else result
+    if isinstance(result, Lattice):
+        if result.words is None:
+            return _Wordless(result) if _words is not None else result
+        return result.with_words(None) if result.words is _words else result
+    if type(result) in (list, tuple):
+        return type(result)(_detached(each) for each in result)
+    return result

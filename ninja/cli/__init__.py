@@ -150,7 +150,17 @@ TOPICS = {
     "Several lattices": ("union", "combine", "interp", "equivalent", "nbest-to-lattice"),
     "Times and phones": ("align-words", "align-words-lexicon", "align-phones", "to-phone-lattice"),
     "Archives and formats": (
-        *("convert", "copy", "copy-backoff", "merge", "split", "to-fst", "linear-to-nbest", "string-to-lattice"),
+        *(
+            "convert",
+            "ctc-decode",
+            "copy",
+            "copy-backoff",
+            "merge",
+            "split",
+            "to-fst",
+            "linear-to-nbest",
+            "string-to-lattice",
+        ),
     ),
     "Figures": (
         "info",

@@ -46,7 +46,7 @@ class PosteriorLines:
         begin, time = lattice.ali_begin, state_times(lattice)
         columns = (
             time[lattice.src[arcs]],
-            np.diff(begin)[arcs],
+            np.diff(begin)[arcs] if lattice.time is None else (time[lattice.dst] - time[lattice.src])[arcs],
             probability[arcs].astype(np.float32),
             lattice.word[arcs],
         )

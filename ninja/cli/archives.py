@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ninja.cli import writing
 from ninja.cli.labels import unchanged
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places, check_stdin, is_stdin
@@ -17,9 +18,6 @@ from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.pipeline import Each, Keyed, OnError
-
-if TYPE_CHECKING:
-    from ninja.formats.output import Output
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -151,13 +149,7 @@ def copy_backoff(first: str, second: str, output_file: str, **options: Any) -> N
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output-file",
-    metavar="FILE",
-    required=True,
-    help="Archive for each part, or a wspecifier; JOB in it is the part's number, SPK its speaker.",
-)
+@lattice_output("Output for each part; JOB in its name is the part's number, SPK its speaker")
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @click.option("--utt2spk", metavar="FILE", help="Speaker of each key: those of one speaker stay together.")
 @reads_lattices_alone
@@ -172,7 +164,6 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
       ninja split lat.ark.gz --nj 4 -o lat.JOB.ark.gz
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
-    from ninja.formats import write
     from ninja.formats.selection import part_of, read_groups
 
     if nj is None and utt2spk is None:
@@ -201,15 +192,16 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
         return lattice
 
     with ExitStack() as stack:
-        parts: dict[str, Output] = {}
+        parts: dict[str, writing.Taking] = {}
         for key, lattice in reading.results(Each(known)):
             name = part[key]
             if name not in parts:
                 if len(parts) == MOST_SPEAKERS:
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
                 check_places([output_file.replace(mark, name)], [utt2spk], reading)
-                parts[name] = stack.enter_context(write(output_file.replace(mark, name)))
-            parts[name].write(lattice)
+                parts[name] = stack.enter_context(writing.opened(output_file.replace(mark, name), reading))
+            if not parts[name].take(lattice):
+                reading.counts.lattices -= 1
     reading.close(f"{reading.counts.lattices} lattices in {len(parts)} archives, {reading.seconds:.1f} s")
 
 

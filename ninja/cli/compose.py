@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,8 +52,8 @@ def compose(joined: Joined, output_file: str, phi_label: int | None, write_compa
     """Compose lattices with an FST, or with other lattices.
 
     OTHER is an FST of OpenFst, such as Kaldi's G.fst, whose costs are added to the graph costs of the paths it accepts.
-    Or it is an rspecifier (ark:..., scp:...) of lattices, of which those of the same key add both their costs.
-    Alignments are those of FIRST.
+    Or it is a folder, or an rspecifier (ark:..., scp:...), of lattices, of which those of the same key add both their
+    costs. Alignments are those of FIRST.
 
     \b
     Example:
@@ -67,6 +68,9 @@ def compose(joined: Joined, output_file: str, phi_label: int | None, write_compa
         joined.write(output_file, Composing(None, None, write_compact), resume=resume, needed=True)
         return
     check_places([output_file], [other], reading)
+    reading.beside = ()
+    if reading.words is None and reading.table() is not None:
+        raise OptionError(f"{other} holds ids of words, but {reading.source[0]} spells them; give --words")
     rewrite(reading, output_file, Composing(_machine(other), phi_label, write_compact), resume=resume)
 
 
@@ -81,7 +85,9 @@ def _machine(path: str) -> Machine:
 
 
 def _is_table(name: str) -> bool:
-    """Tell whether a source is an rspecifier, as Kaldi's ClassifyRspecifier does."""
+    """Tell whether a source is a folder or an rspecifier, as Kaldi's ClassifyRspecifier does."""
+    if os.path.isdir(name):
+        return True
     head, colon, _ = name.partition(":")
     return bool(colon) and bool({"ark", "scp"} & set(head.replace(" ", "").split(",")))
 

@@ -9,8 +9,8 @@ import click
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite
-
-ARCHIVE = "Archive for the lattices, or a wspecifier such as ark,t:FILE"
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice
 
 
 @click.command()
@@ -89,6 +89,16 @@ def add_penalty(reading: Reading, output_file: str, word_ins_penalty: float, res
     rewrite(reading, output_file, partial(graph.add_word_penalty, penalty=word_ins_penalty), resume=resume)
 
 
+def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
+    """Limit the depth of a lattice that tells where its frames are."""
+    from ninja import graph
+    from ninja.graph.times import is_timed
+
+    if lattice.num_arcs and not is_timed(lattice):
+        raise LatticeError("it has neither alignments nor times, so that no arc crosses any frame", key=lattice.key)
+    return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
+
+
 @click.command()
 @lattice_output()
 @click.option(
@@ -114,7 +124,5 @@ def limit_depth(
     Example:
       ninja limit-depth lat.ark.gz --max-arcs-per-frame 50 --acoustic-scale 0.1 -o narrow.ark.gz
     """
-    from ninja import graph
-
-    limit = partial(graph.limit_depth, max_arcs_per_frame=max_arcs_per_frame, acoustic_scale=acoustic_scale)
+    limit = partial(limited, max_arcs_per_frame=max_arcs_per_frame, acoustic_scale=acoustic_scale)
     rewrite(reading, output_file, limit, resume=resume)

@@ -22,6 +22,8 @@ class Size:
     """What is to be known of one lattice."""
 
     kind: str
+    has_times: bool  # besides those that labels tell
+    has_alignments: bool
     states: int
     arcs: int
     frames: int
@@ -41,7 +43,10 @@ def size_of(lattice: Lattice) -> Size:
 
     crossing = depth_per_frame(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
-    return Size(lattice.kind, lattice.num_states, lattice.num_arcs, len(crossing), int(crossing.sum()), word, count)
+    labels = lattice.ali.size + lattice.final_ali.size
+    carries = lattice.time is not None, labels > 0
+    counts = lattice.num_states, lattice.num_arcs, len(crossing), int(crossing.sum())
+    return Size(lattice.kind, *carries, *counts, word, count)
 
 
 @click.command()
@@ -60,33 +65,52 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
     """
     if per_lattice and as_json:
         raise click.UsageError("--per-lattice cannot be used with --json")
-    if rnnlm is not None and reading.words is None:
+    if rnnlm is not None and reading.table() is None:
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
+    formats = _formats(reading)  # before anything is taken from the standard input
     kinds: Counter[str] = Counter()
+    carried: Counter[str] = Counter()
     count: Counter[int] = Counter()
     total = Counter(states=0, arcs=0, frames=0, crossings=0)
     for key, size in reading.results(Each(size_of), to_stdout=per_lattice):
         kinds[size.kind] += 1
+        carried.update(times=size.has_times, alignments=size.has_alignments)
         total.update(states=size.states, arcs=size.arcs, frames=size.frames, crossings=size.crossings)
         count.update(dict(zip(size.word.tolist(), size.count.tolist(), strict=True)))
         if per_lattice:
             click.echo(f"{key} {size.states} {size.arcs} {size.frames} {size.depth:.7g}")
     if not per_lattice:
+        words = reading.table()
         figures: dict[str, Any] = {
+            "formats": dict(formats),
             "lattices": reading.counts.lattices,
             "failed": len(reading.counts.failures),
             "kinds": dict(kinds),
+            "with times": carried["times"],
+            "with alignments": carried["alignments"],
+            "symbol table": "none" if words is None else f"{len(words)} words",
             "states": total["states"],
             "arcs": total["arcs"],
             "frames": total["frames"],
             "depth": round(total["crossings"] / max(total["frames"], 1), 4),
             "words": len(count),
         }
-        words = reading.table()
         if rnnlm is not None and words is not None:
             figures |= _coverage(count, words, rnnlm)
         click.echo(json.dumps(figures, ensure_ascii=False) if as_json else _table(figures))
     reading.close()
+
+
+def _formats(reading: Reading) -> Counter[str]:
+    """Count the files of each format; what can be read but once is not looked at again."""
+    from ninja.formats.batches import Asked, format_name
+    from ninja.formats.kaldi import Vocabulary
+    from ninja.formats.sources import tables
+
+    asked = Asked(Vocabulary(), reading.format, reading.encoding)
+    return Counter(
+        format_name(table, asked) or "unknown" for table in tables(reading.source, allow_pipes=reading.allow_pipes)
+    )
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:

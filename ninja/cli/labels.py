@@ -27,9 +27,17 @@ def project(reading: Reading, output_file: str, project_output: bool, resume: bo
       ninja project lat.ark.gz -o words.ark.gz
       ninja project lat.ark.gz --project-output=false -o ids.ark.gz
     """
-    from ninja import graph
+    rewrite(reading, output_file, partial(projected, project_output=project_output), resume=resume)
 
-    rewrite(reading, output_file, partial(graph.project, project_output=project_output), resume=resume)
+
+def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
+    """Make a lattice of words or of labels, if it has any."""
+    from ninja import graph
+    from ninja.graph.times import check_labelled
+
+    if not project_output:
+        check_labelled(lattice)
+    return graph.project(lattice, project_output=project_output)
 
 
 @click.command()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.costs import ARCHIVE
-from ninja.cli.options import output_file
+from ninja.cli import writing
+from ninja.cli.options import lattice_output, output_file
 from ninja.cli.places import check_places
-from ninja.cli.reading import WORDS_HELP, Reading, reads_lattices, reads_lattices_alone
+from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.pipeline import Each
 
@@ -89,7 +88,7 @@ def nbest_to_linear(
 
 @click.command()
 @click.argument("alignments")
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--transcriptions", metavar="FILE", required=True, help="Word ids of each key; words, with --words.")
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
 @click.option("--lm-cost", metavar="FILE", help="Graph cost of each key.  [default: 0]")
@@ -103,6 +102,7 @@ def linear_to_nbest(
     lm_cost: str | None,
     ac_cost: str | None,
     allow_pipes: bool,
+    **output: Any,
 ) -> None:
     """Make lattices of single paths out of alignments, words and costs.
 
@@ -116,7 +116,7 @@ def linear_to_nbest(
     from ninja.formats.along import Along
     from ninja.formats.numbers import read_floats, read_integers
 
-    reading = Reading((alignments,), words, 1, "skip", allow_pipes, are_lattices=False)
+    reading = Reading((alignments,), words, 1, "skip", allow_pipes, output=OutputOptions(**output), are_lattices=False)
     check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
     said = Along(_spoken(reading, transcriptions))
     costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
@@ -131,7 +131,7 @@ def linear_to_nbest(
                 reading.failed(LatticeError(f"{lm_cost if graph_cost is None else ac_cost} lacks it", key=key))
             else:
                 try:
-                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost)
+                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost, reading.table())
                 except NinjaError as error:
                     reading.failed(error)
 
@@ -139,7 +139,7 @@ def linear_to_nbest(
 
 
 @click.command()
-@output_file(ARCHIVE)
+@lattice_output()
 @reads_lattices_alone
 def nbest_to_lattice(reading: Reading, output_file: str) -> None:
     """Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.
@@ -182,9 +182,9 @@ def nbest_to_lattice(reading: Reading, output_file: str) -> None:
 
 @click.command()
 @click.argument("text")
-@output_file(ARCHIVE)
+@lattice_output()
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
-def string_to_lattice(text: str, output_file: str, words: str | None) -> None:
+def string_to_lattice(text: str, output_file: str, words: str | None, **output: Any) -> None:
     """Make a lattice of each line of word ids, or of words where --words is given.
 
     A line of TEXT is a key and its words. Costs are 0; each word is its own label.
@@ -195,10 +195,10 @@ def string_to_lattice(text: str, output_file: str, words: str | None) -> None:
     """
     from ninja import graph
 
-    reading = Reading((text,), words, 1, "skip", False, are_lattices=False)
+    reading = Reading((text,), words, 1, "skip", False, output=OutputOptions(**output), are_lattices=False)
     check_places([output_file], (), reading)
     lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(reading, text))
-    _write(reading, output_file, lattices)
+    _write(reading, output_file, (lattice.with_words(reading.table()) for lattice in lattices))
 
 
 def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
@@ -225,15 +225,10 @@ def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np
 
 
 def _write(reading: Reading, output_file: str, lattices: Iterator[Lattice]) -> None:
-    from ninja.formats import write
-
-    if output_file == "-" and sys.stdout.isatty():
-        output_file = "ark,t:-"
     count = 0
-    with write(output_file) as archive:
+    with writing.opened(output_file, reading) as archive:
         for lattice in lattices:
-            archive.write(lattice)
-            count += 1
+            count += archive.take(lattice)
         if not count and reading.counts.failures:
             raise LatticeError(f"not one lattice of {len(reading.counts.failures)} could be made; nothing is written")
     reading.close(f"{count} lattices, {reading.seconds:.1f} s")

@@ -75,6 +75,7 @@ class Decoding:
     def __call__(self, lattice: Lattice) -> Decoded:
         """Decode the lattice."""
         from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text
+        from ninja.consensus.ctm import NO_TIMES
 
         if "mesh" in self.wanted:
             _check_file_name(lattice.key)
@@ -86,6 +87,8 @@ class Decoding:
             decode_mbr=self.decode_mbr,
             print_silence=self.print_silence,
         )
+        if "times" in self.wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
+            raise LatticeError(NO_TIMES, key=lattice.key)
         spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
         network = None
         if self.wanted & {"mesh", "json"}:

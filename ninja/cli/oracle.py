@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ninja import utf8
+from ninja.cli import writing
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, named, reads_lattices
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ninja.evaluate import ErrorRate, Numbered
-    from ninja.formats.output import Output
     from ninja.symbols import SymbolTable
 
 
@@ -96,7 +96,6 @@ def oracle(
     """
     from ninja import evaluate
     from ninja.evaluate.references import NEVER, number, word_id
-    from ninja.formats import write
 
     if word_symbol_table is not None:
         if reading.words is not None:
@@ -104,10 +103,10 @@ def oracle(
         reading.words = word_symbol_table
     if wildcard_symbols is not None and wildcard_symbols_list is not None:
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
-    if wildcard_symbols_list is not None and reading.words is None:
-        raise click.UsageError("--wildcard-symbols-list needs --words")
     check_places([output_file, edits, details, write_lattices], [ref, wildcard_symbols_list], reading)
     table = reading.table()
+    if wildcard_symbols_list is not None and table is None:
+        raise click.UsageError("--wildcard-symbols-list needs --words")
     unknown = NEVER if oov is None else word_id(oov, table)
     if wildcard_symbols_list is not None:
         assert table is not None
@@ -122,9 +121,9 @@ def oracle(
     with ExitStack() as stack:
         names = (output_file, edits, details)
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
-        archive: Output | None = (
-            stack.enter_context(write(write_lattices, kind="compact")) if write_lattices is not None else None
-        )
+        archive = None
+        if write_lattices is not None:
+            archive = stack.enter_context(writing.opened(write_lattices, reading, kind="compact"))
         stage = Each(Nearest(references.ids, wildcards, archive is not None))
         for key, found in reading.results(stage, to_stdout=output_file == "-"):
             if found is None:
@@ -134,7 +133,7 @@ def oracle(
             total += found.rate
             _write(files, key, found, _spoken(texts[key], references.ids[key], wildcards))
             if archive is not None and found.lattice is not None:
-                archive.write(found.lattice.with_words(table))
+                archive.take(found.lattice.with_words(table))
         if not scored and not reading.counts.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
     failed = {failure.key for failure in reading.counts.failures}
@@ -179,9 +178,8 @@ def _name_unknown(reading: Reading, references: Numbered, scored: Collection[str
     if unknown:
         fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
         often = ", ".join(word for word, _ in unknown.most_common(NAMED_FAILURES))
-        reading.say(
-            f"{unknown.total()} words of references, {len(unknown)} different, are not in --words and {fate}: {often}"
-        )
+        where = "in no lattice" if reading.words is None else "not in --words"
+        reading.say(f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}")
 
 
 def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collection[int]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ninja.cli import writing
 from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
 from ninja.cli.options import lattice_output, output_file, resume
 from ninja.cli.places import check_places
@@ -103,19 +104,12 @@ def to_nbest(
     Example:
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
-    import sys
-
-    from ninja.formats import write
-
     total = 0
-    if output_file == "-" and sys.stdout.isatty():
-        output_file = "ark,t:-"
-    with write(output_file) as archive:
+    with writing.opened(output_file, reading) as archive:
         stage = Each(Drawn(n, acoustic_scale, lm_scale, srand if random else None))
         for key, paths in reading.results(stage, to_stdout=output_file == "-"):
             for number, path in enumerate(paths, start=1):
-                archive.write(path, key=f"{key}-{number}")
-            total += len(paths)
+                total += archive.take(path.with_key(f"{key}-{number}"))
     reading.close(f"{reading.counts.lattices} lattices, {total} paths, {reading.seconds:.1f} s")
 
 
@@ -160,7 +154,6 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    from ninja.formats import write
     from ninja.formats.numbers import NumberWriter
 
     check_places([output_file, alignments, write_lattices], [word_symbol_table], reading)
@@ -171,7 +164,9 @@ def best_path(
     with ExitStack() as stack:
         said = stack.enter_context(NumberWriter(output_file))
         aligned = None if alignments is None else stack.enter_context(NumberWriter(alignments))
-        archive = None if write_lattices is None else stack.enter_context(write(write_lattices, kind="compact"))
+        archive = None
+        if write_lattices is not None:
+            archive = stack.enter_context(writing.opened(write_lattices, reading, kind="compact"))
         stage = Each(Best(acoustic_scale, lm_scale, archive is not None))
         for key, (path, lattice) in reading.results(stage, to_stdout=output_file == "-"):
             if words is None:
@@ -182,7 +177,7 @@ def best_path(
             if aligned is not None:
                 aligned.integers(key, path.alignment)
             if archive is not None and lattice is not None:
-                archive.write(lattice)
+                archive.take(lattice)
             graph_cost += lm_scale * path.graph_cost
             acoustic_cost += acoustic_scale * path.acoustic_cost
             frames += len(path.alignment)

@@ -29,7 +29,9 @@ class PronunciationLines:
     def __call__(self, lattice: Lattice) -> str:
         """Print the words and their phones."""
         from ninja.graph import pronunciations, to_compact
+        from ninja.graph.times import check_labelled
 
+        check_labelled(lattice)
         lines = []
         for each in pronunciations(to_compact(check_only_path(lattice)), self.model):
             length = ",".join(map(str, each.lengths)) if self.lengths else str(sum(each.lengths))

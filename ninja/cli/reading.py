@@ -64,6 +64,7 @@ class Reading:
     _progress: Any = None
     _table: SymbolTable | None = None
     _looked: bool = False  # for a table of the sources' own words
+    _timed: set[str] = field(default_factory=set)  # keys of lattices that came with times instead of labels
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
@@ -88,9 +89,16 @@ class Reading:
 
         Raises:
             OptionError: There is none.
+            NinjaError: The sources cannot be read.
         """
         if self.table() is None:
-            self.words = find_words(self.source)
+            try:
+                self.words = find_words(self.source)
+            except OptionError:
+                if self.are_lattices:
+                    for _ in self.read(self.source, None):  # if it cannot be read, that is why there are no words
+                        break
+                raise
             self.say(f"words of {self.words}")
         table = self.table()
         assert table is not None
@@ -137,7 +145,7 @@ class Reading:
     ) -> Iterator[tuple[str, Result]]:
         """Yield the stage's result for each lattice, showing progress where somebody watches that and no results."""
         results = stream(
-            self.lattices(),
+            self._noting(self.lattices()),
             stage,
             jobs=self.jobs,
             batch_arcs=batch_arcs,
@@ -163,25 +171,18 @@ class Reading:
         """Write the stage's lattices to a file of any format, a terminal gets text; return how many arcs they have."""
         from ninja.cli import writing
 
-        to_stdout = target == "-"
-        if to_stdout and sys.stdout.isatty() and self.output.to is None:
-            target = "ark,t:-"
-        arcs = 0
+        arcs = untimed = 0
         with writing.opened(target, self, resume=resume, kind=kind) as output:
-            for _, lattice in self.results(stage, to_stdout, output.keys_done, batch_arcs, on_batch):
+            for _, lattice in self.results(stage, target == "-", output.keys_done, batch_arcs, on_batch):
                 if not output.take(lattice):
+                    self.counts.lattices -= 1
                     continue
                 arcs += lattice.num_arcs
+                untimed += lattice.time is None and not lattice.ali.size and lattice.key in self._timed
                 if on_result is not None:
                     on_result(lattice)
-        table = output.words or self.table()
-        path = writing.place_of_words(self, target) if output.needs_words else self.output.words_out
-        if path is not None and table is not None:
-            writing.write_words(table, path)
-            if self.output.words_out is None:
-                self.say(f"the words and their ids are in {path}")
-        for what, count in sorted(output.lost.items()):
-            self.say(f"lost, which the format does not hold: {what} ({count} lattices)")
+        if untimed:
+            self.say(f"the times of {untimed} lattices are lost: states of different times became one")
         return arcs
 
     def failed(self, failure: NinjaError) -> None:
@@ -221,6 +222,12 @@ class Reading:
         if self.counts.failures:
             raise LatticeError(f"not one lattice of {len(self.counts.failures)} could be used; nothing is written")
         raise LatticeError(f"there is no lattice in {', '.join(self.source)}; nothing is written")
+
+    def _noting(self, lattices: Iterator[tuple[str, Lattice]]) -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in lattices:
+            if lattice.time is not None:
+                self._timed.add(key)
+            yield key, lattice
 
     def _say_failed(self, failure: NinjaError) -> None:
         self.say(f"failed: {failure}")

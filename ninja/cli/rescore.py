@@ -11,6 +11,7 @@ import click
 
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
+from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import check_files, from_fields, lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
@@ -58,7 +59,11 @@ HELP = {
 @from_fields(RescoreOptions, HELP, skip=("map_words",))
 @map_words
 @click.option("--device", default="cpu", show_default=True, help="Where the model computes: cpu, cuda, cuda:1, …")
-@click.option("--frame-shift", type=float, default=0.01, show_default=True, help="Seconds of a frame, for the summary.")
+@click.option(
+    "--frame-shift",
+    type=float,
+    help="Seconds of a frame, for the summary.  [default: as the lattices say, else 0.01]",
+)
 @resume
 @reads_lattices
 def rescore(
@@ -68,7 +73,7 @@ def rescore(
     context: Context | None,
     output_file: str,
     device: str,
-    frame_shift: float,
+    frame_shift: float | None,
     resume: bool,
     **chosen: Any,
 ) -> None:
@@ -88,7 +93,7 @@ def rescore(
         raise OptionError("--iterate says how each model reads; leave --backward out")
     if carry_over is not None and (reading.jobs > 1 or resume):
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
-    if not frame_shift > 0:
+    if frame_shift is not None and not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
     words = reading.need_table()
     if carry_over is not None and carry_over.recording is None:
@@ -117,6 +122,12 @@ def rescore(
         stage.contextual.bind(words)
         addressed = Addressed(stage.contextual)
     report = RescoreReport()
+    shifts: set[float | None] = set()
+
+    def take(lattice: Lattice) -> None:
+        shifts.add(lattice.frame_shift)
+        if addressed is not None:
+            addressed.count(lattice)
 
     def count(part: RescoreReport) -> None:
         if reading.jobs > 1:
@@ -131,16 +142,15 @@ def rescore(
     if output_file == "-" and sys.stdout.isatty():
         results = reading.results(stage, True, (), options.batch_arcs, count)
         for key, lattice in results:
-            if addressed is not None:
-                addressed.count(lattice)
+            take(lattice)
             click.echo(" ".join([key, *_best_words(lattice, options)]))
     else:
-        take = None if addressed is None else addressed.count
         reading.write(output_file, stage, resume=resume, batch_arcs=options.batch_arcs, on_batch=count, on_result=take)
     if addressed is not None:
         write_words(reading.output.words_out, addressed.stage)
         reading.say(str(addressed))
-    spent, audio = reading.seconds, report.frames * frame_shift
+    shift = frame_shift or next((each for each in shifts if each is not None), DEFAULT_FRAME_SHIFT)
+    spent, audio = reading.seconds, report.frames * shift
     steps = f"{report.calls} LM steps of {report.scores} scores"
     sound = f", {audio:.0f} s of audio (real-time factor {spent / audio:.4f})" if audio else ""
     reading.close(

@@ -76,8 +76,8 @@ def score(
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
-    REFERENCE and SOURCE are text files, on each line a key and its words. With --words, SOURCE are lattices, of which
-    the best path is scored.
+    REFERENCE and SOURCE are text files, on each line a key and its words; or SOURCE are lattices, of which the best
+    path is scored: those of Kaldi's archives and other ids of words need --words.
 
     With --biasing, the three lines are those of the LibriSpeech biasing benchmark, whose own table of references
     may be given both as REFERENCE and as FILE: of the lists, the rare words said are what counts. With --entities,
@@ -90,6 +90,7 @@ def score(
     Examples:
       ninja score text transcripts.txt --alignments alignments.txt
       ninja score text lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja score text htk_lattices/
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
@@ -98,16 +99,19 @@ def score(
     given = {"utt2group": utt2group, "truth": truth, "before": before, "vocabulary": vocabulary, "report": report}
     details = {"utt2spk": utt2spk, "most_often": most_often, "per_utt": per_utt, "ops": ops}
     chosen = {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities}
-    _check(reading, {**chosen, **given, **details})
+    _check({**chosen, **given, **details})
+    if reading.words is None and reading.format is not None:
+        reading.need_table()
+    words = reading.table()  # None: transcripts
+    if oracle and words is None:
+        raise click.UsageError("--oracle needs lattices and their --words")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     references = _said(lists) if lists is not None and biasing == reference else evaluate.read_text(reference)
-    if oracle:
-        words = reading.table()
-        assert words is not None
+    if oracle and words is not None:
         rate = evaluate.oracle_score((lattice for _, lattice in reading.lattices()), references, words)
         click.echo(str(rate))
     else:
-        if reading.words is None:
+        if words is None:
             hypotheses = _transcripts(reading.source)
         else:
             search = Search(1, acoustic_scale, lm_scale, word_penalty)
@@ -134,11 +138,9 @@ def score(
     reading.close()
 
 
-def _check(reading: Reading, chosen: dict[str, object]) -> None:
+def _check(chosen: dict[str, object]) -> None:
     """Refuse options that do not go together."""
     named = {f"--{name.replace('_', '-')}" for name, value in chosen.items() if value}
-    if "--oracle" in named and reading.words is None:
-        raise click.UsageError("--oracle needs lattices and their --words")
     for name, others in _EXCLUDED.items():
         for other in others:
             if {name, other} <= named:
@@ -204,7 +206,8 @@ def _score_entities(
     from ninja.evaluate import read_text
     from ninja.symbols import SymbolTable
 
-    table = reading.table() if vocabulary is None else SymbolTable.read(vocabulary)
+    # Words that lattices happen to spell are no vocabulary.
+    table = SymbolTable.read(vocabulary) if vocabulary is not None else reading.table() if reading.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_groups(utt2group))
     for problem in listed.problems:
         reading.say(str(problem))

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> FramePosteriors:
     """Compute the posteriors of each frame."""
     from ninja.graph import frame_posteriors
+    from ninja.graph.times import check_labelled
 
+    check_labelled(lattice)
     return frame_posteriors(lattice, acoustic_scale, lm_scale)
 
 

@@ -13,7 +13,7 @@ from ninja.cli.context import AUGMENT_HELP, OF_AUGMENTING, OF_RESCORING, entitie
 from ninja.cli.context import HELP as CONTEXT_HELP
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import from_fields, output_file, typed
-from ninja.cli.reading import Reading, find_words, reads_lattices
+from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.rescore import HELP
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
@@ -123,10 +123,7 @@ def tune(
     if not models.models:
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
-    if reading.words is None:
-        reading.words = find_words(reading.source)
-        reading.say(f"words of {reading.words}")
-    [(lm, options)], old_lm = models.passes(device, options, reading.table(), reading.say)
+    [(lm, options)], old_lm = models.passes(device, options, reading.need_table(), reading.say)
     assert lm is not None
     tuned = tune_weights(
         reading.lattices(),

@@ -13,7 +13,7 @@ import click
 
 from ninja.cli.config import write_config
 from ninja.cli.context import OF_AUGMENTING
-from ninja.cli.reading import Reading, find_words
+from ninja.cli.reading import Reading
 from ninja.context.augment import AugmentOptions
 from ninja.context.entities import Entities
 from ninja.context.old_share import with_unknown
@@ -80,11 +80,8 @@ def tune_boosts(
         raise OptionError("one process tunes; leave --jobs out")
     if curve is not None:
         check_picture(curve)
-    if reading.words is None:
-        reading.words = find_words(reading.source)
-        reading.say(f"words of {reading.words}")
-    words = reading.table()
-    assert words is not None
+    reading.beside = general.source
+    words = reading.need_table()
     said, said_in_general = read_text(ref), read_text(general.ref)
     old = None if old_lm is None else load_ngram(old_lm, words, reading.say)
     files = of_general = _bound(context, words, reading)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ninja.cli.reading import Reading, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError
@@ -14,7 +18,7 @@ from ninja.lattice import Kind, Lattice
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ninja.formats.output import Output
+    from ninja.formats.writing.output import Output
     from ninja.symbols import SymbolTable
 
 ALL_PATHS = 100_000  # of a lattice, where all are wanted; more are refused
@@ -31,6 +35,7 @@ class Taking:
 
     def __init__(self, output: Output, reading: Reading, *, names_go: bool) -> None:
         self.words: SymbolTable | None = None  # of the last lattice that was written
+        self.any = False  # whether one was written
         self._output = output
         self._reading = reading
         self._names_go = names_go
@@ -39,16 +44,6 @@ class Taking:
     def keys_done(self) -> Counter[str]:
         """How often keys stand in the output already."""
         return self._output.keys_done
-
-    @property
-    def needs_words(self) -> bool:
-        """Whether the names of words live outside the file."""
-        return self._output.needs_words
-
-    @property
-    def lost(self) -> Counter[str]:
-        """What was lost, and of how many lattices."""
-        return self._output.lost
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice; tell whether that was possible."""
@@ -62,10 +57,9 @@ class Taking:
         except NinjaError as error:
             if error.key is None or self._reading.on_error == "raise":  # without a key it is the end of the output
                 raise
-            self._reading.counts.lattices -= 1
             self._reading.failed(error)
             return False
-        self.words = lattice.words
+        self.words, self.any = lattice.words, True
         return True
 
     def _made(self, lattice: Lattice) -> Any:
@@ -73,6 +67,8 @@ class Taking:
         if wants.kind == "nbest":
             from ninja.graph import lattice_nbest
 
+            # Where ids are written, so are alignments, which say the times themselves.
+            lattice = lattice.with_words(None) if self._output.needs_words else timed(lattice)
             found = lattice_nbest(
                 lattice, wants.n or ALL_PATHS + 1, wants.acoustic_scale, wants.lm_scale, wants.word_penalty
             )
@@ -88,9 +84,26 @@ class Taking:
         return lattice
 
 
+def timed(lattice: Lattice) -> Lattice:
+    """Return a lattice with the times that its alignments give, if it has no times and they give any."""
+    from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
+    from ninja.formats.writing.losses import has_labels
+    from ninja.graph import state_times
+
+    if lattice.time is not None or not has_labels(lattice):
+        return lattice
+    try:
+        time = np.maximum(state_times(lattice), 0)  # -1: no path leads there
+    except LatticeError:  # they do not count frames
+        return lattice
+    return replace(lattice, time=time, frame_shift=lattice.frame_shift or DEFAULT_FRAME_SHIFT)
+
+
 @contextmanager
-def opened(target: str, reading: Reading, *, resume: bool, kind: Kind | None) -> Iterator[Taking]:
-    """Open a file of the format that the user wants, in a ``with`` block.
+def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | None = None) -> Iterator[Taking]:
+    """Open a file of the format that the user wants, in a ``with`` block; a terminal gets text.
+
+    When the block is left, the symbol table is written where it is needed, and said what the format does not hold.
 
     Raises:
         OptionError: The target makes no sense, or the words' ids would lose their names.
@@ -101,12 +114,30 @@ def opened(target: str, reading: Reading, *, resume: bool, kind: Kind | None) ->
     from ninja.formats.targets import target as understood
 
     options = reading.output
+    if target == STDOUT and sys.stdout.isatty() and options.to is None:
+        target = "ark,t:-"
+    written_over = {os.path.realpath(each) for each in (understood(target).archive, *reading.source) if each != STDOUT}
+    if options.words_out is not None and os.path.realpath(options.words_out) in written_over:
+        raise OptionError(f"{options.words_out}: the symbol table would be written over lattices; give it another name")
     if format_of(target, options.to)[0] not in KALDI:
         kind = None
     output = write(target, resume=resume, kind=kind, to=options.to, lossy=options.lossy)
     unnamed = output.needs_words and reading.words is None and options.words_out is None
+    taking = Taking(output, reading, names_go=unnamed and understood(target).archive == STDOUT)
     with output:
-        yield Taking(output, reading, names_go=unnamed and understood(target).archive == STDOUT)
+        yield taking
+    table = taking.words
+    if table is None and (not taking.any or options.words_out is not None):  # else ids mean something else now
+        table = reading.table()
+    path = place_of_words(reading, target) if output.needs_words else options.words_out
+    if path is not None and table is not None:
+        write_words(table, path)
+        if options.words_out is None:
+            reading.say(f"the words and their ids are in {path}")
+    elif options.words_out is not None:
+        reading.say(f"{options.words_out} is not written: nothing says what the words are called")
+    for what, count in sorted(output.lost.items()):
+        reading.say(f"lost, which the format does not hold: {what} ({count} lattices)")
 
 
 def place_of_words(reading: Reading, target: str) -> str | None:

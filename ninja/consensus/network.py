@@ -88,7 +88,8 @@ def confusion_network(
         None if number == EPSILON else (str(number) if words is None else words.word(number))
         for number in consensus.word.tolist()
     ]
-    is_word = consensus.word != EPSILON
+    has_times = consensus.bin_times.max(initial=0) > 0  # else the lattice had none
+    is_word = (consensus.word != EPSILON) & has_times
     begin, end = np.round(consensus.word_times.astype(np.float64) * frame_shift, 6).T  # single precision holds no more
     return ConfusionNetwork(
         consensus.key,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.posteriors import forward_backward
+from ninja.graph.project import remove_alignments
 from ninja.graph.scale import check_costs, check_scales, scale
 from ninja.graph.union import union
 from ninja.lattice import Lattice
@@ -37,10 +38,12 @@ def combine(
             to 1, rather than multiply them by it.
 
     Returns:
-        All paths, those with equal words too; it is not determinized.
+        All paths, those with equal words too; it is not determinized. Where the systems' times cannot be compared, as
+        one has none, or frames of another length, the result has neither times nor alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost grows beyond what a float holds.
+        SymbolError: The lattices' words have ids of different tables.
         OptionError: There is no lattice, a scale is not finite, or weights are not as many, or not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
@@ -48,7 +51,7 @@ def combine(
     """
     check_scales(acoustic_scale, lm_scale)
     share = check_weights(weights, len(lattices))
-    return union(
+    united = union(
         [
             normalised(lattice, weight, acoustic_scale, lm_scale, exponents=exponents)
             for lattice, weight in zip(lattices, share, strict=True)
@@ -56,6 +59,15 @@ def combine(
         ],
         determinize=False,
     )
+    return united if united.time is not None or _labels_tell(lattices) else remove_alignments(united)
+
+
+def _labels_tell(lattices: Sequence[Lattice | None]) -> bool:
+    """Tell whether labels of all, or of none, say when words were said, in frames that may be of one length."""
+    given = [lattice for lattice in lattices if lattice is not None and lattice.num_arcs]
+    labelled = [lattice.ali.size + lattice.final_ali.size > 0 for lattice in given]
+    shifts = {lattice.frame_shift for lattice in given if lattice.frame_shift is not None}
+    return not any(labelled) or (all(labelled) and len(shifts) < 2)
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

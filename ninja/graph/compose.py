@@ -11,6 +11,7 @@ from ninja import _algebra
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.machine import Machine
+from ninja.graph.one_table import check_one_table
 from ninja.lattice import Array, Lattice
 
 MAX_ARCS = 10_000_000
@@ -80,7 +81,13 @@ def compose(
 
 
 def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices over their words, both costs of each times a factor; see ``compose``."""
+    """Compose two lattices over their words, both costs of each times a factor; see ``compose``.
+
+    Raises:
+        LatticeError: As for ``compose``.
+        SymbolError: Their words have ids of different tables.
+    """
+    check_one_table((first, second))
     found = _algebra.compose_pair(first, second, max_arcs)
     if found is None:
         raise _too_large(first, max_arcs)

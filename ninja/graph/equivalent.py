@@ -9,6 +9,7 @@ import numpy as np
 from ninja import _determinize, _openfst
 from ninja.errors import OptionError
 from ninja.graph.determinize import determinize
+from ninja.graph.one_table import check_one_table
 from ninja.lattice import Lattice
 from ninja.openfst import labelled_image, parse_image, pywrapfst_module
 
@@ -37,6 +38,7 @@ def equivalent(
 
     Raises:
         LatticeError: As ``determinize``, for either lattice.
+        SymbolError: Their words have ids of different tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
         DependencyError: pywrapfst is not installed.
     """
@@ -44,6 +46,7 @@ def equivalent(
         raise OptionError(f"delta is {delta}, but must be 0 or more")
     if costs not in ("total", "both"):
         raise OptionError(f"costs is {costs!r}, but must be one of total, both")
+    check_one_table((a, b))
     pywrapfst = pywrapfst_module()
     first, second = determinize(a, acoustic_scale, max_arcs), determinize(b, acoustic_scale, max_arcs)
 

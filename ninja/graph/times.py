@@ -40,6 +40,21 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     return time
 
 
+def is_timed(lattice: Lattice) -> bool:
+    """Tell whether anything says when the words of a lattice were said."""
+    return lattice.time is not None or lattice.ali.size > 0 or lattice.final_ali.size > 0
+
+
+def check_labelled(lattice: Lattice) -> None:
+    """Refuse a lattice without labels where these are what something is computed of.
+
+    Raises:
+        LatticeError: It has arcs, but not one label.
+    """
+    if lattice.num_arcs and not lattice.ali.size and not lattice.final_ali.size:
+        raise LatticeError("it has no alignments (transition ids), which this is computed of", key=lattice.key)
+
+
 def num_frames(lattice: Lattice) -> int:
     """Return the length of a lattice in frames (labels): when its last final state is over.
 

@@ -12,6 +12,7 @@ from ninja.errors import OptionError
 from ninja.formats.transition_model import TransitionModel
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
+from ninja.graph.times import check_labelled
 from ninja.lattice import Lattice
 
 
@@ -30,10 +31,11 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
         A lattice with the same paths and costs, of kind "compact".
 
     Raises:
-        LatticeError: A label is no transition id of the model.
+        LatticeError: A label is no transition id of the model, or there are no labels.
 
     Source: Kaldi, lat/lattice-functions.cc, ConvertLatticeToPhones and ConvertCompactLatticeToPhones.
     """
+    check_labelled(lattice)
     model.check(lattice)
     if replace_words:
         begins = (model.hmm_state == 0) & ~model.is_self_loop
@@ -68,7 +70,8 @@ def add_transition_costs(
         self_loop_scale: Factor of the costs of staying in a state and of leaving it.
 
     Raises:
-        LatticeError: A label is no transition id of the model, or a cost grows beyond what a float holds.
+        LatticeError: A label is no transition id of the model, there are no labels, or a cost grows beyond what a float
+            holds.
         OptionError: A scale is not finite.
 
     Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.
@@ -76,6 +79,7 @@ def add_transition_costs(
     for name, scale in (("transition_scale", transition_scale), ("self_loop_scale", self_loop_scale)):
         if not np.isfinite(scale):
             raise OptionError(f"{name} is {scale}, but must be a number")
+    check_labelled(lattice)
     model.check(lattice)
     log_prob = model.log_prob.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # told by its result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,9 @@ from ninja import _algebra
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.one_table import check_one_table
 from ninja.graph.scale import check_scales
+from ninja.graph.times import is_timed, state_times
 from ninja.lattice import Array, Lattice
 
 DELTA = 2.0**-12
@@ -34,7 +36,7 @@ def union(
     there is no small result: ``determinize=False`` keeps all paths, which is what consensus decoding wants anyway.
 
     Args:
-        lattices: One or more; key, frame shift and symbol table are those of the first.
+        lattices: One or more; key and symbol table are those of the first, the frame shift if all have the same.
         acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled. Ties go to the smaller
             graph minus acoustic cost, as in Kaldi, then to the first.
         determinize: False: keep all paths, equal ones too; epsilons stay.
@@ -43,10 +45,11 @@ def union(
         max_arcs: Refuse if more arcs arise in determinization, or as much work.
 
     Returns:
-        A connected lattice; sums are made in float64.
+        A connected lattice; sums are made in float64. Times that a format gave to states stay where all paths are kept.
 
     Raises:
         LatticeError: A bound is passed, or one lattice has no path from the start to a final state.
+        SymbolError: The lattices' words have ids of different tables.
         OptionError: There is no lattice, ``acoustic_scale`` is not finite, ``delta`` not above 0, ``max_arcs`` below 1.
 
     Source: Kaldi, latbin/lattice-union.cc and lat/determinize-lattice-pruned.h; Povey et al. 2012, "Generating exact
@@ -59,6 +62,7 @@ def union(
         raise OptionError(f"delta is {delta}, but must be above 0")
     if max_arcs < 1:
         raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
+    check_one_table(lattices)
     if not determinize:
         return _side_by_side([connect(lattice) for lattice in lattices])
     plain = [
@@ -73,7 +77,7 @@ def union(
             key=lattices[0].key,
         )
     return Lattice(
-        lattices[0].key, *arrays, kind="compact", frame_shift=lattices[0].frame_shift, words=lattices[0].words
+        lattices[0].key, *arrays, kind="compact", frame_shift=_frame_shift(lattices), words=lattices[0].words
     )
 
 
@@ -120,9 +124,34 @@ def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
         _begins(final_length),
         _frozen(np.concatenate(final_labels)),
         kind="raw" if all(lattice.kind == "raw" for lattice in lattices) else "compact",
-        frame_shift=lattices[0].frame_shift,
+        time=_times(operands, on_states),
+        frame_shift=_frame_shift(lattices),
         words=lattices[0].words,
     )
+
+
+def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
+    """Return the frame shift that all lattices with frames have, or None."""
+    timed = [lattice for lattice in lattices if is_timed(lattice)]
+    shifts = {lattice.frame_shift for lattice in timed or lattices[:1]}
+    return shifts.pop() if len(shifts) == 1 else None
+
+
+def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Array]], Array]) -> Array | None:
+    """Return the times of the states, where all lattices have them, from the same start on in the same frames.
+
+    None also where all times are those of labels, which tell by themselves.
+    """
+    shifts = {lattice.frame_shift for lattice in lattices}
+    if len(shifts) > 1 or not all(is_timed(lattice) for lattice in lattices):
+        return None
+    if all(lattice.time is None for lattice in lattices):
+        return None
+    try:
+        found = [state_times(lattice) for lattice in lattices]
+    except LatticeError:
+        return None
+    return _frozen(on_states(found[0], found)) if len({int(time[0]) for time in found}) == 1 else None
 
 
 def _with_entry(lattice: Lattice) -> Lattice:
@@ -142,7 +171,7 @@ def _with_entry(lattice: Lattice) -> Lattice:
         final_graph=before(np.inf, lattice.final_graph),
         final_acoustic=before(np.inf, lattice.final_acoustic),
         final_ali_begin=before(0, lattice.final_ali_begin),
-        time=None,
+        time=None if lattice.time is None else before(int(lattice.time[0]), lattice.time),
     )
 
 

@@ -1,0 +1,219 @@
+"""Times that a format gave to states: after each operation they are still those of the states, or none are left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja import graph
+from ninja.errors import LatticeError, SymbolError
+from ninja.graph.union import union
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+ALL_WORDS = SymbolTable([("<eps>", 0), *((f"w{number}", number) for number in range(1, 60))])
+
+
+@st.composite
+def timed(draw, *, different_words=False):
+    """Draw a lattice with times and no labels, whose arcs are told apart by their acoustic costs: 1, 2, 4, …"""
+    times = [0, *sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=6)))]
+    last = len(times) - 1
+    spans = [(src, dst) for src in range(last) for dst in range(src + 1, last + 1)]
+    arcs = sorted([(0, last), *draw(st.lists(st.sampled_from(spans), max_size=12))])
+    words = range(1, len(arcs) + 1) if different_words else draw(
+        st.lists(st.integers(0, 3), min_size=len(arcs), max_size=len(arcs))
+    )  # fmt: skip
+    src, dst = zip(*arcs, strict=True)
+    final = [0.0 if draw(st.booleans()) or state == last else math.inf for state in range(last + 1)]
+    return Lattice.from_arrays(
+        "u",
+        np.searchsorted(src, np.arange(last + 2)),
+        dst,
+        list(words),
+        draw(st.lists(st.integers(0, 5), min_size=len(arcs), max_size=len(arcs))),
+        2.0 ** np.arange(len(arcs)),  # so that sums tell of which arcs they are
+        final,
+        time=times,
+        frame_shift=0.02,
+        words=ALL_WORDS,
+    )
+
+
+def spans(lattice):
+    """Begin and end of each arc, by what tells it apart."""
+    return {
+        cost: (int(lattice.time[src]), int(lattice.time[dst]))
+        for cost, src, dst in zip(lattice.acoustic.tolist(), lattice.src, lattice.dst, strict=True)
+    }
+
+
+def keeps(result, lattice):
+    """Check that the arcs of a result begin and end when they did."""
+    assert result.time is not None
+    assert result.time.dtype == np.int32
+    assert not result.time.flags.writeable
+    assert (result.frame_shift, result.words) == (lattice.frame_shift, lattice.words)
+    assert (result.time[result.dst] >= result.time[result.src]).all()
+    old = spans(lattice)
+    for cost, src, dst in zip(result.acoustic.tolist(), result.src, result.dst, strict=True):
+        if cost:  # several arcs may have become one
+            joined = [each for each in old if int(each) & int(cost)]
+            assert (result.time[src], result.time[dst]) == (old[joined[0]][0], old[joined[-1]][1])
+        else:  # a new arc, on which nothing is said
+            assert result.time[src] == result.time[dst]
+
+
+KEEPING = {
+    "connect": graph.connect,
+    "prune": lambda lattice: graph.prune(lattice, 3.0, acoustic_scale=0.001),
+    "limit depth": lambda lattice: graph.limit_depth(lattice, 2, 0.001),
+    "select arcs": lambda lattice: graph.select_arcs(lattice, graph.posteriors(lattice, 0.001) > 0.05),
+    "best path": lambda lattice: graph.path_lattice(lattice, graph.best_path(lattice)),
+    "random path": lambda lattice: graph.random_paths(lattice, 1, 7)[0],
+    "oracle": lambda lattice: graph.paths_of(lattice, graph.oracle(lattice, [1, 2]).words),
+    "expand": lambda lattice: graph.expand_ngram(lattice, 3),
+    "difference": lambda lattice: graph.difference(lattice, np.array([3, 3, 3], np.int32)),
+    "interpolation": lambda lattice: graph.interp(lattice, replace(lattice, time=None), 1.0),
+    "composition": lambda lattice: graph.compose(lattice, lattice.with_costs(lattice.graph, 0 * lattice.acoustic)),
+    "raw": graph.to_raw,
+    "raw and back": lambda lattice: graph.to_compact(graph.to_raw(lattice)),
+    "no alignments": graph.remove_alignments,
+    "scale": lambda lattice: graph.scale(lattice, 2.0, 1.0),
+    "penalty": lambda lattice: graph.add_word_penalty(lattice, 1.0),
+    "projection": graph.project,
+    "union with itself": lambda lattice: graph.union([lattice, lattice], determinize=False),
+    "combination": lambda lattice: graph.combine([lattice, lattice]),
+}
+
+
+@pytest.mark.parametrize("operation", KEEPING.values(), ids=KEEPING)
+@given(lattice=timed())
+def test_states_that_stay_keep_their_times(operation, lattice):
+    try:
+        result = operation(lattice)
+    except LatticeError as error:  # nothing is left of it, or too much is wanted
+        assert "path" in str(error) or "nothing" in str(error)  # noqa: PT017
+        return
+    keeps(result, lattice)
+
+
+@given(timed(), timed())
+def test_each_lattice_of_a_union_keeps_its_times(one, other):
+    moved = other.with_costs(other.graph, other.acoustic * 8192)
+    result = graph.union([one, moved], determinize=False)
+    old = spans(graph.connect(one)) | spans(graph.connect(moved))
+    assert (result.time[result.dst] >= result.time[result.src]).all()
+    assert {cost: span for cost, span in spans(result).items() if cost} == old
+
+
+@given(timed())
+def test_a_lattice_turned_round_ends_when_it_began(lattice):
+    result = graph.reverse(lattice)
+    assert (result.time[result.dst] >= result.time[result.src]).all()
+    length = int(graph.connect(lattice).time.max())
+    old = {cost: (length - end, length - begin) for cost, (begin, end) in spans(lattice).items()}
+    shifts = {
+        old[cost][0] - begin for cost, (begin, _) in spans(result).items() if cost in old
+    } | {old[cost][1] - end for cost, (_, end) in spans(result).items() if cost in old}  # fmt: skip
+    assert len(shifts) <= 1
+
+
+def test_a_chain_that_becomes_one_arc_ends_where_its_last_arc_did():
+    arcs = [0, 1, 2], [1, 2, 3], [1, 0, 2], [0.0, 0.0, 0.0]
+    chain = graph.from_arcs("u", *arcs, finals={3: 0.0}, time=[0, 2, 5, 9], kind="raw")
+    assert graph.to_compact(chain).time.tolist() == [0, 5, 9]
+
+
+@given(timed())
+def test_pushing_moves_costs_and_leaves_states_where_they_are(lattice):
+    connected = graph.connect(lattice)
+    pushed = graph.push(connected)
+    assert pushed.time.tolist() == connected.time.tolist()
+    assert pushed.dst.tolist() == connected.dst.tolist()
+
+
+@given(timed(different_words=True), st.data())
+def test_words_end_when_they_did_when_epsilons_go(lattice, data):
+    silent = data.draw(st.lists(st.booleans(), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
+    words = np.where(silent, 0, lattice.word).astype(np.int32)
+    words.flags.writeable = False
+    ends = dict(zip(lattice.word.tolist(), lattice.time[lattice.dst].tolist(), strict=True))
+    result = graph.remove_epsilons(replace(lattice, word=words))
+    assert (result.time[result.dst] >= result.time[result.src]).all()
+    for word, dst in zip(result.word.tolist(), result.dst.tolist(), strict=True):
+        assert result.time[dst] == ends[word]
+
+
+MERGING = {
+    "determinize": graph.determinize,
+    "minimize": graph.minimize,
+    "determinize pruned": lambda lattice: graph.determinize_pruned(lattice, 5.0),
+    "union": lambda lattice: union([lattice, lattice]),
+}
+
+
+@pytest.mark.parametrize("operation", MERGING.values(), ids=MERGING)
+@given(lattice=timed())
+def test_where_states_become_one_no_time_is_made_up(operation, lattice):
+    result = operation(lattice)
+    if result.time is not None:  # there was nothing to do but to remove epsilons
+        assert graph.is_deterministic(graph.remove_epsilons(lattice))
+        assert result.time.tolist() == graph.remove_epsilons(lattice).time.tolist()
+    assert (result.frame_shift, result.words) == (0.02, ALL_WORDS)
+
+
+@given(timed())
+def test_every_path_of_an_n_best_list_keeps_its_times(lattice):
+    for path in graph.nbest(lattice, 5):
+        keeps(graph.path_lattice(lattice, path), lattice)
+
+
+def labelled(count):
+    return graph.from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[7] * count])
+
+
+def test_labels_and_times_of_two_systems_meet_where_their_frames_are_of_one_length():
+    timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
+    aligned = replace(labelled(4), frame_shift=0.03)
+    both = graph.combine([timed, aligned])
+    assert sorted(both.time.tolist()) == [0, 4, 5]
+    assert both.frame_shift == 0.03
+    assert both.ali.tolist() == [7, 7, 7, 7]
+
+
+@pytest.mark.parametrize("shift", [None, 0.01])
+def test_times_that_cannot_be_compared_are_not_mixed(shift):
+    timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
+    both = graph.combine([timed, replace(labelled(4), frame_shift=shift)])
+    assert (both.time, both.ali.size, both.frame_shift) == (None, 0, None)
+    united = graph.union([timed, replace(labelled(4), frame_shift=shift)], determinize=False)
+    assert (united.time, united.ali.tolist()) == (None, [7, 7, 7, 7])
+
+
+def test_labels_of_one_system_tell_nothing_of_another_that_has_none():
+    plain = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0})
+    assert graph.combine([plain, labelled(4)]).ali.size == 0
+    assert graph.combine([labelled(4), labelled(5)]).ali.size == 9
+
+
+@pytest.mark.parametrize("operation", [
+    lambda one, other: graph.union([one, other]),
+    lambda one, other: graph.union([one, other], determinize=False),
+    lambda one, other: graph.combine([one, other]),
+    graph.interp,
+    graph.compose,
+    graph.equivalent,
+], ids=["union", "side by side", "combine", "interp", "compose", "equivalent"])  # fmt: skip
+def test_ids_of_two_symbol_tables_are_never_taken_for_the_same_words(operation):
+    one = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1)]))
+    other = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("no", 1)]))
+    with pytest.raises(SymbolError, match="ids of different symbol tables"):
+        operation(one, other)
+    operation(one, replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1), ("more", 2)])))
+    operation(one, labelled(1))
