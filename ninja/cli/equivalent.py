@@ -41,7 +41,7 @@ def equivalent(
 
     Lattices of the same key are compared. They are equivalent if they hold the same word sequences, and the best path
     of each costs the same, graph and acoustic costs together: of all word sequences, not of some drawn at random.
-    Alignments are compared where both have any; most formats hold none.
+    Alignments are compared, too; but where one source is no Kaldi archive, only if both have any.
 
     \b
     Example:
@@ -50,6 +50,9 @@ def equivalent(
     check_stdin([first, second])
     reading, _ = opened((first,), options, beside=(second,))
     differing, missing, equal, count, unaligned = [], [], 0, 0, 0
+    from ninja.formats.batches import KALDI
+
+    lenient = any(name not in (None, KALDI) for name in reading.format_names())
     with reading.lookup(second) as others:
         for key, lattice in reading.lattices():
             count += 1
@@ -59,7 +62,7 @@ def equivalent(
                 continue
             unaligned += _is_aligned(lattice) != _is_aligned(other)
             try:
-                if _same(lattice, other, delta, num_paths):
+                if _same(lattice, other, delta, num_paths, lenient=lenient):
                     equal += 1
                 else:
                     differing.append(key)
@@ -73,7 +76,8 @@ def equivalent(
     say_keys(reading, missing, f"missing in {second}")
     say_keys(reading, left_over, f"missing in {first}, which does not count")
     if unaligned and num_paths:
-        reading.say(f"{unaligned} lattices have alignments in one archive only, which were not compared")
+        said = "which were not compared" if lenient else "which are to be the same; --num-paths=0 leaves them out"
+        reading.say(f"{unaligned} lattices have alignments in one source only, {said}")
     reading.say(f"{count} lattices, {equal} of them equivalent")
     bad = len(differing) + len(missing)
     if bad > max_error_proportion * count and not reading.counts.failures:
@@ -85,13 +89,13 @@ def _is_aligned(lattice: Lattice) -> bool:
     return lattice.ali.size + lattice.final_ali.size > 0
 
 
-def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int) -> bool:
-    """Compare all word sequences, and the alignments of the best."""
+def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
+    """Compare all word sequences, and the alignments of the best; where only one has any, it is lenient or not."""
     from ninja import graph
 
     if not graph.equivalent(lattice, other, delta):
         return False
-    if not num_paths or not (_is_aligned(lattice) and _is_aligned(other)):
+    if not num_paths or (lenient and _is_aligned(lattice) != _is_aligned(other)):
         return True
     found = {path.words.tobytes(): path.alignment for path in graph.nbest(other, num_paths)}
     return all(

@@ -67,7 +67,7 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
         raise click.UsageError("--per-lattice cannot be used with --json")
     if rnnlm is not None and reading.table() is None:
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
-    formats = _formats(reading)  # before anything is taken from the standard input
+    formats = Counter(name or "unknown" for name in reading.format_names())
     kinds: Counter[str] = Counter()
     carried: Counter[str] = Counter()
     count: Counter[int] = Counter()
@@ -99,18 +99,6 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
             figures |= _coverage(count, words, rnnlm)
         click.echo(json.dumps(figures, ensure_ascii=False) if as_json else _table(figures))
     reading.close()
-
-
-def _formats(reading: Reading) -> Counter[str]:
-    """Count the files of each format; what can be read but once is not looked at again."""
-    from ninja.formats.batches import Asked, format_name
-    from ninja.formats.kaldi import Vocabulary
-    from ninja.formats.sources import tables
-
-    asked = Asked(Vocabulary(), reading.format, reading.encoding)
-    return Counter(
-        format_name(table, asked) or "unknown" for table in tables(reading.source, allow_pipes=reading.allow_pipes)
-    )
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:

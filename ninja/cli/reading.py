@@ -104,6 +104,16 @@ class Reading:
         assert table is not None
         return table
 
+    def format_names(self) -> list[str | None]:
+        """Return the format of each file that is read; None: nobody can tell beforehand. To be asked before reading."""
+        from ninja.formats.batches import Asked, format_name
+        from ninja.formats.kaldi import Vocabulary
+        from ninja.formats.sources import tables
+
+        asked = Asked(Vocabulary(), self.format, self.encoding)
+        sources = [*self.source, *self.beside]
+        return [format_name(table, asked) for table in tables(sources, allow_pipes=self.allow_pipes)]
+
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read the sources, one after the other."""
         return self.read(self.source, self.failed if self.on_error == "skip" else None)
