@@ -119,3 +119,9 @@ class SymbolTable:
 
     def __repr__(self) -> str:
         return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
+
+
+class SpelledTable(SymbolTable):
+    """The words that some files spell, numbered by us: it does not say what ids mean that stand in other files."""
+
+    __slots__ = ()

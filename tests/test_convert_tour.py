@@ -214,7 +214,7 @@ def test_a_leg_keeps_what_the_format_at_its_end_has_a_place_for(leg, begins, bed
 def test_words_that_a_file_spells_go_along_without_a_table(leg, begins, words, tmp_path, one, other):
     begin = beginning(begins, one, other)
     end, _ = leg(begin, other, tmp_path)
-    found = tmp_path / "lat.words.txt" if end.is_file() else end / "words.txt"
+    found = end.with_name(f"{end.name}.words.txt") if end.is_file() else end / "words.txt"
     own = SymbolTable.read(str(found)) if found.exists() else None
     assert (own is None) == (other in ("slf", "json:n=0", "native"))
     before, after = read(begin, words), read(end, own or words)

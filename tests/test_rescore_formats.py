@@ -237,17 +237,17 @@ def test_spelled_words_need_no_table_and_get_one_beside_the_archive(rescore, bed
     given = ["--from", chosen] if chosen else []
     code, errors = rescore(source, *given, "-o", tmp_path / "lat.ark.gz")
     assert code == 0
-    assert f"ninja: the words and their ids are in {tmp_path / 'lat.words.txt'}" in errors
+    assert f"ninja: the words and their ids are in {tmp_path / 'lat.ark.gz.words.txt'}" in errors
     code, errors = rescore(tmp_path / "lat.ark.gz", "-o", tmp_path / "slf", "--to", "slf")
     assert code == 0
-    assert errors[0] == f"ninja: words of {tmp_path / 'lat.words.txt'}"
+    assert errors[0] == f"ninja: words of {tmp_path / 'lat.ark.gz.words.txt'}"
     for each in read(tmp_path / "slf"):
         assert form == "mesh" or spelled(each) == ["two", "one", "café"]
     assert sorted(os.listdir(tmp_path / "slf")) == sorted(f"{key}.slf" for key in package.keys(str(tmp_path / "slf")))
     code, errors = rescore(source, *given, "-o", tmp_path / "x.ark", "--words-out", tmp_path / "named.txt")
     assert code == 0
     assert not any("the words and their ids" in line for line in errors)
-    assert not (tmp_path / "x.words.txt").exists()
+    assert not (tmp_path / "x.ark.words.txt").exists()
     assert SymbolTable.read(str(tmp_path / "named.txt")).id("café") is not None
 
 
@@ -262,7 +262,7 @@ def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
         assert not os.path.exists("out.ark")
     assert (home / "in" / "a.slf").read_bytes() == before
     assert ninja("convert", "in", "-o", "out.ark")[0] == 0
-    os.remove("out.words.txt")
+    os.remove("out.ark.words.txt")
     code, _, errors = ninja("convert", "out.ark", "-o", "new.ark", "--words-out", "new.txt")
     assert code == 0
     assert "ninja: new.txt is not written: nothing says what the words are called" in errors.splitlines()
@@ -317,7 +317,7 @@ def test_all_ways_to_name_the_same_lattices_give_the_same_bytes(rescore, bed, so
         code, errors = rescore(*names, *more, "-o", f"out{number}.ark")
         assert code == 0, errors
         found.add((sources / f"out{number}.ark").read_bytes())
-        words = sources / f"out{number}.words.txt"
+        words = sources / f"out{number}.ark.words.txt"
         assert words.exists() == ("words.txt" not in more)
         if words.exists():
             found.add(words.read_bytes())
@@ -366,7 +366,7 @@ def test_standard_input_is_known_by_its_content(rescore, bed, home, monkeypatch,
         assert code == 0, errors
         found.append((home / "out.ark").read_bytes())
         if form in SPELLED:
-            assert SymbolTable.read("out.words.txt").id("café") is not None
+            assert SymbolTable.read("out.ark.words.txt").id("café") is not None
     assert found[0] == found[1]
 
 
@@ -440,10 +440,10 @@ def test_what_fits_two_formats_is_refused_with_both_names_until_one_is_chosen(re
     assert [*package.keys("out.ark")] == ["a", "b"]  # of the folder
     code, errors = rescore("two.txt", "-o", "two.ark", "--from", "srilm")
     assert code == 0, errors
-    assert [spelled(each) for each in read("two.ark", words="two.words.txt")] == [["one"]]
+    assert [spelled(each) for each in read("two.ark", words="two.ark.words.txt")] == [["one"]]
     code, errors = rescore("two.txt", "-o", "x.ark", "--from", "fst-text:labels=words")
     assert code == 1
-    assert "ninja: failed: two.txt, key 'two': no state is final" in errors
+    assert any(line.endswith("two.txt, key 'two': no state is final") for line in errors)
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plf")
     assert code == 1
     assert not os.path.exists("x.ark")
@@ -463,7 +463,7 @@ def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):
     for options in (["-o", "out.ark"], ["-o", "out", "--to", "slf"]):
         code, errors = rescore("in", "--encoding", "latin-1", *options)
         assert code == 0
-    assert [spelled(each) for each in read("out.ark", words="out.words.txt")] == [["two", "one", "café"]] * 2
+    assert [spelled(each) for each in read("out.ark", words="out.ark.words.txt")] == [["two", "one", "café"]] * 2
     assert "café" in (home / "out" / "a.slf").read_text("utf-8")  # what is written is UTF-8
     code, errors = rescore("in", "--encoding", "klingon", "-o", "x.ark")
     assert (code, errors) == (2, ["ninja: error: there is no encoding 'klingon'"])
@@ -500,4 +500,4 @@ def test_a_script_file_lists_files_of_other_formats_by_key(rescore, bed, home):
     message = "ninja: failed: lat.jsonl, key 'none': the file holds several lattices, but none with this key"
     assert message in errors
     assert [*package.keys("out.ark")] == ["first", "b", "a", "last"]
-    assert all(spelled(each) == ["two", "one", "café"] for each in read("out.ark", words="out.words.txt"))
+    assert all(spelled(each) == ["two", "one", "café"] for each in read("out.ark", words="out.ark.words.txt"))

@@ -331,8 +331,8 @@ def test_a_lexicon_that_allows_nothing_fails_that_matrix(ninja, folder):
 def test_the_symbol_table_goes_beside_the_archive_and_is_found_there(ninja, folder):
     np.save("utt.npy", AB)
     code, _, said = ninja("ctc-decode", "utt.npy", *HOW, "-o", "lat.ark.gz")
-    assert (code, said.count("the words and their ids are in lat.words.txt")) == (0, 1)
-    assert ninja("best", "lat.ark.gz", "--words", "lat.words.txt")[1] == "utt ab b\n"
+    assert (code, said.count("the words and their ids are in lat.ark.gz.words.txt")) == (0, 1)
+    assert ninja("best", "lat.ark.gz", "--words", "lat.ark.gz.words.txt")[1] == "utt ab b\n"
     code, output, said = ninja("ctc-decode", "utt.npy", *HOW)
     assert (code, output) == (2, "")
     assert "the words' ids would lose their names on the standard output" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import functools
 import os
 import re
@@ -112,7 +113,10 @@ class Reading:
 
         asked = Asked(Vocabulary(), self.format, self.encoding)
         sources = [*self.source, *self.beside]
-        return [format_name(table, asked) for table in tables(sources, allow_pipes=self.allow_pipes)]
+        return [
+            format_name(table, asked)
+            for table in tables(sources, allow_pipes=self.allow_pipes, forced=self.format is not None)
+        ]
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read the sources, one after the other."""
@@ -353,22 +357,31 @@ def _refuse_output_as_source(source: tuple[str, ...]) -> None:
 
 
 def words_beside(archive: str) -> str:
-    """Return where the symbol table of one archive alone lies: ``lat.words.txt`` beside ``lat.ark.gz``."""
-    path = archive.removesuffix(".gz")
-    return f"{os.path.splitext(path)[0] or path}.words.txt"
+    """Return where the symbol table of one archive alone lies: ``lat.ark.words.txt`` beside ``lat.ark``."""
+    return f"{archive}.words.txt"
 
 
 def find_words(source: tuple[str, ...]) -> str:
     """Return the symbol table that lies beside the lattices.
 
     Raises:
-        OptionError: There is none.
+        OptionError: There is none, or several that differ.
     """
-    for each in source:
-        path = each.partition(":")[2] if each.startswith(("ark", "scp")) else each
-        folder = path if os.path.isdir(path) else os.path.dirname(path)
-        for name in (os.path.basename(words_beside(path)), *WORDS_NAMES):
-            found = os.path.join(folder, name)
-            if each != "-" and os.path.isfile(found):
-                return found
-    raise OptionError(f"{source[0]}: no {' or '.join(WORDS_NAMES)} beside it; give the words' spelling with --words")
+    found = list(dict.fromkeys(place for each in source if (place := _beside(each)) is not None))
+    if not found:
+        names = " or ".join(WORDS_NAMES)
+        raise OptionError(f"{source[0]}: no {names} beside it; give the words' spelling with --words")
+    for other in found[1:]:
+        if not filecmp.cmp(found[0], other, shallow=False):
+            raise OptionError(f"{found[0]} and {other}, beside the lattices, differ; say with --words which one it is")
+    return found[0]
+
+
+def _beside(source: str) -> str | None:
+    """Return the symbol table that lies beside a source, if there is one."""
+    if source == "-":
+        return None
+    path = source if os.path.exists(source) or not _SPECIFIER.match(source) else source.partition(":")[2]
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    names = [words_beside(path), *(os.path.join(folder, name) for name in WORDS_NAMES)]
+    return next((name for name in names if os.path.isfile(name)), None)

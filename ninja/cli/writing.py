@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ninja.cli.reading import Reading, words_beside
+from ninja.cli.reading import WORDS_NAMES, Reading, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Kind, Lattice
 
@@ -122,6 +122,8 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     if format_of(target, options.to)[0] not in KALDI:
         kind = None
     output = write(target, resume=resume, kind=kind, to=options.to, lossy=options.lossy)
+    if output.needs_words:
+        _check_words(reading, target, resume=resume)
     unnamed = output.needs_words and reading.words is None and options.words_out is None
     taking = Taking(output, reading, names_go=unnamed and understood(target).archive == STDOUT)
     with output:
@@ -141,13 +143,39 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
 
 
 def place_of_words(reading: Reading, target: str) -> str | None:
-    """Return where the symbol table goes: as ``--words-out`` says; one of the sources' own words beside the archive."""
+    """Return where the symbol table goes: as ``--words-out`` says; one of the sources' own words beside the archive.
+
+    A table of ``--words`` goes there, too, if one lies there, which would be taken for the new archive's; so does one
+    that lay beside another archive.
+    """
     from ninja.formats.targets import target as understood
 
     archive = understood(target).archive
-    if reading.output.words_out is not None or reading.words is not None or archive == os.devnull:
+    if reading.output.words_out is not None or archive == os.devnull:
         return reading.output.words_out
-    return os.path.join(archive, "words.txt") if os.path.isdir(archive) else words_beside(archive)
+    beside = os.path.join(archive, WORDS_NAMES[0]) if os.path.isdir(archive) else words_beside(archive)
+    own = reading.words is None or reading.words == words_beside(reading.source[0])
+    return beside if own or os.path.isfile(beside) else None
+
+
+def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
+    """Refuse, before anything is written, what would leave ids under the names of another table.
+
+    Raises:
+        OptionError: Says what to do.
+    """
+    if reading.words is None and resume and reading.table() is not None:
+        raise OptionError("--resume needs --words here: the words would get other ids than in what is written already")
+    place = place_of_words(reading, target)
+    if place is None or reading.output.words_out is not None or not os.path.isfile(place):
+        return
+    if reading.table() is None:
+        raise OptionError(f"{place} would be taken for the new lattices' symbol table; move it away")
+    if os.path.basename(place) == WORDS_NAMES[0]:
+        from ninja.symbols import SymbolTable
+
+        if SymbolTable.read(place) != reading.table():
+            raise OptionError(f"{place} is another symbol table; name a folder without one, or give it as --words")
 
 
 def write_words(table: SymbolTable, path: str) -> None:

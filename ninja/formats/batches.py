@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ninja.formats.kaldi import CHUNK, MAGIC, Batch, Vocabulary
 from ninja.formats.sources import STDIN, Place, Table, resolve
 from ninja.formats.streams import Stream, open_stream, peek_standard_input
 from ninja.lattice import Lattice
+from ninja.symbols import SpelledTable
 
 if TYPE_CHECKING:
     from ninja.formats.catalogue import Reader
@@ -43,6 +45,25 @@ class Asked:
 
 def batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
     """Read tables one after the other; what breaks one off is its last entry, and the next one is begun."""
+    found = _batches(tables, asked)
+    return _refused(found, asked.vocabulary) if isinstance(asked.vocabulary.words, SpelledTable) else found
+
+
+def _refused(batches: Iterator[Batch], vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Refuse lattices of ids where the words are those that other files spell."""
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            for place, (key, found) in enumerate(batch.entries):
+                if isinstance(found, Lattice) and found.words is None:
+                    try:
+                        batch.entries[place] = (key, vocabulary.attach(found))
+                    except NinjaError as error:
+                        batch.entries[place] = (key, error)
+                        batch.faulty = True
+            yield batch
+
+
+def _batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
     chosen = _chosen(asked)
     for table in tables:
         try:

@@ -14,7 +14,7 @@ from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.formats.sources import Place, Table, resolve
 from ninja.formats.streams import Stream, open_stream
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.symbols import SpelledTable, SymbolTable
 
 MAGIC = b"\xd6\xfd\xb2\x7e"
 CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
@@ -47,6 +47,8 @@ class Vocabulary:
         """Make the set of a table's ids; epsilon (0) always belongs to it."""
         if words is None:
             return cls()
+        if isinstance(words, SpelledTable):
+            return cls(words, np.ones(1, np.bool_))
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
         known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
         known[ids] = True
@@ -55,14 +57,22 @@ class Vocabulary:
 
     def reader(self, name: str) -> TableReader:
         """Return a parser for a table of that name."""
-        return TableReader(name, self.known, self.words)
+        return TableReader(name, *self.of_ids)
+
+    @property
+    def of_ids(self) -> tuple[npt.NDArray[np.bool_] | None, SymbolTable | None]:
+        """What says which ids may stand in a Kaldi archive, and what they mean."""
+        return (None, None) if isinstance(self.words, SpelledTable) else (self.known, self.words)
 
     def attach(self, lattice: Lattice) -> Lattice:
         """Give a lattice the symbol table, unless it brings its own.
 
         Raises:
-            SymbolError: The table lacks a word of the lattice.
+            SymbolError: The table lacks a word of the lattice, or is of words that other files spell.
         """
+        if isinstance(self.words, SpelledTable) and lattice.words is None and lattice.word.any():
+            message = "it holds ids of words, but other lattices spell words; say with words= (--words) what ids mean"
+            raise SymbolError(message, key=lattice.key)
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
         for word in np.unique(lattice.word):
@@ -78,8 +88,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     reader = FileBatches(
         stream.name,
         stream.descriptor(),
-        vocabulary.known,
-        vocabulary.words,
+        *vocabulary.of_ids,
         chunk=CHUNK,
         ahead=AHEAD,
         largest=LARGEST_ENTRY,
@@ -201,6 +210,7 @@ class _Shelf:
         place = places[0]
         if self._path != place.path or self._stream is None or not self._stream.seekable:
             self.close()
+            self._path = None
             self._stream = open_stream(place)
             if place.offset == 0 and (found := self._foreign(self._stream, key)) is not None:
                 self.close()

@@ -213,6 +213,8 @@ def open_stream(place: Place) -> Stream:
         regular = os.path.isfile(place.path)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", place.path) from error
+    except ValueError as error:
+        raise InputError(f"cannot be read: {error}", place.path.replace("\0", "?")) from error
     stream = Stream(cast("IO[bytes]", raw), place.path, size if regular else None)
     if place.offset:
         if not stream.seekable:

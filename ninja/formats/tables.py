@@ -67,7 +67,8 @@ def read(
     check_encoding(encoding)
     table = words if words is None or isinstance(words, SymbolTable) else SymbolTable.read(words)
     asked = Asked(Vocabulary.of(table), format, encoding, lossy == "refuse", read_ahead)
-    return _entries(batches(tables(source, allow_pipes=allow_pipes), asked), on_error)
+    found = tables(source, allow_pipes=allow_pipes, forced=format is not None)
+    return _entries(batches(found, asked), on_error)
 
 
 def keys(
@@ -99,7 +100,9 @@ def vocabulary(
         OptionError: As for ``read``; or one file spells its words, and another holds ids only.
     """
     asked = Asked(Vocabulary(), format, encoding, read_ahead=False)
-    found = [(table, spells(table, asked)) for table in tables(source, allow_pipes=allow_pipes)]
+    found = [
+        (table, spells(table, asked)) for table in tables(source, allow_pipes=allow_pipes, forced=format is not None)
+    ]
     bare = [table.place.command or table.place.path for table, spelled in found if spelled is False]
     used: dict[int, SymbolTable] = {}
     for table in [table for table, spelled in found if spelled]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ninja.errors import SymbolError
 from ninja.lattice import Array, Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.symbols import EPSILON, SpelledTable, SymbolTable
 
 
 class Respelling:
@@ -51,14 +51,14 @@ class Respelling:
         return self._last[1]
 
 
-def merged(tables: Iterable[SymbolTable]) -> SymbolTable:
+def merged(tables: Iterable[SymbolTable]) -> SpelledTable:
     """Make one table of the words of several, in the order in which they come; epsilon is 0.
 
-    A word keeps its id unless another word has it already; a single table is returned as it is.
+    A word keeps its id unless another word has it already.
     """
     used = list({id(table): table for table in tables}.values())
     if len(used) == 1:
-        return used[0]
+        return SpelledTable(used[0])
     number_of: dict[str, int] = {}
     taken: set[int] = set()
     free = EPSILON + 1
@@ -72,4 +72,4 @@ def merged(tables: Iterable[SymbolTable]) -> SymbolTable:
                 number = free
             number_of[word] = number
             taken.add(number)
-    return SymbolTable(number_of.items())
+    return SpelledTable(number_of.items())
