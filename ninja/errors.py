@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+LONGEST_SHOWN = 120  # characters of a key
+
 
 class NinjaError(Exception):
     """Base of all errors of this package.
@@ -43,12 +45,17 @@ class NinjaError(Exception):
         if self.byte is not None:
             place += f"{', ' if place else ''}byte {self.byte}"
         if self.key is not None:
-            place += f"{', ' if place else ''}key {self.key!r}"
+            place += f"{', ' if place else ''}key {shown(self.key)}"
         return f"{place}: {self.message}" if place else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the place when the error crosses a process boundary."""
         return (type(self), (self.message, self.path), self.__dict__)
+
+
+def shown(key: str) -> str:
+    """Return a key as messages show it: quoted, and not the whole of what is no key at all."""
+    return repr(key) if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]!r}…"
 
 
 class FormatError(NinjaError, ValueError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from ninja.cli.options import Command, typed
-from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.errors import LatticeError, NinjaError, OptionError, shown
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Counts, Stage, stream
 
@@ -339,7 +339,7 @@ def opened(source: tuple[str, ...], options: dict[str, Any], **given: Any) -> tu
 def named(keys: Sequence[str]) -> str:
     """Return the first of some keys, and how many there are besides."""
     more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-    return ", ".join(keys[:NAMED_FAILURES]) + more
+    return ", ".join(key if key.isprintable() and len(key) < 80 else shown(key) for key in keys[:NAMED_FAILURES]) + more
 
 
 def _refuse_output_as_source(source: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ninja.cli.reading import WORDS_NAMES, Reading, words_beside
+from ninja.cli.options import check_files
+from ninja.cli.reading import WORDS_NAMES, Reading, named, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Kind, Lattice
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from ninja.formats.writing.output import Output
     from ninja.symbols import SymbolTable
 
@@ -34,6 +34,7 @@ class Taking:
     """
 
     def __init__(self, output: Output, reading: Reading, *, names_go: bool) -> None:
+        self.keys: Counter[str] = Counter()
         self.words: SymbolTable | None = None  # of the last lattice that was written
         self.any = False  # whether one was written
         self._output = output
@@ -47,6 +48,7 @@ class Taking:
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice; tell whether that was possible."""
+        self.keys[lattice.key] += 1
         if self._names_go and lattice.words is not None:
             raise OptionError(
                 "the words' ids would lose their names on the standard output; give --words, --words-out FILE, or --to "
@@ -116,9 +118,13 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     options = reading.output
     if target == STDOUT and sys.stdout.isatty() and options.to is None:
         target = "ark,t:-"
-    written_over = {os.path.realpath(each) for each in (understood(target).archive, *reading.source) if each != STDOUT}
-    if options.words_out is not None and os.path.realpath(options.words_out) in written_over:
-        raise OptionError(f"{options.words_out}: the symbol table would be written over lattices; give it another name")
+    chosen = understood(target)
+    lattices = {os.path.realpath(each) for each in (chosen.archive, *reading.source) if each != STDOUT}
+    for name, what in ((chosen.script, "script file"), (options.words_out, "symbol table")):
+        if name is not None and os.path.realpath(name) in lattices:
+            raise OptionError(f"{name}: the {what} would be written over lattices; give it another name")
+    if options.words_out is not None and chosen.script is not None:
+        check_files([chosen.script, options.words_out])
     if format_of(target, options.to)[0] not in KALDI:
         kind = None
     output = write(target, resume=resume, kind=kind, to=options.to, lossy=options.lossy)
@@ -138,6 +144,9 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
             reading.say(f"the words and their ids are in {path}")
     elif options.words_out is not None:
         reading.say(f"{options.words_out} is not written: nothing says what the words are called")
+    again = [key for key, count in taking.keys.items() if count > 1]
+    if again:
+        reading.say(f"{len(again)} keys stand there more than once: {named(again)}")
     for what, count in sorted(output.lost.items()):
         reading.say(f"lost, which the format does not hold: {what} ({count} lattices)")
 
@@ -164,7 +173,13 @@ def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
     Raises:
         OptionError: Says what to do.
     """
-    if reading.words is None and resume and reading.table() is not None:
+    table = reading.table()
+    for word, _ in table or () if reading.words is None else ():
+        if word.split() != [word]:
+            raise OptionError(
+                f"the word {word!r} has blanks, which no symbol table can hold; write a format that spells words"
+            )
+    if reading.words is None and resume and table is not None:
         raise OptionError("--resume needs --words here: the words would get other ids than in what is written already")
     place = place_of_words(reading, target)
     if place is None or reading.output.words_out is not None or not os.path.isfile(place):

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ninja.errors import FormatError, LatticeError, NinjaError
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import kaldi
-from ninja.formats.content import Content
+from ninja.formats.content import BOM, Content
 from ninja.formats.kaldi import CHUNK, MAGIC, Batch, Vocabulary
 from ninja.formats.sources import STDIN, Place, Table, resolve
 from ninja.formats.streams import Stream, open_stream, peek_standard_input
@@ -74,6 +74,8 @@ def _batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
                 yield from _folder(table.place, asked, chosen)
             else:
                 yield from _file(table.place, asked, chosen)
+        except OptionError:  # it would be as wrong for any other file
+            raise
         except NinjaError as error:
             yield Batch([(error.key or "", error)], 0, True)
 
@@ -164,6 +166,9 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
         reader = reader_of(stream, asked, chosen)
         if reader is not None:
             yield from _ahead(_foreign(Content(stream, place.path), reader, asked), asked)
+        elif stream.head(len(BOM)) == BOM:
+            stream.readinto(memoryview(bytearray(len(BOM))))
+            yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
         elif stream.head(len(MAGIC)) == MAGIC:
             yield kaldi.bare(stream, Content(stream, place.path).key, asked.vocabulary)
         elif asked.read_ahead and stream.seekable:

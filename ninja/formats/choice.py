@@ -83,7 +83,10 @@ def _value(text: str, kind: Any) -> Any:
         if text.lower() not in _TRUTH:
             raise ValueError(text)
         return _TRUTH[text.lower()]
-    return kind(text)
+    value = kind(text)
+    if kind is int and abs(value) >= 1 << 31:
+        raise ValueError(text)
+    return value
 
 
 def _named(kind: Any) -> str:

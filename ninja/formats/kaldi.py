@@ -21,6 +21,7 @@ CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cac
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
 AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
 LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
+LARGEST_OFFSET = 1 << 62  # bytes
 
 # Returns the lattice of a file whose format is not Kaldi's, under a key; None where it is Kaldi's.
 Foreign = Callable[[Stream, str], "Lattice | NinjaError | None"]
@@ -208,6 +209,8 @@ class _Shelf:
         if len(places) != 1:
             raise FormatError(f"{name!r} names {len(places)} files, but one lattice is wanted")
         place = places[0]
+        if place.offset > LARGEST_OFFSET:
+            raise FormatError(f"no file has a byte {place.offset}")
         if self._path != place.path or self._stream is None or not self._stream.seekable:
             self.close()
             self._path = None

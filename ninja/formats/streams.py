@@ -305,6 +305,8 @@ class _Behind:
 
 
 def _unread_input() -> IO[bytes]:
+    if sys.stdin is None:
+        raise InputError("is closed", "standard input")
     try:
         # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
         return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
