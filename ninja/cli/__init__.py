@@ -281,11 +281,11 @@ def main(arguments: list[str] | None = None) -> int:
         (129) told to end by SIGTERM (SIGHUP).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    for name in ("stdout", "stderr"):
-        if (
-            getattr(sys, name) is None
-        ):  # closed by whoever called us: to write there is an error, to say nothing is none
-            setattr(sys, name, open(os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY), "w"))  # noqa: SIM115
+    # Where whoever called us closed them: results cannot be written, and messages go nowhere.
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
