@@ -1,0 +1,152 @@
+"""Ids of one source never get the names of another, and outputs never go over what is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja.cli import main
+from ninja.errors import SymbolError
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+HELLO = b"VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=hello a=-1 l=-2\nJ=1 S=1 E=2 W=world a=-1 l=-2\n"
+BARE = b"k1 \n0 1 2\n1 0,0,\n\n"  # an id and no costs, which Kaldi leaves out where they are 0
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.slf").write_bytes(HELLO)
+    (tmp_path / "b.slf").write_bytes(HELLO.replace(b"hello", b"good"))
+    return tmp_path
+
+
+@pytest.fixture
+def ninja(capsys):
+    def run(*arguments):
+        code = main([str(each) for each in arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run
+
+
+def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
+    (there / "bare.txt").write_bytes(BARE)
+    code, output, errors = ninja("best", "a.slf", "bare.txt")
+    assert (code, output) == (1, "a hello world\n")
+    assert "key 'k1': it holds ids of words, but other lattices spell words" in errors
+    table = package.vocabulary("a.slf")
+    with pytest.raises(SymbolError, match="it holds ids of words, but other lattices spell words"):
+        list(package.read("bare.txt", words=table))
+    # An archive that nobody can tell beforehand, since its first file is missing.
+    (there / "list.scp").write_text("nope nowhere.ark:3\nk1 bare.ark:3\n")
+    with package.write("bare.ark") as output_file:
+        output_file.write(next(lattice for _, lattice in package.read("bare.txt")))
+    code, output, errors = ninja("best", "a.slf", "scp:list.scp")
+    assert (code, output) == (1, "a hello world\n")
+    assert "key 'k1': it holds ids of words, but other lattices spell words" in errors
+
+
+def test_a_table_that_was_given_names_ids(there):
+    (there / "bare.txt").write_bytes(BARE)
+    table = SymbolTable([("<eps>", 0), ("hello", 1), ("world", 2)])
+    assert [lattice.words.spell(lattice.word) for _, lattice in package.read(["a.slf", "bare.txt"], words=table)] == [
+        ["hello", "world"],
+        ["world"],
+    ]
+
+
+def test_tables_beside_two_archives_must_agree(ninja, there):
+    assert ninja("convert", "a.slf", "-o", "a.ark")[0] == 0
+    assert ninja("convert", "b.slf", "-o", "b.ark")[0] == 0
+    code, _, errors = ninja("lmrescore", "a.ark", "b.ark", "--lm", "missing.arpa", "-o", "x.ark")
+    assert code != 0
+    code, _, errors = ninja("rescore", "a.ark", "b.ark", "-o", "x.ark")
+    assert code == 2
+    assert (
+        "a.ark.words.txt and b.ark.words.txt, beside the lattices, differ; say with --words which one it is" in errors
+    )
+
+
+def test_resuming_needs_the_ids_that_stand_there_already(ninja, there):
+    assert ninja("convert", "b.slf", "-o", "x.ark")[0] == 0
+    code, _, errors = ninja("convert", "a.slf", "b.slf", "-o", "x.ark", "--resume")
+    assert code == 2
+    assert "--resume needs --words here" in errors
+
+
+def test_a_table_of_another_archive_does_not_stay_beside_a_new_one(ninja, there):
+    assert ninja("convert", "a.slf", "-o", "x.ark")[0] == 0
+    (there / "w.txt").write_text("<eps> 0\nworld 7\ngood 8\nhello 9\n")
+    assert ninja("convert", "b.slf", "--words", "w.txt", "-o", "x.ark")[0] == 0
+    assert (there / "x.ark.words.txt").read_text() == (there / "w.txt").read_text()
+    (there / "bare.txt").write_bytes(BARE)
+    code, _, errors = ninja("convert", "bare.txt", "-o", "x.ark")
+    assert code == 2
+    assert "x.ark.words.txt would be taken for the new lattices' symbol table; move it away" in errors
+
+
+def test_a_folder_with_another_table_is_refused(ninja, there):
+    assert ninja("convert", "a.slf", "--to", "openfst", "-o", "fsts")[0] == 0
+    code, _, errors = ninja("convert", "b.slf", "--to", "openfst", "-o", "fsts")
+    assert code == 2
+    assert "fsts/words.txt is another symbol table" in errors
+    assert sorted(each.name for each in (there / "fsts").iterdir()) == ["a.fst", "words.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-o", "ark,scp:z.ark,a.slf"), "a.slf: the script file would be written over lattices"),
+        (("-o", "z.ark", "--words-out", "a.slf"), "a.slf: the symbol table would be written over lattices"),
+        (("-o", "z.ark", "--words-out", "z.ark"), "z.ark: the symbol table would be written over lattices"),
+        (("-o", "ark,scp:z.ark,z.scp", "--words-out", "z.scp"), "z.scp: two results would go there"),
+    ],
+)
+def test_nothing_is_written_over_lattices(ninja, there, options, message):
+    code, _, errors = ninja("convert", "a.slf", *options)
+    assert code == 2
+    assert message in errors
+    assert (there / "a.slf").read_bytes() == HELLO
+    assert sorted(each.name for each in there.iterdir()) == ["a.slf", "b.slf"]
+
+
+def test_keys_that_come_twice_are_named(ninja, there):
+    code, _, errors = ninja("convert", "a.slf", "a.slf", "-o", "x.ark")
+    assert code == 0
+    assert "ninja: 1 keys stand there more than once: a" in errors
+
+
+def test_words_with_blanks_have_no_place_in_a_table(ninja, there):
+    with package.write("x.arrow", words=SymbolTable.from_words(["<eps>", "two words"])) as output:
+        output.write(Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0]))
+    code, _, errors = ninja("convert", "x.arrow", "-o", "x.ark")
+    assert code == 2
+    assert "no symbol table can hold the word 'two words'" in errors or "the word 'two words' has blanks" in errors
+
+
+def test_a_script_file_goes_on_after_a_file_of_another_kind(ninja, there):
+    (there / "bare.txt").write_bytes(BARE)
+    with package.write("ark,scp:bare.ark,bare.scp") as output:
+        for key in ("k1", "k2"):
+            for _, lattice in package.read("bare.txt"):
+                output.write(lattice, key=key)
+    first, second = (there / "bare.scp").read_text().splitlines()
+    (there / "utf16").write_bytes(HELLO.decode().encode("utf-16"))
+    lines = [first, "bad utf16", "none x\0y", "far bare.ark:99999999999999999999", second]
+    (there / "list.scp").write_text("\n".join(lines) + "\n")
+    code, output, errors = ninja("best", "list.scp")
+    assert (code, output) == (1, "k1 2\nk2 2\n")
+    assert [line.partition("key ")[2][:6] for line in errors.splitlines() if "failed: " in line and "key" in line] == [
+        "'bad':",
+        "'none'",
+        "'far':",
+    ]
+
+
+def test_a_mark_before_kaldis_text_is_no_part_of_the_key(ninja, there):
+    (there / "bom.txt").write_bytes(b"\xef\xbb\xbf" + BARE)
+    assert ninja("best", "bom.txt")[1] == "k1 2\n"
