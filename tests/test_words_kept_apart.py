@@ -42,7 +42,7 @@ def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
     with pytest.raises(SymbolError, match="it holds ids of words, but other lattices spell words"):
         list(package.read("bare.txt", words=table))
     # An archive that nobody can tell beforehand, since its first file is missing.
-    (there / "list.scp").write_text("nope nowhere.ark:3\nk1 bare.ark:3\n")
+    (there / "list.scp").write_text("nope nowhere\nk1 bare.ark:3\n")
     with package.write("bare.ark") as output_file:
         output_file.write(next(lattice for _, lattice in package.read("bare.txt")))
     code, output, errors = ninja("best", "a.slf", "scp:list.scp")
