@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import choice, lines
 from ninja.formats.content import BOM, Content
 from ninja.formats.fst_archive import read_fst_archive
-from ninja.formats.fst_text import FstTextOptions, read_fst_text
+from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole
 from ninja.formats.k2 import K2Options, read_k2s, read_k2s_whole
 from ninja.formats.list_options import EspnetOptions, NemoOptions
 from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
@@ -23,20 +24,21 @@ from ninja.formats.nbest import (
     NBest,
     ObjectFields,
     SrilmOptions,
+    each_column_list,
+    each_ctm_utterance,
+    each_object,
     nbest_lattices,
-    read_columns,
-    read_ctm,
-    read_objects,
     read_srilm,
 )
 from ninja.formats.openfst import MAGIC, read_fst
 from ninja.formats.pfsg import PfsgOptions, is_pfsg, read_pfsgs
-from ninja.formats.plf import PlfOptions, is_plf, read_plf_whole, read_plfs
-from ninja.formats.slf import SlfOptions, is_slf, read_slf, read_slf_whole
+from ninja.formats.plf import PlfOptions, is_plf, read_plf, read_plf_whole
+from ninja.formats.slf import SlfLattice, SlfOptions, is_slf, read_slf, read_slf_whole
 from ninja.formats.sphinx import SphinxOptions, is_sphinx, read_sphinx, read_sphinx_whole
+from ninja.formats.targets import EXTENSIONS
 from ninja.lattice import Lattice
 from ninja.openfst import lost_of_image
-from ninja.symbols import SymbolTable
+from ninja.symbols import SpelledTable, SymbolTable
 
 HEAD = 1 << 16  # bytes by which a format is known
 KALDI = "kaldi"
@@ -47,9 +49,18 @@ Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and wh
 Holds = Literal["lattices", "results", "nothing"]
 Entries = Callable[[Content, SymbolTable | None, Any, Lost | None], Iterator[Entry]]
 
+# Of files that hold lattices whatever is in them; other files are called .txt, .json and .tsv, too.
+ENDINGS = {end for ends in EXTENSIONS.values() for end in ends if end.count(".") == 1} - {
+    ".txt",
+    ".json",
+    ".jsonl",
+    ".tsv",
+}
+
 _FEW = 1 << 11  # bytes
 _KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 _FST_ENTRY = re.compile(rb"\s*\S{1,4096}[ \t]" + MAGIC)
+_KALDI_OBJECT = re.compile(rb"\S{1,4096} \0B")  # matrices, vectors, alignments
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
 
@@ -70,6 +81,7 @@ class Format:
     looks: Callable[[list[bytes]], bool] = _never  # whether the first lines, without a mark, may be of it
     belongs: Callable[[bytes], bool] | None = None  # whether a file is meant that lies in a folder; None: if it fits
     holds: Holds = "lattices"
+    ids: bool = False  # whether words may be ids of a table that the user must know
 
     def reader(self, values: Mapping[str, str], encoding: str) -> Reader:
         """Return the format with the options that the user wrote.
@@ -102,6 +114,8 @@ class Reader:
         Raises:
             NinjaError: What ends the reading of this file.
         """
+        if self.format.ids and isinstance(words, SpelledTable):
+            words = None  # it knows no ids; names come into it afterwards
         return self.format.entries(content, words, self.options, lost)
 
 
@@ -118,6 +132,8 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     """
     if head.startswith(_UTF_16):
         raise FormatError("the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8", name)
+    if not head.strip() and _needs_content(name):
+        raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
     if _KALDI_IMAGE.match(head):
         return None
     head = head.removeprefix(BOM)
@@ -164,6 +180,24 @@ def holds_lattices(head: bytes) -> Holds:
     return "lattices" if "lattices" in held else "results" if held else "nothing"
 
 
+def seems_damaged(head: bytes, name: str) -> bool:
+    """Tell whether a file that is of no format must have been one of lattices, by its encoding or its name."""
+    if head.startswith(_UTF_16) or (not head and _needs_content(name)):
+        return True
+    return _ending(name) in ENDINGS and not _KALDI_OBJECT.match(head)
+
+
+def _needs_content(name: str) -> bool:
+    """Tell whether a file of that name is damaged if it is empty; Kaldi's archives of nothing are not."""
+    if _ending(name) in ENDINGS - {".ark"}:
+        return True
+    return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name.removesuffix(".gz"))[1].lower()
+
+
 def _fitting(head: bytes) -> list[Format]:
     """Return the formats that a file which begins so may be of."""
     marked = [each for each in FORMATS if each.mark(head)]
@@ -204,7 +238,7 @@ def _one(read: Callable[..., Lattice], whole: Callable[..., Any] | None = None) 
                 lattice = read(content.whole(), key, content.name, words, options)
             else:
                 found = whole(content.whole(), key, content.name, words, options)
-                lost(key, found.lost)
+                lost(key, (*found.lost, *found.extras.names(key)) if isinstance(found, SlfLattice) else found.lost)
                 lattice = found.lattice
         except NinjaError as error:
             error.key = error.key or key
@@ -227,18 +261,21 @@ def _pfsg(content: Content, words: SymbolTable | None, options: Any, lost: Lost 
 
 
 def _plf(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
-    if lost is None:
-        yield from _numbered(read_plfs(content.whole(), content.name, words, options), content)
-        return
-    for number, row in enumerate(content.whole().removesuffix(b"\n").split(b"\n"), start=1):
+    rows = content.whole().split(b"\n")
+    for number, row in enumerate(rows if rows[-1] else rows[:-1], start=1):
         key = content.numbered(number)
         try:
-            found = read_plf_whole(row, key, content.name, words, options, line=number)
+            if lost is None:
+                lattice = read_plf(row, key, content.name, words, options, line=number)
+            else:
+                found = read_plf_whole(row, key, content.name, words, options, line=number)
+                lost(key, found.lost)
+                lattice = found.lattice
         except NinjaError as error:
+            error.key = error.key or key
             yield key, error
         else:
-            lost(key, found.lost)
-            yield key, found.lattice
+            yield key, lattice
 
 
 def _mesh(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
@@ -246,7 +283,7 @@ def _mesh(content: Content, words: SymbolTable | None, options: Any, lost: Lost 
 
 
 def _fst_archive(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
-    return read_fst_archive(content.whole(), content.name)
+    return read_fst_archive(content.whole(), content.name, None, lost)
 
 
 def _named_text(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
@@ -255,18 +292,14 @@ def _named_text(content: Content, words: SymbolTable | None, options: Any, lost:
 
 def _k2(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
     if lost is None:
-        yield from _numbered(read_k2s(content.mapped(), content.name, None, options), content)
+        yield from _keyed(read_k2s(content.mapped(), content.name, None, options, keys=content.numbered))
         return
-    losses: list[Sequence[str]] = []
-
-    def lattices() -> Iterator[Lattice | NinjaError]:
-        for found in read_k2s_whole(content.mapped(), content.name, None, options):
-            losses.append(() if isinstance(found, NinjaError) else found.lost)
-            yield found if isinstance(found, NinjaError) else found.lattice
-
-    for key, found in _numbered(lattices(), content):
-        lost(key, losses.pop())
-        yield key, found
+    for found in read_k2s_whole(content.mapped(), content.name, None, options, keys=content.numbered):
+        if isinstance(found, NinjaError):
+            yield found.key or "", found
+        else:
+            lost(found.lattice.key, found.lost)
+            yield found.lattice.key, found.lattice
 
 
 def _native(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
@@ -274,7 +307,7 @@ def _native(content: Content, words: SymbolTable | None, options: Any, lost: Los
         yield from file.entries()
 
 
-def _lists(read: Callable[[Content, Any], Iterable[NBest]]) -> Entries:
+def _lists(read: Callable[[Content, Any], Iterable[NBest | NinjaError]]) -> Entries:
     """Make the entries of a format of n-best lists: lattices whose hypotheses share their beginnings."""
 
     def entries(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
@@ -284,10 +317,13 @@ def _lists(read: Callable[[Content, Any], Iterable[NBest]]) -> Entries:
 
 
 def list_lattices(
-    lists: Iterable[NBest], name: str, words: SymbolTable | None, lost: Lost | None = None
+    lists: Iterable[NBest | NinjaError], name: str, words: SymbolTable | None, lost: Lost | None = None
 ) -> Iterator[Entry]:
     """Yield the lattice of each n-best list, or what is wrong with it."""
     for each in lists:
+        if isinstance(each, NinjaError):
+            yield each.key or "", each
+            continue
         try:
             (lattice,) = nbest_lattices([each], words, name)
         except NinjaError as error:
@@ -299,36 +335,25 @@ def list_lattices(
         yield each.key, lattice
 
 
-def _numbered(found: Iterable[Lattice | NinjaError], content: Content) -> Iterator[Entry]:
-    """Yield lattices whose keys are their numbers in the file, if it names none, under keys that no other file has."""
-    for number, each in enumerate(found, start=1):
-        if each.key == str(number):
-            key = content.numbered(number)
-            if isinstance(each, NinjaError):
-                each.key = key
-            else:
-                each = each.with_key(key)
-        yield each.key or "", each
-
-
-def _objects(content: Content, options: Any) -> list[NBest]:
-    return read_objects(content.whole(), content.name, options)
+def _objects(content: Content, options: Any) -> Iterable[NBest | NinjaError]:
+    return each_object(content.whole(), content.name, options)
 
 
 def _srilm(content: Content, options: Any) -> list[NBest]:
     return [read_srilm(content.whole(), content.key, content.name, options)]
 
 
-def _columns(content: Content, options: Any) -> list[NBest]:
-    return read_columns(content.whole(), content.name, options)
+def _columns(content: Content, options: Any) -> Iterable[NBest | NinjaError]:
+    return each_column_list(content.whole(), content.name, options)
 
 
 def _nemo(content: Content, options: Any) -> list[NBest]:
     return list(options.lists(content.whole(), content.name))
 
 
-def _ctm(content: Content, options: Any) -> list[NBest]:
-    return [each.nbest for each in read_ctm(content.whole(), content.name, options)]
+def _ctm(content: Content, options: Any) -> Iterator[NBest | NinjaError]:
+    for each in each_ctm_utterance(content.whole(), content.name, options):
+        yield each if isinstance(each, NinjaError) else each.nbest
 
 
 def _linear(content: Content, options: Any) -> list[NBest]:
@@ -351,7 +376,14 @@ FORMATS = (
     Format("plf", "Moses PLF", _plf, PlfOptions, is_plf),
     Format("mesh", "SRILM word mesh", _mesh, MeshOptions, is_mesh),
     Format("openfst", "OpenFst binary", _openfst, mark=lambda head: head.startswith(MAGIC)),
-    Format("fst-text", "OpenFst text (AT&T)", _one(read_fst_text), FstTextOptions, looks=lines.is_att_text),
+    Format(
+        "fst-text",
+        "OpenFst text (AT&T)",
+        _one(read_fst_text, read_fst_text_whole),
+        FstTextOptions,
+        looks=lines.is_att_text,
+        ids=True,
+    ),
     Format(
         "fst-ark",
         "Kaldi archive of FSTs",
@@ -365,6 +397,7 @@ FORMATS = (
         _named_text,
         NamedTextOptions,
         looks=lines.is_named_text,
+        ids=True,
     ),
     Format("k2", "k2", _k2, K2Options, _is_k2),
     Format("native", "Ninja's own, Arrow", _native, mark=lambda head: head.startswith(b"ARROW1")),
@@ -381,6 +414,6 @@ FORMATS = (
     Format("nemo", "n-best lists, NeMo", _lists(_nemo), NemoOptions, looks=lines.is_nemo, belongs=_never),
     Format("ctm", "CTM", _lists(_ctm), CtmOptions, looks=lines.is_ctm, holds="results"),
     # These two are only named: the first cannot be told from any other archive, the second is a folder.
-    Format("nbest-kaldi", "n-best lists, Kaldi", _lists(_linear), NamedTextOptions),
+    Format("nbest-kaldi", "n-best lists, Kaldi", _lists(_linear), NamedTextOptions, ids=True),
     Format("espnet", "n-best lists, ESPnet", _lists(_espnet), EspnetOptions),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.openfst import MAGIC, write_fst
+from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
-from ninja.openfst import ArcType, CostName, image_at
+from ninja.openfst import ArcType, CostName, image_at, lost_of_image
 from ninja.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
@@ -18,7 +19,10 @@ _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
 def read_fst_archive(
-    content: bytes, path: str | None = None, words: SymbolTable | None = None
+    content: bytes,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    lost: Callable[[str, Sequence[str]], None] | None = None,
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
 
@@ -30,6 +34,7 @@ def read_fst_archive(
         content: The whole archive.
         path: File name for error messages.
         words: Symbol table to attach; its lack of a word is that lattice's error.
+        lost: Told the key of a lattice and what reading it lost, before it comes; None: nobody asks, which is faster.
 
     Yields:
         Each key with its lattice, or with what is wrong with it.
@@ -47,8 +52,10 @@ def read_fst_archive(
         key = content[at : blank.start()].decode("utf-8", "surrogateescape")
         at = blank.start() if blank.group() == b"\n" else blank.end()
         found: Lattice | NinjaError
+        begin = at
+        is_image = content.startswith(MAGIC, at)
         try:
-            if content.startswith(MAGIC, at):
+            if is_image:
                 found, at = image_at(content, at, key, path)
             elif _BLANK.match(content, at):
                 end = _END.search(content, _first_line(content, at, path, key))
@@ -61,6 +68,8 @@ def read_fst_archive(
         except FormatError as error:
             yield key, error
             return
+        if lost is not None and not isinstance(found, NinjaError):
+            lost(key, (lost_of_image if is_image else _lost_of_text)(content[begin:at]))
         yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
 
 
@@ -79,6 +88,13 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
         return read_fst_text(content, key, path, None, options, line=line)
     except NinjaError as error:  # an empty line follows: the next machine is not lost
         return error
+
+
+def _lost_of_text(content: bytes) -> tuple[str, ...]:
+    """Return what reading leaves out of a sound machine in text, in words, as ``lost_of_image`` does of an image."""
+    rows = (row.split() for row in content.split(b"\n"))
+    epsilons = (b"0", EPSILON_NAME.encode())
+    return ("input labels",) if any(len(row) > 3 and row[2] not in (row[3], *epsilons) for row in rows) else ()
 
 
 def _attached(lattice: Lattice, words: SymbolTable | None, path: str | None) -> Lattice | NinjaError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from ninja.symbols import SymbolTable
 FINAL = -1  # k2's label of arcs into the final state
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
+Keys = Sequence[str] | Callable[[int], str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def read_k2s(
     words: SymbolTable | None = None,
     options: K2Options = K2Options(),
     *,
-    keys: Sequence[str] | None = None,
+    keys: Keys = None,
 ) -> Iterator[Lattice | NinjaError]:
     """Read all lattices of a k2 file.
 
@@ -97,7 +98,8 @@ def read_k2s(
         path: As for ``read_k2``.
         words: As for ``read_k2``.
         options: As for ``read_k2``.
-        keys: Utterance ids; None: those we wrote into the file, else the numbers of the FSAs, from 1.
+        keys: Utterance ids; None: those we wrote into the file, else the numbers of the FSAs, from 1. A function of
+            such a number makes the ids where the file has none.
 
     Yields:
         Each lattice, or what is wrong with it.
@@ -121,7 +123,7 @@ def read_k2s_whole(
     words: SymbolTable | None = None,
     options: K2Options = K2Options(),
     *,
-    keys: Sequence[str] | None = None,
+    keys: Keys = None,
 ) -> Iterator[K2Lattice | NinjaError]:
     """Read all lattices of a k2 file with every attribute of their arcs.
 
@@ -148,9 +150,10 @@ def read_k2s_whole(
             yield error
 
 
-def _keys(machines: Machines, extras: k2_extras.Extras | None, keys: Sequence[str] | None) -> Sequence[str]:
-    if keys is None:
-        return [str(number + 1) for number in range(machines.count)] if extras is None else extras.keys
+def _keys(machines: Machines, extras: k2_extras.Extras | None, keys: Keys) -> Sequence[str]:
+    if keys is None or callable(keys):
+        name = keys or str
+        return [name(number + 1) for number in range(machines.count)] if extras is None else extras.keys
     if len(keys) != machines.count:
         raise OptionError(f"{len(keys)} keys for {machines.count} FSAs")
     return keys

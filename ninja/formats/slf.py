@@ -31,6 +31,7 @@ _FIRST = re.compile(  # what the first line of a file must begin with
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )
+_USED = frozenset({"VERSION", "V", "base", "start", "end", "dir", "tscale", "N", "NODES", "L", "LINKS"})
 _SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end of names
 
@@ -87,6 +88,17 @@ class SlfExtras:
     on_end: Mapping[str, str] = field(default_factory=dict)  # of an end node that became final costs
     end_time: int | None = None  # of that node, in frames
     shape: tuple[int, int] = (0, 0)  # states and arcs of the lattice that the numbers belong to
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Name in words what a lattice alone lacks of this.
+
+        Of the header, what reading has used, and what says nothing, is no loss: base, start, end, dir, tscale, the
+        version, the key, empty values, scales of 1 and a penalty of 0.
+        """
+        header = [name for name, value in self.header if not _says_nothing(name, value, key)]
+        links, nodes = {*self.on_arc, *self.on_final}, {*self.on_state, *self.on_end}
+        found = (("header", header), ("link", sorted(links)), ("node", sorted(nodes)))
+        return tuple(f"{what} fields {', '.join(names)}" for what, names in found if names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +256,19 @@ def _extras(
     return SlfExtras(
         header, on_state, on_arc, on_final, on_end, found["end_time"], (lattice.num_states, lattice.num_arcs)
     )
+
+
+def _says_nothing(name: str, value: str, key: str) -> bool:
+    """Tell whether a field of the header is told by the lattice as well, or tells nothing."""
+    text = value.strip("\"'")
+    if name in _USED or not text:
+        return True
+    if name in ("UTTERANCE", "U"):
+        return _DURATION.sub("", text) == key
+    try:
+        return (name.endswith("scale") and float(text) == 1) or (name == "wdpenalty" and float(text) == 0)
+    except ValueError:
+        return False
 
 
 def _inverse(numbers: npt.NDArray[np.int32]) -> dict[int, int]:

@@ -21,6 +21,7 @@ _OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
 _RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
 _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
+_NOT_LATTICES = re.compile(r"(?:.*\.)?words\.txt(?:\.gz)?|(?:README|LICENSE).*")  # files that lie beside lattices
 _LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
 
 
@@ -47,13 +48,15 @@ class Table:
     permissive: bool = False  # script file: pass over what cannot be read
 
 
-def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
+def tables(source: Source, *, allow_pipes: bool = False, forced: bool = False) -> list[Table]:
     """List the tables that a source consists of.
 
     Args:
         source: A path, a directory, a list of files, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi
             rspecifier, or several of these. A path-like object is a path, whatever its letters.
         allow_pipes: Run commands other than ``gunzip -c``, ``zcat`` and ``cat`` in a shell.
+        forced: The user says which format the files have: all files of a directory are taken, but words.txt, README
+            and LICENSE. Otherwise those that begin as lattices do, and those that would if they were not damaged.
 
     Raises:
         FormatError: A command where none is allowed, or an empty directory.
@@ -63,12 +66,12 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     Source: Kaldi util/kaldi-table.cc (ClassifyRspecifier), util/kaldi-io.cc (ClassifyRxfilename).
     """
     if isinstance(source, os.PathLike):
-        return _of_path(os.fspath(source))
+        return _of_path(os.fspath(source), forced=forced)
     if not isinstance(source, str):
-        return [table for each in source for table in tables(each, allow_pipes=allow_pipes)]
+        return [table for each in source for table in tables(each, allow_pipes=allow_pipes, forced=forced)]
     found = _SPECIFIER.fullmatch(source)
     if found is None or os.path.exists(source):
-        return _of_path(source)
+        return _of_path(source, forced=forced)
     options = [option for option in re.split("[, ]+", found[1]) if option]
     unknown = [option for option in options if option not in _READ_OPTIONS]
     kinds = [option for option in options if option in ("ark", "scp")]
@@ -132,9 +135,9 @@ def _unpacked(command: str) -> list[str] | None:
     return None
 
 
-def _of_path(path: str) -> list[Table]:
+def _of_path(path: str, *, forced: bool) -> list[Table]:
     if os.path.isdir(path):
-        return _of_folder(path)
+        return _of_folder(path, forced=forced)
     if path.endswith("|"):
         return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
     if os.path.isfile(path) and (listed := _listed(path)):
@@ -143,26 +146,30 @@ def _of_path(path: str) -> list[Table]:
     return [Table(place, kind) for place in _matching(path)]
 
 
-def _of_folder(path: str) -> list[Table]:
+def _of_folder(path: str, *, forced: bool) -> list[Table]:
     if os.path.isdir(os.path.join(path, "1best_recog")):
         return [Table(Place(path), "folder")]
     entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=_natural)
-    held = {entry: _held(entry) for entry in entries if os.path.isfile(entry)}
-    wanted = "lattices" if "lattices" in held.values() else "results"
-    found = [entry for entry, holds in held.items() if holds == wanted]
+    files = [entry for entry in entries if os.path.isfile(entry)]
+    if forced:
+        found = [file for file in files if not _NOT_LATTICES.fullmatch(os.path.basename(file))]
+    else:
+        held = {file: _held(file) for file in files}
+        wanted = "lattices" if "lattices" in held.values() else "results"
+        found = [file for file, holds in held.items() if holds in (wanted, "damage")]
     if not found:
         raise FormatError("no lattices lie in this directory", path)
-    return [Table(Place(entry)) for entry in found]
+    return [Table(Place(file)) for file in found]
 
 
 def _listed(path: str) -> list[str]:
-    """Return the files that a list names, one a line; none if the file is no such list."""
+    """Return the files that a list names, one a line, some of which may be missing; none if it is no such list."""
     try:
         with open(path, "rb") as file:
             head = file.read(_LIST_HEAD)
             rows = [row for row in head.split(b"\n") if row.strip()]
             rows = rows[:-1] if len(head) == _LIST_HEAD else rows
-            if b"\0" in head or not rows or not all(os.path.isfile(row.strip()) for row in rows):
+            if b"\0" in head or not rows or 2 * sum(os.path.isfile(row.strip()) for row in rows) < len(rows):
                 return []
             return [os.fsdecode(row.strip()) for row in (head + file.read()).split(b"\n") if row.strip()]
     except (OSError, ValueError):
@@ -194,12 +201,15 @@ def _natural(path: str) -> list[tuple[int, str | int]]:
 
 
 def _held(path: str) -> str:
-    """Tell by a file's first bytes whether it holds lattices of any format, results, or nothing of that kind."""
-    from ninja.formats.catalogue import HEAD, holds_lattices
+    """Tell by a file's first bytes whether it holds lattices of any format, results, damage, or nothing of these."""
+    from ninja.formats.catalogue import HEAD, holds_lattices, seems_damaged
     from ninja.formats.streams import open_stream
 
+    damage = "nothing" if _NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
     try:
         with open_stream(Place(path)) as stream:
-            return holds_lattices(stream.head(HEAD))
+            head = stream.head(HEAD)
     except (InputError, FormatError):
-        return "nothing"
+        return damage
+    holds = holds_lattices(head)
+    return damage if holds == "nothing" and seems_damaged(head, path) else holds

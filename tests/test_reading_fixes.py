@@ -1,0 +1,302 @@
+"""What reading must not pass over: damaged files, missing files, fields without a place, keys."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ninja.errors import FormatError, InputError
+from ninja.formats import content, sources
+from ninja.formats.content import Content
+from ninja.formats.fst_archive import write_fst_archive
+from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.plf import write_plf
+from ninja.formats.slf import write_slf
+from ninja.formats.sources import Place, tables
+from ninja.formats.streams import open_stream
+from ninja.formats.tables import read, vocabulary
+from ninja.formats.writer import write
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2)])
+SLF = """VERSION=1.0
+{header}
+N=3 L=2
+I=0 t=0.00{node}
+I=1 t=0.10
+I=2 t=0.20
+J=0 S=0 E=1 W=a a=-1 l=-2{link}
+J=1 S=1 E=2 W=b a=-1 l=-2
+"""
+
+
+def small(key="utt"):
+    zero, end = np.zeros(2, np.float32), np.array([np.inf, np.inf, 0], np.float32)
+    return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 2], zero + 1, zero + 2, end, end, words=WORDS)
+
+
+def reads(source, **how):
+    """Return the keys that are read, and what is wrong with the rest."""
+    errors = []
+    return [key for key, _ in read(source, on_error=errors.append, **how)], [str(error) for error in errors]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("good.slf").write_bytes(write_slf(small()))
+    return tmp_path
+
+
+# Fields of HTK lattices
+
+
+@pytest.mark.parametrize(
+    ("header", "node", "link", "named"),
+    [
+        ("lmname=tri.lm\nlmscale=12.0\nwdpenalty=-3", "", "", "header fields lmname, lmscale, wdpenalty"),
+        ("acscale=0.1", "", "", "header fields acscale"),
+        ("UTTERANCE=another", "", "", "header fields UTTERANCE"),
+        ("base=1", "", " v=2 n=-3 d=:a,0.1: p=0.5", "link fields d, n, p, v"),
+        ("base=1", " x9=1", " ds=1 ac=2", "link fields ac, ds; node fields x9"),
+        ("lmscale=1.00\nwdpenalty=0.00\nlmname=\nUTTERANCE=utt\nstart=0 end=2\ntscale=1", "", "", None),
+    ],
+)
+def test_fields_without_a_place_are_named_as_lost(folder, header, node, link, named):
+    Path("utt.slf").write_text(SLF.format(header=header, node=node, link=link))
+    assert reads("utt.slf") == (["utt"], [])
+    found, errors = reads("utt.slf", lossy="refuse")
+    if named is None:
+        assert (found, errors) == (["utt"], [])
+    else:
+        assert found == []
+        assert f"reading it as slf loses {named}" in errors[0]
+
+
+def test_what_we_write_as_slf_is_read_without_loss(folder):
+    Path("utt.slf").write_bytes(write_slf(small()))
+    assert reads("utt.slf", lossy="refuse") == (["utt"], [])
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_input_labels_of_an_archive_of_fsts_are_named_as_lost(folder, text):
+    from ninja import _openfst
+
+    lattice = small("same")
+    own = write_fst_archive([lattice], text=text)
+    if text:
+        other = b"other \n0 1 7 1 0.5\n1 2 0 2\n2\n\n"
+    else:
+        labels = np.array([7, 0], np.int32), np.array([1, 2], np.int32)
+        ends = np.array([np.inf, np.inf, 0.0])
+        other = b"other " + _openfst.write_image("standard", lattice.arc_begin, lattice.dst, *labels, np.ones(2), ends)
+    Path("x.fsts").write_bytes(own + other + own.replace(b"same", b"last"))
+    assert reads("x.fsts", format="fst-ark") == (["same", "other", "last"], [])
+    found, errors = reads("x.fsts", format="fst-ark", lossy="refuse")
+    assert found == ["same", "last"]
+    assert len(errors) == 1
+    assert "'other'" in errors[0]
+    assert "loses input labels" in errors[0]
+
+
+def test_input_labels_of_an_fst_in_text_are_named_as_lost(folder):
+    Path("x.att").write_bytes(b"0 1 7 1 0.5\n1 2 0 2\n2\n")
+    assert reads("x.att") == (["x"], [])
+    found, errors = reads("x.att", lossy="refuse")
+    assert found == []
+    assert "loses input labels" in errors[0]
+
+
+# Damaged files in a folder
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("lat.2.gz", gzip.compress(b"utt \n" + b"0 1 1 1,2,\n" * 99)[:-20], "cut short"),
+        ("lat.3.gz", b"", "empty"),
+        ("text.slf", "VERSION=1.0\n".encode("utf-16"), "UTF-16"),
+        ("notes", "utt \n0 1 1\n".encode("utf-16"), "UTF-16"),
+        ("cut.slf", b"VERS", "no Kaldi table"),
+        ("cut.ark", b"utt \n0 1", "ends inside"),
+        ("cut.lat.gz", gzip.compress(b"# Latt"), "no lattice follows"),
+        *((f"empty{end}", b"", "empty") for end in (".slf", ".lat", ".pfsg", ".plf", ".fst", ".pt", ".arrow", ".FST")),
+        ("empty.slf.gz", gzip.compress(b""), "empty"),
+        ("blank.slf", b"\n \n", "empty"),
+    ],
+)
+def test_damaged_files_in_a_folder_are_reported(folder, name, damage, message):
+    Path(name).write_bytes(damage)
+    found, errors = reads(".")
+    assert found == ["good"]
+    assert len(errors) == 1
+    assert name in errors[0]
+    assert message in errors[0]
+    Path("good.slf").unlink()
+    assert len(reads(".")[1]) == 1  # alone, too
+
+
+def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
+    Path("closed").write_bytes(b"")
+
+    def refused(place):
+        if place.path.endswith("closed"):
+            raise InputError("cannot be read: Permission denied", place.path)
+        return open_stream(place)
+
+    monkeypatch.setattr("ninja.formats.streams.open_stream", refused)
+    assert [Path(table.place.path).name for table in tables(".")] == ["closed", "good.slf"]
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("words.txt", b"<eps> 0\na 1\n"),
+        ("README", "hallo".encode("utf-16")),
+        ("text", b"utt a b\n"),
+        ("empty", b""),
+        ("empty.txt", b""),
+        ("LICENSE.gz", b"\x1f\x8b\x08"),
+        ("post.ark", b"utt \0BFM \4\0\0\0\0"),
+        ("data.json", b'{"a": 1}'),
+        ("empty.ark", b""),  # Kaldi's archive of no lattices
+    ],
+)
+def test_other_files_in_a_folder_are_passed_over(folder, name, inside):
+    Path(name).write_bytes(inside)
+    assert reads(".") == (["good"], [])
+
+
+# The format that the user names
+
+
+def test_a_named_format_reaches_every_file_of_a_folder(folder):
+    for name in ("words.txt", "char.words.txt", "words.txt.gz", "README.md", "LICENSE", ".hidden", "a.notes", "b"):
+        Path(name).write_bytes(b"")
+    Path("below").mkdir()
+    found = [Path(table.place.path).name for table in tables(".", forced=True)]
+    assert found == ["a.notes", "b", "good.slf"]
+    assert [Path(table.place.path).name for table in tables([Path(), "."], forced=True)] == found * 2
+    assert [Path(table.place.path).name for table in tables(".")] == ["good.slf"]
+
+
+# Keys
+
+
+@pytest.mark.parametrize("keys", [["1", "2"], ["2", "1"], ["x", "2"]])
+@pytest.mark.parametrize("lossy", ["allow", "refuse"])
+def test_keys_that_look_like_numbers_come_back_from_k2(folder, keys, lossy):
+    Path("x.pt").write_bytes(write_k2s([small(key) for key in keys]))
+    assert reads("x.pt", lossy=lossy) == (keys, [])
+
+
+@pytest.mark.parametrize("lossy", ["allow", "refuse"])
+def test_files_without_keys_are_numbered(folder, lossy):
+    Path("x.pt").write_bytes(write_k2s([small("a"), small("b")], extras=False))
+    assert reads("x.pt", lossy=lossy) == (["x-1", "x-2"], [])
+    Path("y.plf").write_bytes(write_plf(small()) + b"broken\n" + write_plf(small()))
+    found, errors = reads("y.plf", lossy=lossy)
+    assert found == ["y-1", "y-3"]
+    assert "'y-2'" in errors[0]
+    made = read_k2s(Path("x.pt").read_bytes(), keys=lambda number: f"number {number}")
+    assert [lattice.key for lattice in made] == ["number 1", "number 2"]
+
+
+@pytest.mark.parametrize("key", ["utt", "several words"])
+def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
+    Path("x").write_bytes(b"\xef\xbb\xbf" + key.encode() + b" \n0 1 1 1,2,3_4\n1 0,0,\n\n")
+    assert reads("x") == ([key], [])
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "how"),
+    [
+        ("x.att", b"0 1 1 1 0.5\n1\n", None),
+        ("several words", b"two keys\n0 1 1 1,2,3_4\n1 0,0,\n\n", None),
+        ("x.ark", b"utt-1 \n0 1 1 1,2,3_4\n1 0,0,\n\n", "nbest-kaldi"),
+    ],
+)
+def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, how):
+    Path(name).write_bytes(inside)
+    assert len(reads(name, format=how)[0]) == 1
+    found, errors = reads(name, words=vocabulary("good.slf"), format=how)
+    assert found == []
+    assert "it holds ids of words, but other lattices spell words" in errors[0]
+
+
+def test_names_in_text_get_the_ids_of_other_files(folder):
+    Path("x.att").write_bytes(b"0 1 b b 0.5\n1\n")
+    words = vocabulary("good.slf")
+    ((_, lattice),) = read("x.att", words=words)
+    assert lattice.words is words
+    assert words.spell(lattice.word) == ["b"]
+
+
+# Lists of files
+
+
+def test_a_missing_file_of_a_list_is_reported_and_the_others_are_read(folder):
+    Path("other.slf").write_bytes(write_slf(small()))
+    Path("list").write_text("good.slf\nmissing.slf\nother.slf\n")
+    found, errors = reads("list")
+    assert found == ["good", "other"]
+    assert errors == ["missing.slf: cannot be read: No such file or directory"]
+
+
+def test_lines_that_mostly_name_no_files_are_no_list(folder):
+    Path("list").write_text("good.slf\nmissing.slf\nmissing too\n")
+    assert [table.place.path for table in tables("list")] == ["list"]
+
+
+# Memory
+
+
+def opened(path):
+    return Content(open_stream(Place(str(path))), str(path))
+
+
+def test_a_file_is_held_once(tmp_path):
+    size = 24 << 20
+    (tmp_path / "plain").write_bytes(b"\xef\xbb\xbf" + b"x" * size)
+    for path in (tmp_path / "plain", tmp_path / "packed.gz"):
+        if path.suffix:
+            path.write_bytes(gzip.compress((tmp_path / "plain").read_bytes(), 1))
+        file = opened(path)
+        tracemalloc.start()
+        try:
+            assert len(file.whole()) == size
+            assert tracemalloc.get_traced_memory()[1] < 1.2 * size + (3 << 20)
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "bomb.slf.gz").write_bytes(gzip.compress(b"VERSION=1.0\n" + b" " * (8 << 20)))
+    monkeypatch.setattr(content, "LARGEST_PACKED", 4 << 20)
+    with pytest.raises(FormatError, match=r"bomb\.slf\.gz: it unpacks to more than 4 MB and 100 times its size"):
+        opened(tmp_path / "bomb.slf.gz").whole()
+    (tmp_path / "blank.slf").write_bytes(b" " * (8 << 20))
+    assert len(opened(tmp_path / "blank.slf").whole()) == 8 << 20
+    monkeypatch.setattr(content, "LARGEST_RATIO", 2000)
+    assert len(opened(tmp_path / "bomb.slf.gz").whole()) == (8 << 20) + 12
+
+
+def test_what_lies_beside_lattices_is_known_by_its_name():
+    for name in ("words.txt", "char.words.txt", "words.txt.gz", "README", "README.md", "LICENSE.txt"):
+        assert sources._NOT_LATTICES.fullmatch(name)
+    for name in ("swords.txt", "words.txt.slf", "a.README", "utt.txt"):
+        assert not sources._NOT_LATTICES.fullmatch(name)
+
+
+def test_an_archive_of_nothing_is_none_of_the_damaged(folder):
+    with write("empty.ark"):
+        pass
+    assert reads("empty.ark") == ([], [])
