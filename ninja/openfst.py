@@ -41,12 +41,12 @@ def to_openfst(
     Args:
         lattice: Any lattice; its alignments stay behind.
         arc_type: Semiring: "standard" (tropical, float32), "log" (float32) or "log64" (float64).
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or one of its two terms.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
         labels: "word": both labels are the word, 0 = epsilon, and final costs are final weights.
             "arc": both labels are the arc's number + 1. Final costs become arcs too, so that a path tells all: state s,
             if final, gets an arc labelled ``num_arcs + s + 1`` to one new state, the only final one, of weight 0.
             "word:arc": as "arc", but the input label is the word (0 on the arcs of final costs).
-        acoustic_scale: Factor of the acoustic cost.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
 
     Raises:
         DependencyError: pywrapfst is not installed.
@@ -99,7 +99,7 @@ def to_image(
     Raises:
         OptionError: As ``to_openfst``.
     """
-    factors = {"total": (1.0, acoustic_scale), "graph": (1.0, 0.0), "acoustic": (0.0, acoustic_scale)}
+    factors = {"total": (1.0, acoustic_scale), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}
     choices: dict[str, tuple[str, tuple[str, ...]]] = {
         "arc_type": (arc_type, ("standard", "log", "log64")),
         "costs": (costs, tuple(factors)),
@@ -110,6 +110,7 @@ def to_image(
             raise OptionError(f"{name} is {value!r}, but must be one of {', '.join(allowed)}")
     if not np.isfinite(acoustic_scale):
         raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be finite")
+    refuse_scale("costs", costs, acoustic_scale)
     of_graph, of_acoustic = factors[costs]
 
     def mixed(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> Float64:
@@ -124,6 +125,22 @@ def to_image(
             arc_type, lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost
         )
     return labelled_image(lattice, arc_type, cost, final_cost, words=labels == "word:arc")
+
+
+def refuse_scale(name: str, costs: str, acoustic_scale: float) -> None:
+    """Refuse a scale beside costs that are written as they are.
+
+    Args:
+        name: What the option of the costs is called.
+        costs: Its value; only "total" takes a scale.
+        acoustic_scale: The scale.
+
+    Raises:
+        OptionError: It is not 1.
+    """
+    if costs != "total" and acoustic_scale != 1.0:
+        message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
+        raise OptionError(f"{message}leave it out, or say {name}=total")
 
 
 def labelled_image(

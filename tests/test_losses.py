@@ -103,6 +103,10 @@ def whole_lattices(draw):
     return lattice.with_key(draw(st.sampled_from(["x", "1", "utt"])))
 
 
+# Here a key may be the number of the lattice, but files give their own names to keys: FILE-1.
+MAKES_KEYS = ("plf", "plf:scores=both", "k2:extras=false")
+
+
 def lacks(one, other):
     """Return what the second lattice, which has the states of the first one, does not have of it."""
     lost = set()
@@ -133,7 +137,8 @@ def test_what_is_not_named_as_lost_comes_back(to, lattice):
     assume(to != "text" or lattice.num_arcs)  # Kaldi's text tells the kind by arcs
     back, lost = there_and_back(lattice, to, reader)
     same_costs = all(np.array_equal(getattr(lattice, name), getattr(back, name)) for name in COSTS)
-    assert {*lost} == lacks(lattice, back) | (set() if same_costs else {"last digits of costs"})
+    made = {"key"} if to in MAKES_KEYS else set()
+    assert {*lost} == lacks(lattice, back) | made | (set() if same_costs else {"last digits of costs"})
     assert np.array_equal(lattice.dst, back.dst)
     assert np.array_equal(lattice.word, back.word)
     assert same_costs or to in ("text", "slf:base=0")
@@ -151,7 +156,7 @@ def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
     final = lattice.is_final
     graph = lattice.graph.any() or lattice.final_graph[final].any()
     acoustic = lattice.acoustic.any() or lattice.final_acoustic[final].any()
-    expected = lacks(lattice, back)
+    expected = lacks(lattice, back) | ({"key"} if to in MAKES_KEYS else set())
     if acoustic and costs != "graph":  # it comes back as graph cost
         expected |= {"which cost is graph and which acoustic"}
     if costs == "total":
@@ -381,9 +386,9 @@ def contents(path):
         ("mesh", MESH, "paths and their costs"),
         ("openfst", TIMED, "times, which cost is graph and which acoustic"),
         (
-            "openfst:costs=acoustic,acoustic_scale=0.5",
+            "openfst:costs=acoustic",
             TIMED,
-            "times, graph costs, which cost is graph and which acoustic, unscaled acoustic costs",
+            "times, graph costs, which cost is graph and which acoustic",
         ),
         ("openfst:acoustic_scale=0", TIMED, "times, acoustic costs"),
         ("fst-text", TIMED, "times, which cost is graph and which acoustic"),

@@ -61,10 +61,10 @@ def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
 
 
 def test_either_cost_can_be_the_weight() -> None:
-    assert [arc[3] for arc in arcs_of(small().to_openfst(costs="graph", acoustic_scale=0.5))] == [1.5, 2.0, 0.25]
-    machine = small().to_openfst(costs="acoustic", acoustic_scale=0.5)
-    assert [arc[3] for arc in arcs_of(machine)] == [-5.0, 2.0, 4.0]
-    assert float(machine.final(1)) == 0.5
+    assert [arc[3] for arc in arcs_of(small().to_openfst(costs="graph"))] == [1.5, 2.0, 0.25]
+    machine = small().to_openfst(costs="acoustic")
+    assert [arc[3] for arc in arcs_of(machine)] == [-10.0, 4.0, 8.0]
+    assert float(machine.final(1)) == 1.0
 
 
 def test_arc_labels_number_arcs_and_final_states() -> None:

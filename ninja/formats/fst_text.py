@@ -17,6 +17,8 @@ from ninja.openfst import from_image
 from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
+_NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)
+_EPSILONS = (b"0", textual.EPSILON_NAME.encode())
 _FIELDS, _STATE, _EMPTY = 1, 2, 4  # faults that the kernel finds
 
 
@@ -32,6 +34,27 @@ class FstTextOptions:
         textual.check_encoding(self.encoding)
         if self.labels not in ("auto", "ids", "words"):
             raise OptionError(f"labels is {self.labels!r}, but one of auto, ids, words is needed")
+
+
+@dataclass(frozen=True, slots=True)
+class FstTextLattice:
+    """A lattice with what its file said beyond it."""
+
+    lattice: Lattice
+    lost: tuple[str, ...]  # what of the file has no place
+
+
+def read_fst_text_whole(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: FstTextOptions = FstTextOptions(),
+) -> FstTextLattice:
+    """Read a lattice as ``read_fst_text`` does, and tell what is left out: input labels other than the words."""
+    lattice = read_fst_text(content, key, path, words, options)
+    acceptor = _is_acceptor(content, words, options, key, path)
+    return FstTextLattice(lattice, () if acceptor or not _has_inputs(content) else ("input labels",))
 
 
 def read_fst_text(
@@ -58,16 +81,15 @@ def read_fst_text(
         line: Number of the first line, for error messages.
 
     Raises:
-        FormatError: A line that is neither an arc nor a final state, or lines of an acceptor and a transducer at once.
+        FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once, or
+            names before integers, which may be words of weights or input labels of word ids.
         LatticeError: A cycle, no final state, an infinite or NaN weight of an arc.
         SymbolError: A word is not in ``words``.
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
     """
     naming = textual.Naming(key, path, words, options.encoding)
-    acceptor = options.acceptor
-    if acceptor is None:
-        acceptor = _is_acceptor(content, words, options)
+    acceptor = _is_acceptor(content, words, options, key, path, line)
     spelled = options.labels == "words" or words is not None
     fault, at, field, count, machine = _fst_text.read(content, line, acceptor=acceptor, spelled=spelled)
     if machine is None:
@@ -94,12 +116,38 @@ def _refusal(
     return FormatError(message, naming.path, key=naming.key, line=line)
 
 
-def _is_acceptor(content: bytes, words: SymbolTable | None, options: FstTextOptions) -> bool:
-    """Tell by the lines whether arcs have one label; four fields may be two labels, or one and a weight."""
+def _has_inputs(content: bytes) -> bool:
+    """Tell whether an arc of a transducer has an input label that is neither epsilon nor the output label."""
+    fields = (row.split() for row in content.split(b"\n"))
+    return any(len(row) > 3 and row[2] != row[3] and row[2] not in _EPSILONS for row in fields)
+
+
+def _is_acceptor(
+    content: bytes,
+    words: SymbolTable | None,
+    options: FstTextOptions,
+    key: str,
+    path: str | None,
+    line: int = 1,
+) -> bool:
+    """Tell whether arcs have one label: it is said, or seen; four fields may be two labels, or one and a weight.
+
+    Raises:
+        FormatError: The third field is a name and the fourth an integer on every arc, which may be either.
+    """
+    if options.acceptor is not None:
+        return options.acceptor
     three, five, integers, weights, fourth = _fst_text.look(content)
     if five or three:
         return not five
     if options.labels != "words" and integers:
+        named = _NAMED.search(content) if options.labels == "auto" else None
+        if named is not None:
+            message = (
+                f"{_shown(named[1])} is a name and {_shown(named[2])} an integer: a word and its weight, or an input "
+                "label and the id of a word? Say --from fst-text:acceptor=true or acceptor=false"
+            )
+            raise FormatError(message, path, key=key, line=line + content.count(b"\n", 0, named.start(1)))
         return False
     if words is not None and options.labels != "ids":
         return not all(label.decode(options.encoding, "replace") in words for label in fourth)
@@ -153,8 +201,8 @@ def write_fst_text(
         words: Its symbol table, for names; None: the one attached to it.
         labels: "ids": labels are word ids. "words": their names, epsilon ``<eps>``.
         acceptor: One label an arc, for ``fstcompile --acceptor``, rather than the word twice.
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or one of its two terms.
-        acoustic_scale: Factor of the acoustic cost.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
         encoding: Of the file.
 
     Raises:

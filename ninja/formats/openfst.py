@@ -36,8 +36,8 @@ def write_fst(
     Args:
         lattice: The lattice.
         arc_type: Semiring; decides the width of weights.
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or one of its two terms.
-        acoustic_scale: Factor of the acoustic cost.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
 
     Raises:
         OptionError: An argument is none of the above.

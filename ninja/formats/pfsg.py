@@ -21,7 +21,8 @@ SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
 SILENT = frozenset({"<s>", "</s>"})  # which SRILM writes at the first and last node, or NULL
 _LARGEST = 2**31 - 1
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM knows it
-_FIRST = re.compile(rb"\s*name[ \t]+\S+\s+nodes\s+\d+\s")
+_FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
+_NEXT = re.compile(rb"\n(?=\s*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +94,33 @@ def read_pfsgs(
         options: As for ``read_pfsg``.
 
     Yields:
-        Each lattice, or what is wrong with its words: a SymbolError or FormatError.
+        Each lattice, or what is wrong with it: its words, a cycle, a cost beyond float32.
 
     Raises:
         FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
-        LatticeError: As for ``read_pfsg``; likewise.
     """
+    content = bytes(content)
     at, line = 0, 1
     while at < len(content):
-        found = _found(content, at, line, "", path, options)
-        at, line = found["stop"], found["line"]
-        naming = textual.Naming("", path, words, options.encoding)
-        name = _DURATION.sub("", naming.decoded(found["name"], line))
         each: Lattice | NinjaError
         try:
-            each = textual.Naming(name, path, words, options.encoding).lattice(found)
-        except NinjaError as error:
-            each = error
+            found = _found(content, at, line, "", path, options)
+        except LatticeError as error:  # which the kernel finds after the text, so that is sound
+            each, begin = error, at
+            header = _FIRST.match(content, at)
+            if header is not None:
+                name = header[1].decode(options.encoding, "replace")
+                error.key = _DURATION.sub("", name)
+            following = _NEXT.search(content, at if header is None else header.end())
+            at = len(content) if following is None else following.end()
+            line += content.count(b"\n", begin, at)
+        else:
+            at, line = found["stop"], found["line"]
+            try:
+                name = textual.Naming("", path, words, options.encoding).decoded(found["name"], line)
+                each = textual.Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(found)
+            except NinjaError as error:
+                each = error
         yield each
 
 
@@ -136,8 +147,8 @@ def write_pfsg(
     Args:
         lattice: The lattice; its key becomes the name.
         words: Its symbol table; None: the one attached to it.
-        costs: Cost of a transition: "total" = ``acoustic_scale * acoustic + graph``, or one of its two terms.
-        acoustic_scale: Factor of the acoustic cost.
+        costs: Cost of a transition: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
         encoding: Of the file.
 
     Raises:

@@ -34,6 +34,12 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {  # of the files of each format; the f
     "espnet": (),
     "nbest-kaldi": (),
 }
+_READ_ONLY = {  # endings of files that are read, but never written under that name
+    ".ctm": "CTM is only read; write JSON lines (.jsonl), which hold words with times",
+    ".stm": "STM is not written; write JSON lines (.jsonl), which hold words with times",
+    ".columns": "lists in columns are only read; write them as JSON lines (.jsonl)",
+    ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
+}
 ALIASES = {
     "kaldi": "binary",
     "kaldi-text": "text",
@@ -109,7 +115,8 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[str,
         to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None: by the extension, Kaldi's binary where that says nothing.
 
     Raises:
-        OptionError: There is no such format, the extension is that of two, or the name says its form itself.
+        OptionError: There is no such format, the extension is that of two or of files that are only read, or the name
+            says its form itself.
     """
     if to is None:
         return _by_extension(name), {}
@@ -134,6 +141,10 @@ def _by_extension(name: str | os.PathLike[str]) -> str:
         choices = " or ".join(f"to={each!r}" for each in longest)
         flags = ", ".join(f"--to {each}" for each in longest)
         raise OptionError(f"{path!r}: the extension is that of {' and '.join(longest)}; say {choices} ({flags})")
+    if not longest:
+        for end, what in _READ_ONLY.items():
+            if base.endswith(end):
+                raise OptionError(f"{path!r}: {what}, or name the format (--to)")
     return longest[0] if longest else "binary"
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
+from ninja.openfst import refuse_scale
 from ninja.symbols import EPSILON, SymbolTable
 
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
@@ -191,12 +192,14 @@ def one_cost(
     Args:
         graph: Graph costs.
         acoustic: Acoustic costs.
-        costs: "total" = ``acoustic_scale * acoustic + graph``, "graph" or "acoustic".
-        acoustic_scale: Factor of the acoustic cost.
+        costs: "total" = ``acoustic_scale * acoustic + graph``; "graph" or "acoustic" as it is.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
 
     Raises:
-        OptionError: ``costs`` is none of these, or the scale is not finite.
+        OptionError: ``costs`` is none of these, or the scale is not finite, or not 1 with one cost alone.
     """
+    if costs in ("graph", "acoustic"):
+        refuse_scale("costs", costs, acoustic_scale)
     if costs == "graph":
         return graph.astype(np.float64)
     if costs == "acoustic":

@@ -1,12 +1,12 @@
 """N-best lists of every maker, and the lattices whose paths they are."""
 
-from ninja.formats.nbest.columns import ColumnOptions, read_columns
-from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, read_ctm
+from ninja.formats.nbest.columns import ColumnOptions, each_column_list, read_columns
+from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, each_ctm_utterance, read_ctm
 from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.kaldi import joined, linear_hypothesis, linear_lattices, read_kaldi_names, tables_nbest
 from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
-from ninja.formats.nbest.objects import DSTC10, ObjectFields, read_objects, write_objects
+from ninja.formats.nbest.objects import DSTC10, ObjectFields, each_object, read_objects, write_objects
 from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
 from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
 
@@ -19,6 +19,9 @@ __all__ = [
     "NBest",
     "ObjectFields",
     "SrilmOptions",
+    "each_column_list",
+    "each_ctm_utterance",
+    "each_object",
     "joined",
     "linear_hypothesis",
     "linear_lattices",

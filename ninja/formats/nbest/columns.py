@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError
+from ninja.formats.nbest.blocks import Line, blocks
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
-from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.textual import check_encoding
 
 _KEY = re.compile(r"(.+)-([0-9]{1,9})")
@@ -45,31 +47,54 @@ def read_columns(content: bytes, path: str | None = None, options: ColumnOptions
 
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """
-    found: dict[str, list[Hypothesis]] = {}
+    return strict(each_column_list(content, path, options))
+
+
+def each_column_list(
+    content: bytes, path: str | None = None, options: ColumnOptions = ColumnOptions()
+) -> Iterator[NBest | FormatError]:
+    """Yield each list as ``read_columns`` reads it, or what is wrong with it: a bad line costs its utterance.
+
+    Raises:
+        FormatError: There are no lines.
+    """
+    found = blocks(_lines(content, path, options), path)
+    if not found:
+        raise FormatError("there are no hypotheses", path)
+    for block in found:
+        if block.error is not None:
+            yield block.error
+            continue
+        unused = block.found[0][1] - len({options.acoustic, options.graph} - {None})
+        lost = (f"{unused} scores of each hypothesis",) if unused else ()
+        yield NBest(block.key, tuple(hypothesis for hypothesis, _ in block.found), lost=lost)
+
+
+def _lines(content: bytes, path: str | None, options: ColumnOptions) -> Iterator[Line[tuple[Hypothesis, int]]]:
+    """Yield the key of each line with its hypothesis and how many scores it has."""
     columns: int | None = None
-    last = ""
-    for line, row in rows(content, path, options.encoding):
+    for line, row in each_row(content, path, options.encoding):
+        if isinstance(row, FormatError):
+            yield "", line, row
+            continue
         head, bar, text = row.partition("|")
         fields = split(head)
         named = _KEY.fullmatch(fields[0]) if fields else None
-        if not bar or named is None or len(fields) < 2:
-            raise FormatError(f"expected utt-1, scores, a bar and words, found {row[:60]!r}", path, line=line)
-        key = named[1]
-        scores = [number(field, "a score", path, line, key) for field in fields[1:]]
-        columns = len(scores) if columns is None else columns
-        if len(scores) != columns:
-            message = f"the line has {len(scores)} scores, but the first one {columns}"
-            raise FormatError(message, path, key=key, line=line)
-        for which in (options.acoustic, options.graph):
-            if which is not None and which >= columns:
-                raise FormatError(f"there are {columns} scores, so none is column {which}", path, key=key, line=line)
-        if key != last and key in found:
-            raise FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
-        last = key
+        key = named[1] if named else ""
+        try:
+            if not bar or named is None or len(fields) < 2:
+                raise FormatError(f"expected utt-1, scores, a bar and words, found {row[:60]!r}", path, line=line)
+            scores = [number(field, "a score", path, line, key) for field in fields[1:]]
+            columns = columns or len(scores)
+            if len(scores) != columns:
+                message = f"the line has {len(scores)} scores, but the first one {columns}"
+                raise FormatError(message, path, key=key, line=line)
+            for which in (options.acoustic, options.graph):
+                if which is not None and which >= columns:
+                    message = f"there are {columns} scores, so none is column {which}"
+                    raise FormatError(message, path, key=key, line=line)
+        except FormatError as error:
+            yield key, line, error
+            continue
         graph, acoustic = (0.0 if which is None else 0.0 - scores[which] for which in (options.graph, options.acoustic))
-        found.setdefault(key, []).append(sentence(split(text), graph, acoustic, line))
-    if columns is None:
-        raise FormatError("there are no hypotheses", path)
-    unused = columns - len({options.acoustic, options.graph} - {None})
-    lost = (f"{unused} scores of each hypothesis",) if unused else ()
-    return [NBest(key, tuple(hypotheses), lost=lost) for key, hypotheses in found.items()]
+        yield key, line, (sentence(split(text), graph, acoustic, line), columns)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError
+from ninja.formats.nbest.blocks import Block, Line, blocks
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest
-from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
 
 LAST_FRAME = 2**31 - 2
@@ -37,6 +39,17 @@ class CtmUtterance:
     confidence: tuple[float | None, ...]  # of each word, as it stands there; None: not given
 
 
+class _Word(NamedTuple):
+    """A line."""
+
+    line: int
+    channel: str
+    begin: float  # seconds
+    duration: float
+    word: str
+    confidence: float | None
+
+
 def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None = None) -> list[CtmUtterance]:
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
@@ -55,50 +68,83 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
+    return strict(each_ctm_utterance(content, path, options))
+
+
+def each_ctm_utterance(
+    content: bytes, path: str | None = None, options: CtmOptions | None = None
+) -> Iterator[CtmUtterance | FormatError]:
+    """Yield each utterance as ``read_ctm`` reads it, or what is wrong with it: a bad line costs its utterance.
+
+    Raises:
+        FormatError: There are no words.
+    """
     options = options or CtmOptions()
-    shift = options.frame_shift
-    found: dict[str, tuple[str, list[str], list[int], list[int], list[float | None], int]] = {}
-    last_key, last_begin = "", 0.0
-    for line, row in rows(content, path, options.encoding):
+    found = blocks(_lines(content, path, options), path)
+    if not found:
+        raise FormatError("there are no words", path)
+    for block in found:
+        try:
+            if block.error is not None:
+                raise block.error
+            yield _utterance(block, path, options.frame_shift)
+        except FormatError as error:
+            yield error
+
+
+def _lines(content: bytes, path: str | None, options: CtmOptions) -> Iterator[Line[_Word]]:
+    for line, row in each_row(content, path, options.encoding):
+        if isinstance(row, FormatError):
+            yield "", line, row
+            continue
         fields = split(row)
         if not fields or fields[0].startswith(";;"):
             continue
-        if len(fields) not in (5, 6):
-            raise FormatError(f"expected file, channel, begin, duration, word, found {row[:60]!r}", path, line=line)
-        file, channel, begin_text, duration_text, word = fields[:5]
-        if word.upper().startswith("<ALT"):
-            raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)
-        begin = number(begin_text, "when the word begins", path, line)
-        duration = number(duration_text, "how long the word is", path, line)
-        confidence = number(fields[5], "a confidence", path, line) if len(fields) == 6 and fields[5] != "NA" else None
-        key = file if options.keys == "file" else f"{file}-{channel}"
-        if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
-            raise FormatError(f"a word begins at {begin} s and lasts {duration} s", path, key=key, line=line)
-        if key != last_key:
-            if key in found:
-                raise FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
-            found[key] = (channel, [], [], [], [], line)
-            last_key, last_begin = key, 0.0
-        if found[key][0] != channel:
-            message = f"the file has the channels {found[key][0]!r} and {channel!r}; make them part of the key"
-            raise FormatError(message, path, key=key, line=line)
-        if begin < last_begin:
-            raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=line)
-        last_begin = begin
-        if word == EPSILON_NAME:
+        key = fields[0] if options.keys == "file" else "-".join(fields[:2])
+        try:
+            yield key, line, _word(fields, row, line, path, key, options.frame_shift)
+        except FormatError as error:
+            yield key, line, error
+
+
+def _word(fields: list[str], row: str, line: int, path: str | None, key: str, shift: float) -> _Word:
+    if len(fields) not in (5, 6):
+        raise FormatError(f"expected file, channel, begin, duration, word, found {row[:60]!r}", path, line=line)
+    _, channel, begin_text, duration_text, word = fields[:5]
+    if word.upper().startswith("<ALT"):
+        raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)
+    begin = number(begin_text, "when the word begins", path, line, key)
+    duration = number(duration_text, "how long the word is", path, line, key)
+    confidence = number(fields[5], "a confidence", path, line, key) if len(fields) == 6 and fields[5] != "NA" else None
+    if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
+        raise FormatError(f"a word begins at {begin} s and lasts {duration} s", path, key=key, line=line)
+    return _Word(line, channel, begin, duration, word, confidence)
+
+
+def _utterance(block: Block[_Word], path: str | None, shift: float) -> CtmUtterance:
+    channel, key = block.found[0].channel, block.key
+    words: list[str] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    confidences: list[float | None] = []
+    last_begin = 0.0
+    for each in block.found:
+        if each.channel != channel:
+            message = f"the file has the channels {channel!r} and {each.channel!r}; make them part of the key"
+            raise FormatError(message, path, key=key, line=each.line)
+        if each.begin < last_begin:
+            raise FormatError(
+                f"a word begins at {each.begin} s, before the one above it", path, key=key, line=each.line
+            )
+        last_begin = each.begin
+        if each.word == EPSILON_NAME:
             continue
-        _, words, begins, ends, confidences, _ = found[key]
-        words.append(word)
-        begins.append(max(round(begin / shift), ends[-1] if ends else 0))
-        ends.append(max(round((begin + duration) / shift), begins[-1]))
-        confidences.append(confidence)
-    if not found:
-        raise FormatError("there are no words", path)
-    utterances = []
-    for key, (channel, words, begins, ends, confidences, line) in found.items():
-        none = (0.0,) * (len(words) + 1)
-        each = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=line)
-        given = sum(value is not None for value in confidences)
-        lost = (f"{given} confidences",) if given else ()
-        utterances.append(CtmUtterance(NBest(key, (each,), shift, lost), channel, tuple(confidences)))
-    return utterances
+        words.append(each.word)
+        begins.append(max(round(each.begin / shift), ends[-1] if ends else 0))
+        ends.append(max(round((each.begin + each.duration) / shift), begins[-1]))
+        confidences.append(each.confidence)
+    none = (0.0,) * (len(words) + 1)
+    hypothesis = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=block.found[0].line)
+    given = sum(value is not None for value in confidences)
+    lost = (f"{given} confidences",) if given else ()
+    return CtmUtterance(NBest(key, (hypothesis,), shift, lost), channel, tuple(confidences))

@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
-from ninja.formats.nbest.rows import decoded, rows, split
+from ninja.formats.nbest.rows import decoded, each_row, split, strict
 from ninja.formats.nbest.srilm import spelled
 from ninja.formats.textual import check_encoding, checked_shift
 from ninja.symbols import SymbolTable
@@ -76,43 +76,67 @@ def read_objects(content: bytes, path: str | None = None, fields: ObjectFields |
         FormatError: The file is no JSON, an object names a field twice, a field is missing or of another type, or an
             utterance occurs twice.
     """
+    return strict(each_object(content, path, fields))
+
+
+def each_object(
+    content: bytes, path: str | None = None, fields: ObjectFields | None = None
+) -> list[NBest | FormatError]:
+    """Return each list as ``read_objects`` reads it, or what is wrong with it, in the order of the file.
+
+    Raises:
+        FormatError: There is nothing, or the file as a whole is no JSON.
+    """
     fields = fields or ObjectFields()
-    found: dict[str, NBest] = {}
+    made: list[NBest | FormatError] = []
+    seen: set[str] = set()
     skipped = 0
     for name, entry, line in _entries(content, path, fields):
-        if isinstance(entry, tuple):  # a key and its list
-            key, listed = entry
+        try:
+            found = _list(name, entry, line, path, fields)
+            if found is not None and found.key in seen:
+                raise FormatError("the utterance occurs twice", path, key=found.key, line=line)
+        except FormatError as error:
+            made.append(error)
+            continue
+        if found is None:
+            skipped += 1
         else:
-            if not isinstance(entry, dict):
-                raise FormatError(f"expected an object, found {_shown(entry)}", path, key=name, line=line)
-            key = name if fields.key is None else _text(entry, fields.key, path, name, line)
-            listed = [entry] if fields.nbest is None else entry.get(fields.nbest)
-            if fields.skip and not listed:
-                skipped += 1
-                continue
-        if not isinstance(listed, list) or not listed:
-            raise FormatError(f"expected a list of hypotheses as {fields.nbest!r}", path, key=key, line=line)
-        if key in found:
-            raise FormatError("the utterance occurs twice", path, key=key, line=line)
-        hypotheses, beside = [], 0
-        for each in listed:
-            hypothesis, more = _hypothesis(each, fields, path, key, line)
-            hypotheses.append(hypothesis)
-            beside += more
-        lost = (f"{beside} scores of all models, beside those of each",) if beside else ()
-        timed = any(each.begin is not None for each in hypotheses)
-        found[key] = NBest(key, tuple(hypotheses), fields.frame_shift if timed else None, lost)
-    if not found:
+            seen.add(found.key)
+            made.append(found)
+    if not made:
         raise FormatError("there are no hypotheses", path)
-    lists = list(found.values())
-    if skipped:
-        lists[0] = NBest(
-            lists[0].key,
-            lists[0].hypotheses,
-            lists[0].frame_shift,
-            (*lists[0].lost, f"{skipped} objects without hypotheses"),
-        )
-    return lists
+    first = next((place for place, each in enumerate(made) if isinstance(each, NBest)), None)
+    if skipped and first is not None:
+        each = made[first]
+        assert isinstance(each, NBest)
+        made[first] = replace(each, lost=(*each.lost, f"{skipped} objects without hypotheses"))
+    return made
+
+
+def _list(name: str, entry: Any, line: int | None, path: str | None, fields: ObjectFields) -> NBest | None:
+    """Return the list of an object; None: it is to be skipped."""
+    if isinstance(entry, FormatError):
+        raise entry
+    if isinstance(entry, tuple):  # a key and its list
+        key, listed = entry
+    else:
+        if not isinstance(entry, dict):
+            raise FormatError(f"expected an object, found {_shown(entry)}", path, key=name, line=line)
+        key = name if fields.key is None else _text(entry, fields.key, path, name, line)
+        listed = [entry] if fields.nbest is None else entry.get(fields.nbest)
+        if fields.skip and not listed:
+            return None
+    if not isinstance(listed, list) or not listed:
+        raise FormatError(f"expected a list of hypotheses as {fields.nbest!r}", path, key=key, line=line)
+    hypotheses, beside = [], 0
+    for each in listed:
+        hypothesis, more = _hypothesis(each, fields, path, key, line)
+        hypotheses.append(hypothesis)
+        beside += more
+    lost = (f"{beside} scores of all models, beside those of each",) if beside else ()
+    timed = any(each.begin is not None for each in hypotheses)
+    return NBest(key, tuple(hypotheses), fields.frame_shift if timed else None, lost)
 
 
 def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
@@ -143,51 +167,110 @@ def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes
 
 
 def _entries(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any, int | None]]:
-    """Yield a name for messages, the object of each utterance (or its key and list), and its line."""
-    text = decoded(content, path, encoding=fields.encoding)
+    """Yield a name for messages, the object of each utterance (its key and list, or its error), and its line."""
     try:
-        whole = _loaded(text)
+        whole, doubled = _loaded(decoded(content, path, encoding=fields.encoding))
     except ValueError as error:
-        if text.lstrip()[:1] != "{" or "\n" not in text.strip():
-            raise FormatError(f"not JSON: {str(error)[:80]}", path) from error
-        number = 0
-        for line, row in rows(content, path, fields.encoding):
-            if not row.strip():
-                continue
-            number += 1
-            try:
-                yield str(number), _loaded(row), line
-            except ValueError as bad:
-                raise FormatError(f"not JSON: {str(bad)[:80]}", path, line=line) from bad
+        yield from _of_lines(content, path, fields, error)
         return
+    for name, entry in _of_whole(whole, path, fields):
+        if doubled and _is_doubled(entry):
+            entry = FormatError(f"not JSON: {_TWICE} (object {name})", path)
+        yield name, entry, None
+
+
+def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any]]:
     if isinstance(whole, dict):
         own = fields.nbest is None or fields.nbest in whole or fields.key in whole
         if own or not whole or not all(isinstance(value, list) for value in whole.values()):
-            yield "1", whole, None
+            yield "1", whole
         else:
-            yield from ((key, (key, value), None) for key, value in whole.items())
+            pairs = whole.pairs if isinstance(whole, _Doubled) else whole.items()
+            yield from ((key, (key, value)) for key, value in pairs)
     elif isinstance(whole, list):
         for number, entry in enumerate(whole, start=1):
             if isinstance(entry, list):
-                yield from ((f"{number}-{turn}", inner, None) for turn, inner in enumerate(entry, start=1))
+                yield from ((f"{number}-{turn}", inner) for turn, inner in enumerate(entry, start=1))
             else:
-                yield str(number), entry, None
+                yield str(number), entry
     else:
         raise FormatError(f"expected objects with hypotheses, found {_shown(whole)}", path)
 
 
-def _loaded(text: str) -> Any:
+def _of_lines(
+    content: bytes, path: str | None, fields: ObjectFields, error: ValueError
+) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield the objects of lines, if a file is of these that is not JSON as a whole.
+
+    Raises:
+        FormatError: No line is an object, so the file is no JSON at all.
+    """
+    made: list[tuple[str, Any, int | None]] = []
+    parsed = False
+    if content.lstrip()[:1] != b"[" and b"\n" in content.strip():
+        for line, row in each_row(content, path, fields.encoding):
+            entry: Any = row
+            if isinstance(row, str):
+                if not row.strip():
+                    continue
+                try:
+                    entry, doubled = _loaded(row)
+                except ValueError as bad:
+                    entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
+                else:
+                    # The lines of one object that is written over many are indented.
+                    parsed |= isinstance(entry, dict) and row[0] == "{"
+                    if doubled:
+                        entry = FormatError(f"not JSON: {_TWICE}", path, line=line)
+            made.append((str(len(made) + 1), entry, line))
+    if not parsed:
+        if isinstance(error, FormatError):
+            raise error
+        bad_lines = [entry for _, entry, _ in made if isinstance(entry, FormatError)]
+        raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
+    yield from made
+
+
+_TWICE = "an object names a field twice"
+
+
+class _Doubled(dict[str, Any]):
+    """An object that names a field twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def _is_doubled(entry: Any) -> bool:
+    """Tell whether an object, or one within it, names a field twice."""
+    left = [entry]
+    while left:
+        each = left.pop()
+        if isinstance(each, _Doubled):
+            return True
+        if isinstance(each, list | tuple):
+            left.extend(inner for inner in each if isinstance(inner, list | dict))
+        elif isinstance(each, dict):
+            left.extend(inner for inner in each.values() if isinstance(inner, list | dict))
+    return False
+
+
+def _loaded(text: str) -> tuple[Any, bool]:
+    """Return what JSON says, and whether some object in it names a field twice."""
+    doubled = []
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entry = dict(pairs)
+        if len(entry) < len(pairs):
+            entry = _Doubled(pairs)
+            doubled.append(True)
+        return entry
+
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=made, parse_constant=_no_number), bool(doubled)
     except RecursionError as error:
         raise ValueError("lists within lists, too deep") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entry = dict(pairs)
-    if len(entry) < len(pairs):
-        raise ValueError("an object names a field twice")
-    return entry
 
 
 def _no_number(name: str) -> float:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-from ninja.errors import FormatError
+from ninja.errors import FormatError, NinjaError
 from ninja.formats.textual import check_encoding
 
 # Other blanks, such as Unicode's, are letters of words in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 LONGEST_NUMBER = 400
+
+T = TypeVar("T")
 
 
 def rows(content: bytes, path: str | None = None, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -22,12 +25,29 @@ def rows(content: bytes, path: str | None = None, encoding: str = "utf-8") -> It
         FormatError: A line is not of the encoding.
         OptionError: There is no such encoding.
     """
+    for line, row in each_row(content, path, encoding):
+        if isinstance(row, FormatError):
+            raise row
+        yield line, row
+
+
+def each_row(
+    content: bytes, path: str | None = None, encoding: str = "utf-8"
+) -> Iterator[tuple[int, str | FormatError]]:
+    """Yield the lines of a file as ``rows`` does, or that one is not of the encoding.
+
+    Raises:
+        OptionError: There is no such encoding.
+    """
     check_encoding(encoding)
     lines = bytes(content).split(b"\n")
     if not lines[-1]:
         lines.pop()
     for line, row in enumerate(lines, start=1):
-        yield line, decoded(row, path, line, encoding).removesuffix("\r")
+        try:
+            yield line, decoded(row, path, line, encoding).removesuffix("\r")
+        except FormatError as error:
+            yield line, error
 
 
 def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
@@ -59,3 +79,17 @@ def number(text: str, what: str, path: str | None = None, line: int | None = Non
         if math.isfinite(value):
             return value
     raise FormatError(f"expected {what}, found {text[:60]!r}", path, key=key, line=line)
+
+
+def strict(entries: Iterable[T | NinjaError]) -> list[T]:
+    """Return entries that are all sound.
+
+    Raises:
+        NinjaError: The first that is not.
+    """
+    sound = []
+    for each in entries:
+        if isinstance(each, NinjaError):
+            raise each
+        sound.append(each)
+    return sound

@@ -21,7 +21,8 @@ class Format:
     encode: Callable[[Any, Asked], bytes] | None = None  # None: there is more to it
     one: bool = False  # one lattice a file
     ids: bool = False  # of words, not names
-    key: Literal["inside", "name", "number"] = "inside"  # what tells the key: the file, its name, or the order
+    # What tells the key: the file, its name, the order alone; or nothing, where names and numbers are made into one.
+    key: Literal["inside", "name", "number", "nothing"] = "inside"
     parted: bool = False  # a blank parts keys from what follows
     once: bool = False  # a key may stand there only once
     text: bool = False  # keys are text in the file's encoding; elsewhere they may be any bytes
@@ -37,7 +38,7 @@ FORMATS = {
     "slf": Format(options.Slf, "lattice", lattices.slf_lost, lattices.slf, one=True, text=True),
     "sphinx": Format(options.Sphinx, "lattice", lattices.sphinx_lost, lattices.sphinx, one=True, key="name"),
     "pfsg": Format(options.OneCost, "lattice", lattices.pfsg_lost, lattices.pfsg, parted=True, text=True),
-    "plf": Format(options.Plf, "lattice", lattices.plf_lost, lattices.plf, key="number"),
+    "plf": Format(options.Plf, "lattice", lattices.plf_lost, lattices.plf, key="nothing"),
     "mesh": Format(options.Mesh, "mesh", lists.mesh_lost, lists.mesh, one=True, parted=True, text=True),
     "openfst": Format(options.Fst, "lattice", lattices.fst_lost, lattices.fst, one=True, ids=True, key="name"),
     "fst-text": Format(

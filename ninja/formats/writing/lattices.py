@@ -76,7 +76,7 @@ def pfsg_lost(lattice: Lattice, asked: Asked) -> list[str]:
     from ninja.formats.textual import one_cost
 
     costs, scale = asked.options.costs, asked.options.acoustic_scale
-    lost = losses.structure(lattice) + losses.one_cost(lattice, costs, scale if costs == "total" else 1.0)
+    lost = losses.structure(lattice) + losses.one_cost(lattice, costs, scale)
     final = lattice.is_final
     graph = np.concatenate((lattice.graph, lattice.final_graph[final]))
     acoustic = np.concatenate((lattice.acoustic, lattice.final_acoustic[final]))
@@ -97,7 +97,7 @@ def plf_lost(lattice: Lattice, asked: Asked) -> list[str]:
     scores, scale = asked.options.scores, asked.options.acoustic_scale
     if scores == "both":
         return losses.structure(lattice)
-    return losses.structure(lattice) + losses.one_cost(lattice, scores, scale if scores == "total" else 1.0)
+    return losses.structure(lattice) + losses.one_cost(lattice, scores, scale)
 
 
 def fst(lattice: Lattice, asked: Asked) -> bytes:
@@ -134,9 +134,7 @@ def fst_text(lattice: Lattice, asked: Asked) -> bytes:
 
 def fst_text_lost(lattice: Lattice, asked: Asked) -> list[str]:
     """Return what an FST in text would lose."""
-    costs = asked.options.costs
-    scale = asked.options.acoustic_scale if costs == "total" else 1.0
-    lost = losses.structure(lattice) + losses.one_cost(lattice, costs, scale)
+    lost = losses.structure(lattice) + losses.one_cost(lattice, asked.options.costs, asked.options.acoustic_scale)
     if asked.options.labels == "words":
         said = losses.names(lattice, asked.words)
         if said and all(name.isascii() and name.isdigit() for name in said):

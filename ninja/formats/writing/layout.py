@@ -97,8 +97,10 @@ class Layout(Output):
             raise OutputError("the key stands in the output already", self.name, key=key)
 
     def _lost_key(self, key: str) -> list[str]:
-        if self._format.key == "number" or not getattr(self._asked.options, "extras", True):
+        if self._format.key == "number":
             return [] if key == str(self._count + 1) else [losses.KEY]
+        if self._format.key == "nothing" or not getattr(self._asked.options, "extras", True):
+            return [losses.KEY]  # a reader makes keys of the file's name and numbers
         return []
 
     def _put(self, key: str, item: Any) -> None:

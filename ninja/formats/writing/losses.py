@@ -55,7 +55,7 @@ def structure(lattice: Lattice, *, times: bool = False) -> list[str]:
 
 
 def one_cost(lattice: Lattice, costs: str, acoustic_scale: float = 1.0) -> list[str]:
-    """Return what a format lacks that has one cost: "total" = ``acoustic_scale * acoustic + graph``, or one term.
+    """Return what a format lacks that has one cost: "total" = ``acoustic_scale * acoustic + graph``, or one of them.
 
     Its readers take that for the graph cost.
     """
@@ -65,7 +65,7 @@ def one_cost(lattice: Lattice, costs: str, acoustic_scale: float = 1.0) -> list[
         return [*lost, ACOUSTIC]
     if acoustic:
         lost.append(APART)
-        if acoustic_scale != 1.0 and (costs == "acoustic" or not graph):
+        if acoustic_scale != 1.0 and not graph:
             lost.append(UNSCALED)
     return lost
 

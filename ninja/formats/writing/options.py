@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ninja.errors import OptionError
+from ninja.openfst import refuse_scale
 from ninja.symbols import SymbolTable
 
 CostName = Literal["total", "graph", "acoustic"]
@@ -46,11 +47,12 @@ class Sphinx:
 class OneCost:
     """Which cost a format of one cost gets."""
 
-    costs: CostName = "total"  # acoustic_scale * acoustic + graph, or one of the two
+    costs: CostName = "total"  # acoustic_scale * acoustic + graph, or one of the two as it is
     acoustic_scale: float = 1.0
 
     def __post_init__(self) -> None:
         finite("acoustic_scale", self.acoustic_scale)
+        refuse_scale("costs", self.costs, self.acoustic_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Plf:
 
     def __post_init__(self) -> None:
         finite("acoustic_scale", self.acoustic_scale)
+        refuse_scale("scores", self.scores, self.acoustic_scale)
 
 
 @dataclass(frozen=True, slots=True)

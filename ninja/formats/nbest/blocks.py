@@ -1,0 +1,73 @@
+"""Lines of utterances one after the other: a bad line costs its utterance, the others are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ninja.errors import FormatError
+
+T = TypeVar("T")
+Line = tuple[str, int, T | FormatError]  # key ("": not told), line, and what stands there or what is wrong with it
+
+
+@dataclass(eq=False, slots=True)
+class Block(Generic[T]):
+    """The lines of an utterance."""
+
+    key: str
+    found: list[T] = field(default_factory=list)
+    error: FormatError | None = None  # what is wrong with the first bad one
+
+    def spoil(self, error: FormatError) -> None:
+        """Note an error, unless there is one already."""
+        self.error = self.error or error
+
+
+def blocks(lines: Iterable[Line[T]], path: str | None) -> list[Block[T]]:
+    """Gather lines that follow each other by their keys.
+
+    A bad line spoils the utterance whose key it has, and the one that it stands within; any other is an entry of its
+    own. An utterance that goes on after another one is one, too.
+    """
+    made: list[Block[T]] = []
+    seen: set[str] = set()
+    last: Block[T] | None = None
+    stray: list[Block[T]] = []  # bad lines since that one, which end `made`
+    for key, line, found in lines:
+        if last is not None and key == last.key:
+            block = last
+            for each in stray:
+                _move(each, block, made)
+            stray = []
+        elif isinstance(found, FormatError):
+            if not stray or stray[-1].key != key or not key:
+                stray.append(Block(key, error=found))
+                made.append(stray[-1])
+            continue
+        else:
+            block = last = Block(key)
+            for each in stray:
+                if each.key == key:
+                    _move(each, block, made)
+            stray = []
+            if key in seen:
+                block.spoil(
+                    FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
+                )
+            seen.add(key)
+            made.append(block)
+        if isinstance(found, FormatError):
+            block.spoil(found)
+        else:
+            block.found.append(found)
+    return made
+
+
+def _move(stray: Block[T], block: Block[T], made: list[Block[T]]) -> None:
+    """Let a bad line be that of an utterance."""
+    made.pop(next(place for place in reversed(range(len(made))) if made[place] is stray))
+    assert stray.error is not None
+    stray.error.key = block.key
+    block.spoil(stray.error)

@@ -1,0 +1,357 @@
+"""One bad entry costs itself, one cost has one meaning, and what is lost or unclear is said."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.catalogue import named
+from ninja.formats.content import Content
+from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole, write_fst_text
+from ninja.formats.nbest import (
+    CtmOptions,
+    ObjectFields,
+    each_column_list,
+    each_ctm_utterance,
+    each_object,
+    read_columns,
+    read_ctm,
+    read_objects,
+)
+from ninja.formats.openfst import read_fst, write_fst
+from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
+from ninja.formats.plf import write_plf
+from ninja.formats.streams import Stream
+from ninja.formats.targets import format_of
+from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
+SMALL = Lattice.from_arrays("u", [0, 1, 2, 2], [1, 2], [1, 2], [1, 2], [4, 8], [np.inf, np.inf, 0]).with_words(WORDS)
+
+PFSG = """name {} nodes 4 NULL a b NULL
+initial 0
+final 3
+transitions 3
+0 1 -10000
+1 2 {}
+{} 3 0
+
+"""
+ROW = json.dumps({"key": "{}", "nbest": [{"text": "a b", "score": -1}]}).replace('"{}"', '"%s"')
+
+
+def entries(form, content, lost=None):
+    """Return what is read of a file ``u`` of a format."""
+    return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None, lost))
+
+
+def keys(found):
+    """Return the keys of lattices, and of errors their messages."""
+    return [str(each) if isinstance(each, NinjaError) else each.key for each in found]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("{", "f:2: not JSON"),
+        ('{"key": "v", "nbest": []}', "f:2, key 'v': expected a list of hypotheses"),
+        ('{"key": "v", "nbest": [{"text": "a", "score": "x"}]}', "f:2, key 'v': expected a number"),
+        ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is no number"),
+        ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object names a field twice"),
+        ("[1]", "f:2, key '2': expected an object, found a list of 1"),
+        (ROW % "u", "f:2, key 'u': the utterance occurs twice"),
+        ("\udcff", "f:2: not UTF-8"),
+    ],
+)
+def test_a_bad_line_of_json_costs_itself(bad, message):
+    content = f"{ROW % 'u'}\n{bad}\n{ROW % 'x'}\n".encode("utf-8", "surrogateescape")
+    first, error, last = each_object(content, "f")
+    assert (first.key, last.key) == ("u", "x")
+    assert str(error).startswith(message)
+    with pytest.raises(FormatError, match=message.replace("[", r"\[")):
+        read_objects(content, "f")
+
+
+def test_a_bad_entry_of_a_json_document_costs_itself():
+    good = [{"text": "a", "score": -1}]
+    listed = each_object(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
+    assert keys(listed) == ["u", "f, key '2': expected an object, found 7", "w"]
+    row = json.dumps(good)
+    by_key = each_object(f'{{"u": {row}, "v": [7], "u": {row}, "w": {row}}}'.encode(), "f")
+    assert keys(by_key) == [
+        "u",
+        "f, key 'v': expected a hypothesis, found 7",
+        "f, key 'u': the utterance occurs twice",
+        "w",
+    ]
+    twice = each_object(
+        f'[{{"key": "u", "nbest": {row}}}, {{"key": "v", "nbest": [{{"a": 1, "a": 2}}]}}]'.encode(), "f"
+    )
+    assert keys(twice) == ["u", "f: not JSON: an object names a field twice (object 2)"]
+
+
+@pytest.mark.parametrize(
+    "content", ['{\n  "u": [\n    {"text": "a"}\n    {"text": "b"}\n  ]\n}', "[{}\n{}", "[\n{}\n,", "{\n{\n", "7 7"]
+)
+def test_a_syntax_error_costs_a_whole_document(content):
+    with pytest.raises(FormatError, match="not JSON"):
+        each_object(content.encode(), "f")
+
+
+def test_objects_that_are_skipped_are_told_with_the_first_list_that_is_sound():
+    rows = ['{"key": "u", "nbest": [7]}', '{"key": "v", "nbest": []}', ROW % "w"]
+    _, found = each_object("\n".join(rows).encode(), "f", ObjectFields(skip=True))
+    assert found.lost == ("1 objects without hypotheses",)
+
+
+COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("v-0 1 x | a\n", "f:3, key 'v': expected a score, found 'x'"),
+        ("v-0 1 2 | a\nv-1 1 | a\nv-2 1 2 | b\n", "f:4, key 'v': the line has 1 scores, but the first one 2"),
+        ("v-0 1 nan | a\nv-1 1 2 | a\n", "f:3, key 'v': expected a score"),
+        ("v-0 1 2 | a\nnonsense\nv-1 1 2 | a\n", "f:4, key 'v': expected utt-1, scores, a bar and words"),
+        ("nonsense\n", "f:3: expected utt-1"),
+        ("v-0 1 2 | \udcff\n", "f:3: not UTF-8"),
+    ],
+)
+def test_a_bad_line_of_columns_costs_its_utterance(bad, message):
+    content = COLUMNS.format(bad).encode("utf-8", "surrogateescape")
+    first, error, last = each_column_list(content, "f")
+    assert (first.key, len(first.hypotheses), last.key, len(last.hypotheses)) == ("u", 2, "w", 1)
+    assert str(error).startswith(message)
+    with pytest.raises(FormatError):
+        read_columns(content, "f")
+
+
+def test_an_utterance_that_goes_on_costs_what_goes_on():
+    content = COLUMNS.format("v-0 1 2 | b\nu-2 1 2 | b\nu-3 1 2 | a\n").encode()
+    assert keys(each_column_list(content, "f")) == [
+        "u",
+        "v",
+        "f:4, key 'u': the utterance goes on after another one; sort the file",
+        "w",
+    ]
+
+
+CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("v 1 0.0 x a\n", "f:3, key 'v': expected how long the word is, found 'x'"),
+        ("v 1 0.0\nv 1 0.5 0.5 b\n", "f:3, key 'v': expected file, channel"),
+        ("v 1 0.0 0.5 a\nv 1 0.5 nan b\n", "f:4, key 'v': expected how long the word is"),
+        ("v 1 0.5 0.5 a\nv 1 0.0 0.5 b\n", "f:4, key 'v': a word begins at 0.0 s, before the one above it"),
+        ("v 1 0.5 0.5 a\nv 2 0.6 0.5 b\n", "f:4, key 'v': the file has the channels '1' and '2'"),
+        ("v 1 0.5 0.5 a\nnonsense\nv 1 0.6 0.5 b\n", "f:4, key 'v': expected file, channel"),
+        ("v 1 * * <ALT_BEGIN>\nv 1 0.6 0.5 b\n", "f:3, key 'v': there are alternatives"),
+    ],
+)
+def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
+    content = CTM.format(bad).encode()
+    first, error, last = each_ctm_utterance(content, "f")
+    assert (first.nbest.key, first.nbest.hypotheses[0].words) == ("u", ("a", "b"))
+    assert (last.nbest.key, last.confidence) == ("w", (0.9,))
+    assert str(error).startswith(message)
+    with pytest.raises(FormatError):
+        read_ctm(content, "f")
+
+
+def test_channels_are_part_of_the_keys_of_bad_lines_too():
+    content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
+    found = each_ctm_utterance(content, "f", CtmOptions(keys="file-channel"))
+    assert [each.key if isinstance(each, FormatError) else each.nbest.key for each in found] == ["u-A", "u-B", "u-C"]
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=12), st.integers(0, 100), st.integers(0, 6))
+@pytest.mark.parametrize("form", ["columns", "ctm", "json"])
+def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length):
+    junk = junk.replace(b"\n", b"").replace(b"\r", b"")
+    read = {
+        "columns": each_column_list,
+        "json": each_object,
+        "ctm": lambda content: (
+            each if isinstance(each, NinjaError) else each.nbest for each in each_ctm_utterance(content)
+        ),
+    }[form]
+    row = {
+        "columns": "{0}-0 1 2 | a\n{0}-1 2 3 | b\n",
+        "ctm": "{0} 1 0.0 0.5 a\n{0} 1 0.5 0.5 b\n",
+        "json": (ROW % "KEY").replace("{", "{{").replace("}", "}}").replace("KEY", "{0}") + "\n",
+    }[form]
+    good = {each.key: each.hypotheses for each in read("".join(row.format(key) for key in "uvw").encode())}
+    middle = row.format("v").encode()
+    at = at % len(middle)
+    end = min(at + length, middle.find(b"\n", at))
+    damaged = middle[:at] + junk + middle[max(at, end) :]
+    found = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
+    sound = {each.key: each.hypotheses for each in found if not isinstance(each, NinjaError)}
+    told = {each.key for each in found if isinstance(each, NinjaError)}
+    for key in "uw":  # unless the junk names one of them
+        assert sound.get(key) == good[key] or key in told or key.encode() in junk or key.encode() in damaged
+    assert damaged != middle or sound == good
+
+
+def test_a_bad_lattice_of_a_pfsg_costs_itself():
+    cycle = PFSG.format("v", "-1", "2").replace("transitions 3", "transitions 4").replace("2 3 0", "2 3 0\n2 1 0")
+    content = (PFSG.format("u", "-1", "2") + cycle + PFSG.format("w", "-2", "2")).encode()
+    first, error, last = read_pfsgs(content, "f")
+    assert isinstance(error, LatticeError)
+    assert (error.key, error.message[:7]) == ("v", "a cycle")
+    assert 9 <= error.line <= 17
+    assert first.key == "u"
+    assert last.identical(read_pfsg(PFSG.format("w", "-2", "2").encode(), "w"))
+    only_b = SymbolTable.from_words(["<eps>", "a", "b"])
+    unknown = content.replace(cycle.encode(), PFSG.format("v", "-1", "2").replace(" a ", " c ").encode())
+    first, error, last = read_pfsgs(unknown, "f", only_b)
+    assert (first.key, error.key, last.key) == ("u", "v", "w")
+    assert isinstance(error, SymbolError)
+    found = read_pfsgs((PFSG.format("u", "-1", "2") + cycle + cycle + "name x nodes 0\n").encode(), "f")
+    assert [next(found).key, next(found).key, next(found).key] == ["u", "v", "v"]
+    with pytest.raises(FormatError, match="f:27: no nodes"):
+        next(found)
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("json", f"{ROW % 'u'}\n{{\n{ROW % 'w'}\n"),
+        ("columns", COLUMNS.format("v-0 1 x | a\n")),
+        ("ctm", CTM.format("v 1 0.0 x a\n")),
+        ("pfsg", PFSG.format("u", "-1", "2") + PFSG.format("v", "-1", "1") + PFSG.format("w", "-1", "2")),
+    ],
+)
+def test_the_reader_of_files_goes_on_behind_a_bad_entry(form, content):
+    if form == "pfsg":
+        content = content.replace("name v nodes 4 NULL a", "name v nodes 4 NULL \udcff")
+    found = entries(form, content.encode("utf-8", "surrogateescape"))
+    assert [key for key, each in found if isinstance(each, Lattice)] == ["u", "w"]
+    assert sum(isinstance(each, NinjaError) for _, each in found) == 1
+
+
+WRITERS = {
+    "openfst": lambda **costs: read_fst(write_fst(SMALL, **costs), "u"),
+    "fst-text": lambda **costs: read_fst_text(write_fst_text(SMALL, acceptor=False, **costs), "u"),
+    "pfsg": lambda **costs: read_pfsg(write_pfsg(SMALL, **costs), "u"),
+}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_one_cost_is_written_as_it_is_and_takes_no_scale(form):
+    write = WRITERS[form]
+    assert write(costs="acoustic").graph.tolist() == pytest.approx([4, 8], abs=1e-3)
+    assert write(costs="graph").graph.tolist() == pytest.approx([1, 2], abs=1e-3)
+    assert write(costs="total", acoustic_scale=0.5).graph.tolist() == pytest.approx([3, 6], abs=1e-3)
+    for costs in ("graph", "acoustic"):
+        with pytest.raises(OptionError, match=rf"costs={costs} writes costs unscaled, .* acoustic_scale=0\.5"):
+            write(costs=costs, acoustic_scale=0.5)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        *(
+            f"{form}:costs={costs}"
+            for form in ("openfst", "fst-text", "fst-ark", "pfsg")
+            for costs in ("acoustic", "graph")
+        ),
+        "fst-ark:text=true,costs=acoustic",
+        "plf:scores=acoustic",
+        "plf:scores=both",
+    ],
+)
+def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_path):
+    with pytest.raises(OptionError, match=r"so there is no acoustic_scale=0\.1 to take; leave it out"):
+        ninja.write(tmp_path / "x", to=f"{to},acoustic_scale=0.1")
+    with ninja.write(tmp_path / "x", to=to) as output:
+        output.write(SMALL)
+    assert "unscaled acoustic costs" not in output.lost
+    with pytest.raises(OptionError, match="writes costs unscaled"):
+        write_plf(SMALL, scores="acoustic", acoustic_scale=2.0)
+
+
+def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
+    content = b"0 1 hello 3\n1 2 world 4\n2\n"
+    with pytest.raises(
+        FormatError, match=r"f:1, key 'u': 'hello' is a name and '3' an integer.*acceptor=true"
+    ) as error:
+        read_fst_text(content, "u", "f")
+    assert error.value.line == 1
+    with pytest.raises(FormatError, match="f:2, key 'u': 'world'"):
+        read_fst_text(b"0 1 7 3\n1 2 world 4\n2\n", "u", "f")
+    yes = read_fst_text(content, "u", options=FstTextOptions(acceptor=True))
+    assert yes.words is not None
+    assert (yes.words.spell(yes.word), yes.graph.tolist()) == (["hello", "world"], [3, 4])
+    assert read_fst_text(content, "u", options=FstTextOptions(acceptor=False)).word.tolist() == [3, 4]
+    assert read_fst_text(content, "u", options=FstTextOptions(labels="ids")).word.tolist() == [3, 4]
+    assert read_fst_text(b"0 1 5 7\n1 2 6 8\n2\n", "u").word.tolist() == [7, 8]
+    found = dict(entries("fst-text:acceptor=true", content))
+    assert [each.graph.tolist() for each in found.values()] == [[3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("content", "lost"),
+    [
+        (b"0 1 5 7\n1\n", ("input labels",)),
+        (b"0 1 5 7 0.5\n1\n", ("input labels",)),
+        (b"0 1 x y\n1\n", ("input labels",)),
+        (b"0 1 7 7 0.5\n1 2 0 8\n2\n", ()),
+        (b"0 1 <eps> y\n1\n", ()),
+        (b"0 1 y 0.5\n1\n", ()),
+        (b"0 1 y\n1 2 x 5\n2\n", ()),
+    ],
+)
+def test_input_labels_of_text_are_told_as_lost(content, lost):
+    assert read_fst_text_whole(content, "u").lost == lost
+    told = []
+    (found,) = entries("fst-text", content, lambda key, lost: told.append((key, tuple(lost))))
+    assert isinstance(found[1], Lattice)
+    assert told == [("u", lost)]
+
+
+@pytest.mark.parametrize("to", ["plf", "k2:extras=false"])
+def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
+    with ninja.write(tmp_path / "x", to=to) as output:
+        output.write(SMALL.with_key("1"))
+    assert output.lost["key"] == 1
+    with pytest.raises(LatticeError, match="key"), ninja.write(tmp_path / "y", to=to, lossy="refuse") as output:
+        output.write(SMALL.with_key("1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("y.ctm", "CTM is only read"),
+        ("d/y.CTM.gz", "CTM is only read"),
+        ("x.scp", "say ark,scp:FILE.ark,FILE.scp"),
+        ("x.columns", "lists in columns are only read"),
+        ("x.stm", "STM is not written"),
+    ],
+)
+def test_names_of_files_that_are_not_written_are_refused(name, message):
+    with pytest.raises(OptionError, match=message):
+        format_of(name)
+    assert format_of(name, "slf") == ("slf", {})
+
+
+def test_other_names_keep_their_meanings():
+    assert [format_of(name)[0] for name in ("x", "x.lattice", "x.tsv", "ark,scp:a.ark,a.scp")] == [
+        "binary",
+        "binary",
+        "nemo",
+        "binary",
+    ]
