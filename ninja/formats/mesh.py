@@ -18,6 +18,7 @@ from ninja.symbols import SymbolTable
 NO_WORD = "*DELETE*"
 NO_INFO = ["0", "0", ":", ":"]  # scores and phones where there are none
 
+LARGEST_SHARE = 1.01  # of 1, as far as the digits of files go
 Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
 Lost = Callable[[str, Sequence[str]], None]
 
@@ -155,6 +156,8 @@ class Mesh:
         known = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
         assert posterior is not None
         share = posterior if self.total == 1.0 else posterior / self.total
+        if share > LARGEST_SHARE:
+            raise self._refused(f"the posterior of {word!r} is {share:g}, but must not be above 1")
         return (None if word == NO_WORD else word, share, start if known else None, duration if known else None)
 
     def _refused(self, message: str) -> FormatError:

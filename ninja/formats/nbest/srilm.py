@@ -157,6 +157,9 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[H
     if not (fields[2].isascii() and fields[2].isdigit()):
         raise FormatError(f"expected the number of words, found {fields[2][:60]!r}", path, key=key, line=line)
     words = fields[3:]
+    if len(fields[2]) > 9 or int(fields[2]) > len(words):  # there may be more, which count for no penalty
+        message = f"{fields[2][:20]} words are announced, but {len(words)} follow; the line may be cut short"
+        raise FormatError(message, path, key=key, line=line)
     return sentence(words, -graph * LOG10, -acoustic * LOG10, line), fields[2].lstrip("0") != str(len(words)).lstrip(
         "0"
     )
