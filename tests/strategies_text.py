@@ -15,6 +15,7 @@ from ninja.lattice import Lattice, check
 from ninja.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats"
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
 
 SMALL = b"""VERSION=1.0

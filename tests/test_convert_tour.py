@@ -18,6 +18,7 @@ from ninja.cli import main
 from ninja.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English lattices are not on this machine")
 
 EVERY = 20  # which of the lattices take the legs between all pairs of formats

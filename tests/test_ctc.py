@@ -286,6 +286,7 @@ LIBRI = SHARED / "data/formats/ctc_pyctcdecode/libri_logits.json"
 SAID = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
 def test_the_published_decodes_of_pyctcdecode_come_out():
     units = ctc_units([" ", *string.ascii_lowercase, "'", ""], -1, boundary=" ")
@@ -308,6 +309,7 @@ def test_the_published_decodes_of_pyctcdecode_come_out():
 FLASHLIGHT = SHARED / "data/formats/ctc_flashlight"
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not FLASHLIGHT.is_dir(), reason="the real files are not here")
 def test_the_lexicon_and_letters_of_flashlight_are_understood():
     # Its scores are those of ASG, which has transitions and no blank: only tokens, lexicon and shape are CTC's, too.

@@ -29,6 +29,7 @@ from ninja.formats.slf import read_slf_whole, write_slf
 SAMPLE = Path(__file__).parent / "data/english/formats"
 GOLDEN = SHARED / "golden/english/lat.ark.gz"
 ARC_TYPES = ("standard", "log", "log64")
+# Skips where the programs of libfst-tools are not installed; in CI that fails (conftest.py).
 needs_tools = pytest.mark.skipif(shutil.which("fstcompile") is None, reason="OpenFst's programs are not installed")
 
 

@@ -51,6 +51,7 @@ def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any)
     assert machine.num_states() == lattice.num_states
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are not here")
 def test_kaldis_own_archive_is_read() -> None:
     content = gzip.decompress(GOLDEN.read_bytes())

@@ -25,6 +25,7 @@ from ninja.lattice import Lattice, check
 from ninja.symbols import SymbolTable
 
 WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
+# Skips where the programs of libfst-tools are not installed; in CI that fails (conftest.py).
 TOOLS = pytest.mark.skipif(shutil.which("fstcompile") is None, reason="OpenFst's command-line tools are not installed")
 ARC_TYPES = ("standard", "log", "log64")
 

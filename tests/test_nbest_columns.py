@@ -74,6 +74,7 @@ def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
     assert [each.words for each in found] == [("HERE", "WE", "GO"), ("HERE",)]
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not SHARED.exists(), reason="needs AMI's list, which is not part of the project")
 def test_amis_list_is_read_whole():
     (lattice,) = (lattice for _, lattice in read(next(SHARED.glob("*.nbest"))))

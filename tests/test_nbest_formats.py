@@ -40,6 +40,7 @@ from ninja.formats.nbest import (
 from ninja.graph.nbest_lattice import lattice_nbest
 
 FORMATS = SHARED / "data/formats"
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 needs_files = pytest.mark.skipif(not FORMATS.is_dir(), reason="the real files are not here")
 BYTELOG = 1024 * math.log(1.0001)
 

@@ -196,6 +196,7 @@ def test_a_lattice_becomes_a_list_and_a_lattice_that_says_the_same(lattice):
 ENGLISH = SHARED / "golden" / "english"
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="Kaldi's answers are not here")
 def test_the_tables_of_kaldi_come_back_from_lattices():
     costs = [dict(read_floats(f"ark:{ENGLISH}/nbest20.{name}_cost.gz")) for name in ("graph", "acoustic")]

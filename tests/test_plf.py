@@ -24,6 +24,7 @@ from ninja.lattice import check
 from ninja.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
 
 SMALL = b"((('a', -1.5, 1),('b', -0.5, 2),),(('c', -2, 1),),(('d', 0, 1),),)\n"

@@ -44,6 +44,7 @@ def best(lattices, words):
     return {key: " ".join(table.spell(best_path(lattice).words)) for key, lattice in read(str(lattices))}
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
 def test_the_published_decodes_of_pyctcdecode_come_out(ninja, folder):
     np.save("libri.npy", np.array(json.loads(LIBRI.read_text())))
@@ -58,6 +59,7 @@ def test_the_published_decodes_of_pyctcdecode_come_out(ninja, folder):
     assert SymbolTable.read("words.txt").spell(second.words) == SAID.format("sent").split()
 
 
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
 def test_the_example_in_the_help_runs_and_ends_with_a_rescoring(ninja, folder):
     np.savez("logits.npz", libri=np.array(json.loads(LIBRI.read_text())))
