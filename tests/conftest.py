@@ -54,7 +54,7 @@ MAY_SKIP = (
 
 
 def pytest_make_parametrize_id(val, argname):
-    """Name parameters that are bytes by their place: gzip's hold the time, and each of xdist's processes collects anew."""
+    """Name bytes by their place: gzip's hold the time, and each process of xdist collects the tests for itself."""
     return argname if isinstance(val, bytes) else None
 
 
