@@ -139,28 +139,43 @@ class LevelSearch final : public Search {
       total += arc_cost(arc, best_graph_[i]);
     }
     best_complete_ = total;
-    if (options_.calibrate) calibrate(total - pass_.best);
+    if (options_.calibrate) calibrate(surprise, total - pass_.best);
     begin();
   }
 
-  // Elsewhere the completion follows the first pass until it meets the best path; each word on the way is expected to
-  // differ as much as the best path's words did on average.
-  void calibrate(double difference) {
+  // Elsewhere the completion follows the first pass until it meets the best path. What it loses of its old graph costs
+  // without words, and at its end, is known (lists of hypotheses have all their graph cost there); each word on the way
+  // is expected to differ as much as the best path's words did on average, and its end to surprise as much as theirs.
+  void calibrate(double surprise_at_end, double difference) {
     int64_t words = 0;
+    double of_words = 0.0;
     std::vector<char> known(arcs_.num_states, 0);
     known[0] = 1;
-    for (int32_t arc : best_arcs_) {
-      words += lm_word_[arc] >= 0;
+    for (size_t i = 0; i < best_arcs_.size(); ++i) {
+      const int32_t arc = best_arcs_[i];
       known[arcs_.dst[arc]] = 1;
+      if (lm_word_[arc] < 0) continue;
+      ++words;
+      of_words += best_graph_[i] - arcs_.graph[arc];
     }
-    per_word_ = difference / static_cast<double>(words + 1);
+    per_word_ = words > 0 ? of_words / static_cast<double>(words) : difference;
     correction_[0] = difference;
     for (int64_t state = arcs_.num_states - 1; state >= 0; --state) {
       if (known[state]) continue;
-      int32_t arc = pass_.next_arc[state];
-      correction_[state] = arc < 0 ? per_word_
-                                   : correction_[arcs_.dst[arc]] + (lm_word_[arc] >= 0 ? per_word_ : 0.0);
+      const int32_t arc = pass_.next_arc[state];
+      if (arc >= 0) {
+        correction_[state] = correction_[arcs_.dst[arc]] + expected(arc);
+      } else if (is_final(arcs_, state)) {
+        const double old = arcs_.final_graph[state];
+        correction_[state] = new_graph(old, surprise_at_end) - old;
+      }
     }
+  }
+
+  // By how much an arc's graph cost is expected to change.
+  double expected(int32_t arc) const {
+    if (lm_word_[arc] >= 0) return per_word_;
+    return options_.calibrate ? new_graph(arcs_.graph[arc], 0.0) - arcs_.graph[arc] : 0.0;
   }
 
   void begin() {
@@ -267,7 +282,7 @@ class LevelSearch final : public Search {
     for (int64_t a = arcs_.arc_begin[state]; a < arcs_.arc_begin[state + 1]; ++a) {
       int32_t arc = static_cast<int32_t>(a);
       if (!pass_.alive[arc]) continue;
-      double guess = hyp.cost + old_cost(arc) + (lm_word_[arc] >= 0 ? per_word_ : 0.0) + ahead(arcs_.dst[arc]);
+      double guess = hyp.cost + old_cost(arc) + expected(arc) + ahead(arcs_.dst[arc]);
       bool on_best = hyp.on_best && pass_.next_arc[state] == arc;
       if (guess > limit && !on_best) continue;
       int32_t place = lm_word_[arc] < 0 ? -1 : wave.ask(histories_, hyp.history, lm_word_[arc]);

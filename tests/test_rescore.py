@@ -312,3 +312,20 @@ def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(mon
 def test_options_out_of_range_are_refused(name: str, value: object) -> None:
     with pytest.raises(OptionError, match=name):
         replace(EXACT, **{name: value})
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_costs_that_stand_at_the_end_hide_no_hypothesis(algorithm: str) -> None:
+    """Lists of hypotheses have their graph cost there, and the look-ahead must not spread it on words."""
+    states = 25  # three chains from state 0, of words as likely as one another
+    src = [0 if place == 0 else 8 * chain + place for chain in range(3) for place in range(8)]
+    dst = [8 * chain + place + 1 for chain in range(3) for place in range(8)]
+    order = np.argsort(src, kind="stable")
+    final = np.full(states, np.inf)
+    final[[8, 16, 24]] = 50.0, 51.0, 52.0
+    lattice = Lattice.from_arrays(
+        "list", np.searchsorted(np.array(src)[order], np.arange(states + 1)), np.array(dst)[order],
+        np.tile([1, 2, 3, 4, 1, 2, 3, 4], 3)[order], np.zeros(24), np.zeros(24), final, words=TABLE,
+    )  # fmt: skip
+    options = replace(EXACT, algorithm=algorithm, lm_weight=0.9, beam=2.0)
+    assert len(path_costs(run(lattice, options))) == 3
