@@ -2,17 +2,28 @@
 # cython: language_level=3
 """Alignment of lattices to words and phones: conversions only. Arguments are validated in ``ninja.graph.align``."""
 
+from dataclasses import fields
+
+from ninja.lattice import Lattice
+
+cimport cython
 cimport numpy as np
+from cpython.ref cimport Py_INCREF
 from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 from arrays cimport alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
 from clattice cimport Alignments, Arcs
+from slots cimport filled
 
 np.import_array()
+
+cdef tuple SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef object new = object.__new__
 
 
 cdef extern from "align_units.hpp" namespace "ninja" nogil:
@@ -50,6 +61,7 @@ cdef extern from "align_units.hpp" namespace "ninja" nogil:
         int32_t* ali
         float* final_graph
         float* final_acoustic
+        int64_t* final_ali_begin
 
     int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
 
@@ -120,34 +132,63 @@ cdef tuple arrays_of(const AlignedArcs& found):
     )
 
 
-cdef tuple written(FastAligner& aligner):
-    """Let an aligner write a lattice's arrays, in the order of its fields."""
-    cdef int64_t num_states = aligner.num_states(), num_arcs = aligner.num_arcs()
-    cdef object arc_begin = new_array(num_states + 1, np.NPY_INT64)
-    cdef object dst = new_array(num_arcs, np.NPY_INT32)
-    cdef object word = new_array(num_arcs, np.NPY_INT32)
-    cdef object graph = new_array(num_arcs, np.NPY_FLOAT32)
-    cdef object acoustic = new_array(num_arcs, np.NPY_FLOAT32)
-    cdef object ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
-    cdef object ali = new_array(aligner.num_labels(), np.NPY_INT32)
-    cdef object final_graph = new_array(num_states, np.NPY_FLOAT32)
-    cdef object final_acoustic = new_array(num_states, np.NPY_FLOAT32)
+@cython.freelist(64)
+cdef class Memory:
+    """The owner of one lattice's arrays."""
+    cdef void* memory
+
+    def __dealloc__(self):
+        free(self.memory)
+
+
+cdef inline object array_in(void** at, np.npy_intp length, int type_number, Memory owner):
+    """Make a read-only array of the next bytes of a lattice's memory, which it keeps alive."""
+    cdef object array = np.PyArray_New(
+        np.ndarray, 1, &length, type_number, NULL, at[0], 0, np.NPY_ARRAY_CARRAY_RO, None
+    )
+    Py_INCREF(owner)
+    np.PyArray_SetBaseObject(<np.ndarray>array, owner)
+    at[0] = <char*>at[0] + length * (8 if type_number == np.NPY_INT64 else 4)
+    return array
+
+
+cdef object written(FastAligner& aligner, object lattice):
+    """Let an aligner write the lattice that it made of another one."""
+    cdef np.npy_intp num_states = aligner.num_states(), num_arcs = aligner.num_arcs(), num_labels = aligner.num_labels()
+    cdef size_t wide = 2 * (num_states + 1) + num_arcs + 1, narrow = 4 * num_arcs + num_labels + 2 * num_states
+    cdef Memory owner = Memory.__new__(Memory)
+    owner.memory = malloc(8 * wide + 4 * narrow)  # one piece: eleven take longer than aligning a small lattice does
+    if owner.memory == NULL:
+        raise MemoryError
+    cdef void* at = owner.memory
     cdef ArcArrays to
-    to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>arc_begin)
-    to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>dst)
-    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
-    to.graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
-    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-    to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
-    to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
-    to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
-    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
+    to.arc_begin = <int64_t*>at
+    to.ali_begin = to.arc_begin + num_states + 1
+    to.final_ali_begin = to.ali_begin + num_arcs + 1
+    to.dst = <int32_t*>(to.final_ali_begin + num_states + 1)
+    to.word = to.dst + num_arcs
+    to.graph = <float*>(to.word + num_arcs)
+    to.acoustic = to.graph + num_arcs
+    to.final_graph = to.acoustic + num_arcs
+    to.final_acoustic = to.final_graph + num_states
+    to.ali = <int32_t*>(to.final_acoustic + num_states)
     with nogil:
         aligner.write(to)
-    return (
-        freeze(arc_begin), freeze(dst), freeze(word), freeze(graph), freeze(acoustic), freeze(ali_begin), freeze(ali),
-        freeze(final_graph), freeze(final_acoustic), *no_labels(num_states),
-    )
+    cdef object arc_begin = array_in(&at, num_states + 1, np.NPY_INT64, owner)
+    cdef object ali_begin = array_in(&at, num_arcs + 1, np.NPY_INT64, owner)
+    cdef object final_ali_begin = array_in(&at, num_states + 1, np.NPY_INT64, owner)
+    cdef object dst = array_in(&at, num_arcs, np.NPY_INT32, owner)
+    cdef object word = array_in(&at, num_arcs, np.NPY_INT32, owner)
+    cdef object graph = array_in(&at, num_arcs, np.NPY_FLOAT32, owner)
+    cdef object acoustic = array_in(&at, num_arcs, np.NPY_FLOAT32, owner)
+    cdef object final_graph = array_in(&at, num_states, np.NPY_FLOAT32, owner)
+    cdef object final_acoustic = array_in(&at, num_states, np.NPY_FLOAT32, owner)
+    cdef object ali = array_in(&at, num_labels, np.NPY_INT32, owner)
+    cdef object final_ali = array_in(&at, 0, np.NPY_INT32, owner)
+    return filled(new(Lattice), SLOTS, (
+        lattice.key, arc_begin, dst, word, graph, acoustic, ali_begin, ali, final_graph, final_acoustic,
+        final_ali_begin, final_ali, "compact", None, lattice.frame_shift, lattice.words,
+    ))
 
 
 cdef Labels labels_of(object known) except *:
@@ -175,20 +216,24 @@ def align(object lattice not None, object known not None, bint by_phone, bint re
     """Align a lattice the fast way.
 
     Returns:
-        A tuple of the lattice's arrays in the order of its fields; None where the general way is needed; False where
-        the bounds are passed.
+        The new lattice; None where the general way is needed, or labels are wrong or missing; False where the bounds
+        are passed.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef Labels labels = labels_of(known)
     cdef AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
     cdef FastAligner* aligner = &spare_aligner()
-    cdef AlignEnd end
+    cdef AlignEnd end = AlignEnd.kUnsure
+    cdef int64_t num_labels = np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
+    cdef int64_t num_final_labels = np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
     with nogil:
-        end = dereference(aligner).align(arcs, alignments, labels, options)
+        if (num_labels + num_final_labels > 0 and first_unknown_label(alignments.ali, num_labels, labels) < 0
+                and first_unknown_label(alignments.final_ali, num_final_labels, labels) < 0):
+            end = dereference(aligner).align(arcs, alignments, labels, options)
     if end == AlignEnd.kTooLarge:
         return False
-    return written(dereference(aligner)) if end == AlignEnd.kAligned else None
+    return written(dereference(aligner), lattice) if end == AlignEnd.kAligned else None
 
 
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,

@@ -15,7 +15,7 @@ struct LabelCopier {
   // Copy labels, and with them others that follow, for whole blocks take less time: what comes to stand behind the copy
   // must be written later.
   void blocks(const int32_t* from, int32_t length, int32_t* to) const {
-    constexpr int32_t kBlock = 8;
+    constexpr int32_t kBlock = 16;
     // Far beyond the last one where `from` is none of these labels.
     const uint64_t at = (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(labels)) / sizeof(*from);
     const auto last = static_cast<uint64_t>(num_labels);

@@ -1,7 +1,7 @@
 // Places in the search for units: an input state together with labels and words that were read but not given out.
 //
-// Many places have their state and labels in common: a tail. Labels are long, so tails are found by content seldom, and
-// places by the numbers of their tails.
+// Some places have their state and labels in common: a tail. Labels are long, so tails are found by content seldom, and
+// places by their tails, which most of them have for themselves.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,7 @@ struct Tail {
   UnitScan scan;        // of the labels, once they are read
   int32_t state;
   int32_t next;         // the tail behind its first unit, if that is over within it; -1: not known
+  int32_t place;        // the first place with this tail; mostly it is the only one
 };
 
 struct Place {
@@ -38,7 +39,7 @@ class Cells {
  public:
   void clear(size_t expected) {
     size_t size = 64;
-    while (size < 2 * expected) size *= 2;
+    while (size < 4 * expected) size *= 2;
     reset(size);
   }
 
@@ -78,7 +79,8 @@ class [[gnu::visibility("hidden")]] Places {
     places_.clear();
     words_.clear();
     tail_cells_.clear(expected);
-    place_cells_.clear(expected);
+    place_cells_.clear(0);
+    others_.clear();
   }
 
   size_t size() const { return places_.size(); }
@@ -101,30 +103,27 @@ class [[gnu::visibility("hidden")]] Places {
     added.hash = hash;
     added.labels = labels;
     added.state = state;
-    added.next = -1;
+    added.next = added.place = -1;
     tail_cells_.grow(tails_.size(), [this](size_t each) { return tails_[each].hash; });
     return tail;
   }
 
   int32_t add(int32_t tail, const int32_t* word, int32_t num_words) {
-    int32_t& cell = place_cell(tail, word, num_words);
-    if (cell >= 0) return cell;
-    const auto place = static_cast<int32_t>(places_.size());
-    cell = place;
-    Place& added = places_.emplace_back();  // put together where it stays: a copy would wait for its pieces
-    added.words = this->num_words();
-    added.num_words = num_words;
-    added.tail = tail;
-    for (int32_t each = 0; each < num_words; ++each) words_.push_back(word[each]);
-    place_cells_.grow(places_.size(), [this](size_t each) {
-      return hash_of_words(places_[each].tail, words(places_[each]), places_[each].num_words);
+    return add(tail, word, num_words, [this, word, num_words] {
+      for (int32_t each = 0; each < num_words; ++each) words_.push_back(word[each]);
+      return this->num_words() - num_words;
     });
-    return place;
+  }
+
+  // The place where all but the first words of another one are pending.
+  int32_t add_rest(int32_t tail, int32_t place, int32_t first) {
+    const int64_t begin = places_[place].words + first;
+    return add(tail, words_.data() + begin, places_[place].num_words - first, [begin] { return begin; });
   }
 
   bool has(int32_t state, const int32_t* word, int32_t num_words, Stretch labels) {
     const int32_t tail = tail_cell(state, labels, hash_of_labels(state, labels));
-    return tail >= 0 && place_cell(tail, word, num_words) >= 0;
+    return tail >= 0 && find(tail, word, num_words) >= 0;
   }
 
  private:
@@ -139,14 +138,52 @@ class [[gnu::visibility("hidden")]] Places {
     });
   }
 
+  template <class Keep>
+  int32_t add(int32_t tail, const int32_t* word, int32_t num_words, const Keep& keep) {
+    const int32_t first = tails_[tail].place;
+    if (first >= 0 && has_words(first, word, num_words)) return first;
+    const auto place = static_cast<int32_t>(places_.size());
+    if (first < 0) {
+      tails_[tail].place = place;
+    } else {
+      int32_t& cell = place_cell(tail, word, num_words);
+      if (cell >= 0) return others_[cell];
+      cell = static_cast<int32_t>(others_.size());
+      others_.push_back(place);
+    }
+    Place& added = places_.emplace_back();  // put together where it stays: a copy would wait for its pieces
+    added.words = keep();
+    added.num_words = num_words;
+    added.tail = tail;
+    place_cells_.grow(others_.size(), [this](size_t each) {
+      const Place& other = places_[others_[each]];
+      return hash_of_words(other.tail, words(other), other.num_words);
+    });
+    return place;
+  }
+
+  int32_t find(int32_t tail, const int32_t* word, int32_t num_words) {
+    const int32_t first = tails_[tail].place;
+    if (first < 0 || has_words(first, word, num_words)) return first;
+    const int32_t cell = place_cell(tail, word, num_words);
+    return cell < 0 ? cell : others_[cell];
+  }
+
+  // Whether just these words are pending at a place.
+  bool has_words(int32_t place, const int32_t* word, int32_t num_words) const {
+    const Place& known = places_[place];
+    if (known.num_words != num_words) return false;
+    const int32_t* other = words(known);
+    for (int32_t at = 0; at < num_words; ++at) {  // a call would take longer
+      if (word[at] != other[at]) return false;
+    }
+    return true;
+  }
+
+  // Where a place is found that is not the first with its tail.
   int32_t& place_cell(int32_t tail, const int32_t* word, int32_t num_words) {
     return place_cells_.find(hash_of_words(tail, word, num_words), [&](int32_t each) {
-      const Place& known = places_[each];
-      if (known.tail != tail || known.num_words != num_words) return false;
-      for (int32_t at = 0; at < num_words; ++at) {  // a call would take longer
-        if (word[at] != words(known)[at]) return false;
-      }
-      return true;
+      return places_[others_[each]].tail == tail && has_words(others_[each], word, num_words);
     });
   }
 
@@ -158,31 +195,41 @@ class [[gnu::visibility("hidden")]] Places {
     return hash ^ hash >> 32;
   }
 
+  // Products that are added up need not wait for each other.
   static uint64_t hash_of_labels(int32_t state, Stretch labels) {
+    constexpr uint64_t kFactors[] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu,
+                                     0xd6e8feb86659fd93u, 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu,
+                                     0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
     uint64_t hash = (static_cast<uint64_t>(state) << 32 | static_cast<uint32_t>(labels.length)) * kFactor;
-    uint64_t other = hash >> 32;
-    const auto add = [&](const int32_t* label) {
-      uint64_t four[2];
-      std::memcpy(four, label, sizeof(four));
-      hash = (hash ^ (hash >> 29) ^ four[0]) * kFactor;  // two sums, which need not wait for each other
-      other = (other ^ (other >> 31) ^ four[1]) * kFactor;
+    const auto four = [&](const int32_t* label, int which) {
+      uint64_t pair[2];
+      std::memcpy(pair, label, sizeof(pair));
+      hash += pair[0] * kFactors[2 * which] + pair[1] * kFactors[2 * which + 1];
     };
-    if (labels.length >= 4) {
-      const int32_t* last = labels.label + labels.length - 4;
-      for (const int32_t* label = labels.label; label < last; label += 4) add(label);
-      add(last);
+    const int32_t* label = labels.label;
+    int32_t length = labels.length;
+    if (length >= 4) {
+      for (; length > 16; label += 8, length -= 8) {
+        four(label, 0);
+        four(label + 4, 1);
+        hash = (hash ^ hash >> 31) * kFactor;
+      }
+      const int32_t inner = length >> 3 << 2;  // these overlap unless there are 16
+      four(label, 0);
+      four(label + inner, 1);
+      four(label + length - 4 - inner, 2);
+      four(label + length - 4, 3);
     } else {
-      int32_t few[4] = {0, 0, 0, 0};
-      for (int32_t each = 0; each < labels.length; ++each) few[each] = labels.label[each];
-      add(few);
+      for (int32_t each = 0; each < length; ++each) hash += static_cast<uint32_t>(label[each]) * kFactors[each];
     }
-    hash ^= other ^ (other >> 32);
-    return hash ^ (hash >> 32);
+    hash = (hash ^ hash >> 32) * kFactor;
+    return hash ^ hash >> 32;
   }
 
   std::vector<Tail> tails_;
   std::vector<Place> places_;
   std::vector<int32_t> words_;
+  std::vector<int32_t> others_;  // places that are not the first with their tails
   Cells tail_cells_, place_cells_;
 };
 

@@ -58,6 +58,7 @@ struct ArcArrays {
   int64_t* ali_begin;
   int32_t* ali;
   float *final_graph, *final_acoustic;
+  int64_t* final_ali_begin;  // final states have no labels
 };
 
 // How far the first unit of some labels has been read.

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "align_labels.hpp"
 #include "align_places.hpp"
+#include "align_result.hpp"
 #include "align_units.hpp"
 #include "lattice.hpp"
 
@@ -41,75 +41,25 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     }
     if (end_ != AlignEnd::kAligned) return end_;
     find_inner_places();
-    add_up();
-    reverse_inner_places();
-    sort_states();
+    found_.add_up();
+    found_.reverse_inner_places();
+    found_.sort_states();
     return end_;
   }
 
   // The result; the lattice it was made of must still be there.
   int64_t num_states() const { return static_cast<int64_t>(places_.size()); }
-  int64_t num_arcs() const { return static_cast<int64_t>(units_.size()); }
-  int64_t num_labels() const { return num_labels_; }
+  int64_t num_arcs() const { return found_.num_arcs(); }
+  int64_t num_labels() const { return found_.num_labels(); }
 
   [[gnu::noinline]] void write(const ArcArrays& to) const {
-    int64_t arc = 0, num_labels = 0;
-    to.arc_begin[0] = to.ali_begin[0] = 0;
-    for (size_t state = 0; state < ends_.size(); ++state) {
-      const int32_t before = old_state_[state];
-      const Stretch from = places_.tail(places_[before].tail).labels;
-      to.final_graph[state] = ends_[before].graph;
-      to.final_acoustic[state] = ends_[before].acoustic;
-      for (int64_t at = arc_begin_[before]; at < arc_begin_[before + 1]; ++at, ++arc) {
-        const Unit& unit = units_[at];
-        to.dst[arc] = new_state_[unit.place];
-        to.word[arc] = unit.word;
-        to.graph[arc] = unit.graph;
-        to.acoustic[arc] = unit.acoustic;
-        write_labels(from, unit, to.ali + num_labels, to.ali + num_labels_);
-        to.ali_begin[arc + 1] = num_labels += unit.num_labels;
-      }
-      to.arc_begin[state + 1] = arc;
-    }
+    found_.write(places_, alignments_->ali, alignments_->ali_begin[arcs_->num_arcs], to);
   }
 
   // Room that is kept for the next lattice, in bytes, about.
-  size_t room() const { return units_.capacity() * sizeof(Unit) + inner_.capacity() * sizeof(Inner); }
+  size_t room() const { return found_.room() + known_arcs_.size() * sizeof(Known); }
 
  private:
-  struct Step {
-    Stretch labels;
-    float graph, acoustic;
-  };
-  // A step behind which no unit is over, and all that was found behind it.
-  struct Inner {
-    Step step;
-    int32_t before;                // the inner step before it, or -1 behind the place that was left
-    int32_t place;                 // that was left
-    int32_t state, word;           // its own word
-    int32_t num_words, num_labels; // pending behind it
-    int64_t begin, end;            // arcs
-    bool is_place;                 // whether a unit may end there on another way
-  };
-  // A unit given out: an arc. Its labels are those of the place, of inner steps, and of the last step on the way there,
-  // as far as they belong to it.
-  struct Unit {
-    const int32_t* last;           // labels of the last step
-    int32_t num_last, num_labels;
-    int32_t inner;                 // the last but one step, -1 if none
-    int32_t place, word;           // where it leads to
-    float graph, acoustic;
-  };
-  struct End {
-    float graph, acoustic;
-  };
-  // An arc of several steps whose costs wait until all places are known.
-  struct Long {
-    int64_t arc;                   // or place
-    bool is_final;
-    int32_t before;                // the inner step before its last one
-    float graph, acoustic;         // of its last step
-  };
   // A way from the place being left.
   struct Way {
     int32_t num_words, num_labels, num_steps;
@@ -121,41 +71,45 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     int32_t state, inner; // the inner step that led there, -1 if none did
     Way way;
   };
-  // A state on the way through the result, and its arcs that have not yet been followed.
-  struct Walk {
-    int32_t place;
-    int64_t arc, end;
-  };
-  // What has been found out about an arc before.
-  struct Memory {
-    uint32_t first;       // what is known of its first label
+  // An arc of the lattice, and what has been found out about it.
+  struct Known {
+    const int32_t* label;
+    int32_t length;
+    int32_t dst;          // -1: it leads nowhere
+    int32_t word;
+    float graph, acoustic;
+    uint32_t first;       // what is known of its first label; 0: it has none
     struct Read {         // of its labels behind the first one
-      bool is_known, is_well;
-      UnitScan::Phase phase;
+      int32_t cut;        // where a unit ends; 0: they have not been read; -1: nowhere, or they are not well
       uint32_t phone;
-      int32_t cut;
+      UnitScan::Phase phase;
+      bool is_well;
     } read[2];            // by whether the first label left its phone
-    struct Rest {
-      int32_t length, tail, place;
-    } rest[2];            // where so many of its labels are left and, in the second, its word
+    struct Rest {         // of the lattice, behind the unit
+      int32_t tail;
+      int32_t place[2];   // by whether the arc's own word, which is all then, is pending there
+    } rest[3];            // where the unit ends before this arc, or within it (by `read`)
   };
 
   void clear() {
     const auto num_arcs = static_cast<size_t>(arcs_->num_arcs);
-    units_.clear();
-    ends_.clear();
-    arc_begin_.assign(1, 0);
-    num_labels_ = 0;
+    found_.clear();
     places_.clear(num_arcs);
     kept_.clear();
-    inner_.clear();
-    long_.clear();
     num_pending_ = 0;
-    memory_.resize(num_arcs);
+    if (known_arcs_.size() < num_arcs) known_arcs_.resize(num_arcs);
+    const int64_t* begin = alignments_->ali_begin;
     for (size_t arc = 0; arc < num_arcs; ++arc) {
-      const int64_t begin = alignments_->ali_begin[arc];
-      const bool has_labels = begin < alignments_->ali_begin[arc + 1];
-      memory_[arc] = {has_labels ? known_.of[alignments_->ali[begin]] : 0, {}, {{-1, -1, -1}, {-1, -1, -1}}};
+      Known& known = known_arcs_[arc];
+      known.label = alignments_->ali + begin[arc];
+      known.length = static_cast<int32_t>(begin[arc + 1] - begin[arc]);
+      known.dst = alive_[arcs_->dst[arc]] ? arcs_->dst[arc] : -1;
+      known.word = arcs_->word[arc];
+      known.graph = arcs_->graph[arc];
+      known.acoustic = arcs_->acoustic[arc];
+      known.first = known.length > 0 ? known_.of[*known.label] : 0;
+      known.read[0].cut = known.read[1].cut = 0;
+      std::memset(known.rest, -1, sizeof(known.rest));
     }
   }
 
@@ -190,13 +144,44 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
 
   // Find the arcs of a place.
   void leave(int32_t place) {
-    ends_.push_back({kInfinity, kInfinity});
-    const Place& from = places_[place];
+    found_.open_place();
+    const Place from = places_[place];
     Tail& tail = places_.tail(from.tail);
     if (tail.scan.phase == UnitScan::kStart &&
         !tail.scan.read(known_, options_.reorder, tail.labels.label, tail.labels.length, 0)) {
       return refuse();
     }
+    const bool takes_word = options_.by_phone ? from.num_words > 0 : tail.scan.first_kind != kNonword;
+    if (tail.scan.phase == UnitScan::kCut && from.num_words >= takes_word) {
+      give_out_at_once(place, from, takes_word);
+    } else {
+      search(from, tail);
+    }
+    found_.close_place();
+  }
+
+  // Give out the unit that is over within what is pending at a place.
+  void give_out_at_once(int32_t place, const Place& from, bool takes_word) {
+    const Tail& tail = places_.tail(from.tail);
+    const int32_t cut = tail.scan.cut;
+    if (tail.next < 0) {
+      const int32_t next = places_.add_tail(tail.state, {tail.labels.label + cut, tail.labels.length - cut});
+      places_.tail(from.tail).next = next;  // the other reference may have moved
+    }
+    const int32_t without_word = options_.by_phone ? 0 : options_.silence_word;
+    const int32_t word = takes_word ? *places_.words(from) : without_word;
+    const int32_t to = bounded(places_.add_rest(places_.tail(from.tail).next, place, takes_word));
+    Unit& unit = found_.add(cut);
+    unit.last = nullptr;
+    unit.num_last = 0;
+    unit.inner = -1;
+    unit.place = to;
+    unit.word = word;
+    unit.graph = unit.acoustic = 0.0f;
+  }
+
+  // Follow the arcs behind a place until units are over.
+  void search(const Place& from, const Tail& tail) {
     make_room(from.num_words);
     const int32_t* pending = places_.words(from);
     for (int32_t each = 0; each < from.num_words; ++each) words_[each] = pending[each];
@@ -209,55 +194,77 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     first.way.graph = first.way.acoustic = 0.0f;
     first.way.scan = tail.scan;
     append(first.way, {tail.labels, 0.0f, 0.0f});
-    if (give_out(first.state, first.way, -1)) {
-      frames_.clear();
-    } else if (first.state == arcs_->num_states) {
-      end(first.way);
-      frames_.clear();
-    } else {
-      first.arc = arcs_->arc_begin[first.state];
-      first.end = arcs_->arc_begin[first.state + 1];
-    }
+    if (give_out(first.state, first.way)) return;
+    if (first.state == arcs_->num_states) return end(first.way);
+    first.arc = arcs_->arc_begin[first.state];
+    first.end = arcs_->arc_begin[first.state + 1];
     while (!frames_.empty() && end_ == AlignEnd::kAligned) {
       Frame& frame = frames_.back();
-      if (frame.arc == frame.end) {
-        if (is_final(*arcs_, frame.state)) arrive_at_end(frame.state, frame.way);
-        if (frame.inner >= 0) inner_[frame.inner].end = num_arcs();
-        frames_.pop_back();
+      const UnitScan::Phase phase = frame.way.scan.phase;
+      if (phase == UnitScan::kInside || phase == UnitScan::kLeft) follow_simple(frame);
+      if (frame.arc < frame.end) {
+        follow(frame, frame.arc++);
         continue;
       }
-      follow(frame, frame.arc++);
+      if (is_final(*arcs_, frame.state)) arrive_at_end(frame.state, frame.way);
+      if (frame.inner >= 0) found_.close_inner(frame.inner);
+      frames_.pop_back();
     }
-    arc_begin_.push_back(num_arcs());
+  }
+
+  // Go on along arcs that end the unit, as most do, up to one that needs more thought than that.
+  void follow_simple(Frame& frame) {
+    const Way& way = frame.way;
+    const bool takes_word = options_.by_phone || way.scan.first_kind != kNonword;
+    const bool takes_own = takes_word && way.num_words == 0;
+    const int32_t given_word = takes_word ? words_[0] : options_.silence_word;
+    const int32_t num_pending = way.num_words + 1 - takes_word;
+    const int32_t* const pending = words_.data() + takes_word;
+    const bool left = way.scan.phase == UnitScan::kLeft, may_end = left && !way.scan.goes_on();
+    const uint32_t phone = way.scan.phone, loops = options_.reorder ? kLoop : 0;
+    const bool is_long = way.num_steps >= 3;
+    for (; frame.arc < frame.end; ++frame.arc) {
+      Known& known = known_arcs_[frame.arc];
+      if (known.dst < 0) continue;
+      if (known.first == 0) return;
+      int32_t num_last = 0, which = 0;
+      if (!may_end || (known.first & loops)) {
+        const bool begins = left && !(known.first & loops);  // another phone of the unit
+        if (begins ? !(kWithin >> kind_of(known.first) & 1) : known.first >> kKindShift != phone) return;
+        const bool leaves = (left && !begins) || (known.first & kFinal);
+        num_last = known.read[leaves].cut;
+        if (num_last == 0) num_last = read_rest(known, leaves);
+        if (num_last < 0) return;
+        which = 1 + leaves;
+      }
+      Known::Rest& rest = known.rest[which];
+      int32_t place = num_pending <= 1 ? rest.place[num_pending] : -1;
+      if (place < 0) {
+        words_[way.num_words] = known.word;
+        place = find_place(known, rest, known.length - num_last, pending, num_pending);
+      }
+      if (is_long) found_.note_long(false, frame.inner, known.graph, known.acoustic);
+      Unit& unit = found_.add(way.num_labels + num_last);
+      unit.last = known.label;
+      unit.num_last = num_last;
+      unit.inner = frame.inner;
+      unit.place = place;
+      unit.word = takes_own ? known.word : given_word;
+      unit.graph = way.graph + known.graph;
+      unit.acoustic = way.acoustic + known.acoustic;
+    }
   }
 
   // Go on along an arc.
   void follow(const Frame& frame, int64_t arc) {
-    const int32_t dst = arcs_->dst[arc];
-    if (!alive_[dst]) return;
-    const int32_t num_labels = frame.way.num_labels;
-    const int64_t begin = alignments_->ali_begin[arc];
-    const Stretch labels{alignments_->ali + begin, static_cast<int32_t>(alignments_->ali_begin[arc + 1] - begin)};
-    words_[frame.way.num_words] = arcs_->word[arc];
-    UnitScan scan = frame.way.scan;
-    if (!read(scan, num_labels, labels, memory_[arc])) return refuse();
-    const Step step{labels, arcs_->graph[arc], arcs_->acoustic[arc]};
-    if (scan.phase == UnitScan::kCut && scan.cut >= num_labels) {  // most arcs end here, and need no more than this
-      const bool takes_word = options_.by_phone || scan.first_kind != kNonword;
-      const int32_t length = num_labels + labels.length - scan.cut;
-      const int32_t place = place_on_arc(dst, arc, {labels.label + labels.length - length, length},
-                                         words_.data() + takes_word, frame.way.num_words + 1 - takes_word);
-      if (frame.way.num_steps >= 3) long_.push_back({num_arcs(), false, frame.inner, step.graph, step.acoustic});
-      add_unit({labels.label, labels.length - length, scan.cut, frame.inner, place,
-                takes_word ? words_[0] : options_.silence_word, frame.way.graph + step.graph,
-                frame.way.acoustic + step.acoustic});
-      return;
-    }
+    Known& known = known_arcs_[arc];
+    if (known.dst < 0) return;
+    words_[frame.way.num_words] = known.word;
     Way way = frame.way;
-    way.scan = scan;
+    if (!read(way.scan, way.num_labels, known)) return refuse();
     ++way.num_words;
-    append(way, step);
-    arrive(dst, way, arc);
+    append(way, {{known.label, known.length}, known.graph, known.acoustic});
+    arrive(known.dst, way);
   }
 
   void append(Way& way, Step step) {
@@ -269,51 +276,27 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   }
 
   // Note an arc, or the end of a way, whose costs depend on the order in which they are added up.
-  void note_long(const Way& way, int64_t arc, bool is_end) {
+  void note_long(const Way& way, bool is_end) {
     if (way.num_steps <= 3) return;
     const Step& last = steps_[way.num_steps - 1];
-    long_.push_back({arc, is_end, frames_.back().inner, last.graph, last.acoustic});
-  }
-
-  // Add costs up in Kaldi's order, for sums of single precision depend on it. Kaldi makes a chain of epsilons of the
-  // steps, and takes epsilons away from the end on, but only where a unit ends before them: steps between two places
-  // are summed forwards, and these sums backwards.
-  void add_up() {
-    for (const Long& each : long_) {
-      float graph = 0.0f, acoustic = 0.0f;
-      parts_.assign(1, {{nullptr, 0}, each.graph, each.acoustic});
-      for (int32_t at = each.before;; at = inner_[at].before) {
-        if (at < 0 || inner_[at].is_place) {
-          Step part{};
-          for (; !parts_.empty(); parts_.pop_back()) {
-            part.graph += parts_.back().graph;
-            part.acoustic += parts_.back().acoustic;
-          }
-          graph = part.graph + graph;
-          acoustic = part.acoustic + acoustic;
-        }
-        if (at < 0) break;
-        parts_.push_back(inner_[at].step);
-      }
-      (each.is_final ? ends_[each.arc].graph : units_[each.arc].graph) = graph;
-      (each.is_final ? ends_[each.arc].acoustic : units_[each.arc].acoustic) = acoustic;
-    }
+    found_.note_long(is_end, frames_.back().inner, last.graph, last.acoustic);
   }
 
   // Find out behind which inner steps a unit may end on another way.
   void find_inner_places() {
+    if (found_.inner().empty()) return;
     size_t size = 64;
     while (size < 8 * places_.size()) size *= 2;
-    seen_.assign(size, 0);
+    near_.assign(size, 0);
     const auto key = [size](int32_t state, int32_t num_words, int32_t num_labels) {
       return ((static_cast<uint32_t>(state) * 64 + num_words) * 512 + num_labels) * 0x9e3779b1u >> 7 & (size - 1);
     };
     for (const Place& place : places_) {
       const Tail& tail = places_.tail(place.tail);
-      seen_[key(tail.state, place.num_words, tail.labels.length)] = 1;
+      near_[key(tail.state, place.num_words, tail.labels.length)] = 1;
     }
-    for (Inner& inner : inner_) {
-      if (seen_[key(inner.state, inner.num_words, inner.num_labels)]) inner.is_place = is_place(inner);
+    for (Inner& inner : found_.inner()) {
+      if (near_[key(inner.state, inner.num_words, inner.num_labels)]) inner.is_place = is_place(inner);
     }
   }
 
@@ -324,7 +307,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     sorted_.resize(inner.num_labels + inner.num_words);
     int32_t* label = sorted_.data() + inner.num_labels;
     int32_t* word = label + inner.num_words;
-    for (const Inner* at = &inner;; at = &inner_[at->before]) {
+    for (const Inner* at = &inner;; at = &found_.inner()[at->before]) {
       *--word = at->word;
       label = std::copy_n(at->step.labels.label, at->step.labels.length, label - at->step.labels.length);
       label -= at->step.labels.length;
@@ -336,81 +319,39 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
                        {sorted_.data(), inner.num_labels});
   }
 
-  // Put arcs in Kaldi's order. Kaldi takes a state's epsilons away from the last to the first and then turns the arcs
-  // round: they stay as they were found, but for those behind an inner place, which were turned round before.
-  void reverse_inner_places() {
-    for (auto inner = inner_.rbegin(); inner != inner_.rend(); ++inner) {
-      if (inner->is_place) std::reverse(units_.begin() + inner->begin, units_.begin() + inner->end);
-    }
-  }
-
-  // In the order of OpenFst's TopSort, as `top_sort` does it; here all states can be reached, and there are no cycles.
-  void sort_states() {
-    constexpr int32_t kUnseen = -1, kSeen = 0;
-    auto number = static_cast<int32_t>(num_states());
-    new_state_.assign(number, kUnseen);
-    old_state_.resize(number);
-    new_state_[0] = kSeen;
-    walks_.assign(1, {0, arc_begin_[0], arc_begin_[1]});
-    while (!walks_.empty()) {
-      Walk& walk = walks_.back();
-      while (walk.arc < walk.end && new_state_[units_[walk.arc].place] != kUnseen) ++walk.arc;
-      if (walk.arc == walk.end) {
-        old_state_[--number] = walk.place;
-        walks_.pop_back();
-        continue;
-      }
-      const int32_t place = units_[walk.arc++].place;
-      new_state_[place] = kSeen;
-      Walk& next = walks_.emplace_back();
-      next.place = place;
-      next.arc = arc_begin_[place];
-      next.end = arc_begin_[place + 1];
-    }
-    for (int32_t state = 0; state < num_states(); ++state) new_state_[old_state_[state]] = state;
-  }
-
-  void write_labels(const Stretch& from, const Unit& unit, int32_t* to, const int32_t* end) const {
-    const int64_t num_known = alignments_->ali_begin[arcs_->num_arcs];
-    const LabelCopier copy{alignments_->ali, num_known, end};
-    copy.blocks(from.label, std::min(from.length, unit.num_labels), to);
-    int32_t length = unit.num_labels - unit.num_last;
-    for (int32_t at = unit.inner; at >= 0; at = inner_[at].before) {
-      const Stretch& labels = inner_[at].step.labels;
-      const int32_t begin = inner_[at].num_labels - labels.length;
-      if (begin >= length) continue;
-      LabelCopier::few(labels.label, length - begin, to + begin);
-      length = begin;
-    }
-    copy.blocks(unit.last, unit.num_last, to + unit.num_labels - unit.num_last);
-  }
-
   // Read an arc's labels behind others; how the first one is read tells how the rest is, so that is read once.
-  bool read(UnitScan& scan, int32_t before, Stretch labels, Memory& memory) {
-    if (labels.length == 0 || scan.phase == UnitScan::kCut) return true;
-    if (!scan.read_one(memory.first, options_.reorder, before)) return false;
+  bool read(UnitScan& scan, int32_t before, Known& known) {
+    if (known.length == 0 || scan.phase == UnitScan::kCut) return true;
+    if (!scan.read_one(known.first, options_.reorder, before)) return false;
     if (scan.phase == UnitScan::kCut) return true;
-    Memory::Read& known = memory.read[scan.phase == UnitScan::kLeft];
-    if (!known.is_known) {
-      UnitScan rest = scan;
-      const bool is_well = rest.read(known_, options_.reorder, labels.label + 1, labels.length - 1, 1);
-      known = {true, is_well, rest.phase, rest.phone, rest.cut};
-    }
-    scan.phase = known.phase;
-    scan.phone = known.phone;
-    if (known.phase == UnitScan::kCut) scan.cut = before + known.cut;
-    return known.is_well;
+    const bool leaves = scan.phase == UnitScan::kLeft;
+    const Known::Read& rest = known.read[leaves];
+    if (rest.cut == 0) read_rest(known, leaves);
+    scan.phase = rest.phase;
+    scan.phone = rest.phone;
+    if (rest.phase == UnitScan::kCut) scan.cut = before + rest.cut;
+    return rest.is_well;
+  }
+
+  // Read an arc's labels behind the first one, which may have left its phone; return where a unit ends, or -1.
+  int32_t read_rest(Known& known, bool leaves) {
+    UnitScan scan;
+    scan.phase = leaves ? UnitScan::kLeft : UnitScan::kInside;
+    scan.phone = known.first >> kKindShift;
+    const bool is_well = scan.read(known_, options_.reorder, known.label + 1, known.length - 1, 1);
+    const int32_t cut = is_well && scan.phase == UnitScan::kCut ? scan.cut : -1;
+    known.read[leaves] = {cut, scan.phone, scan.phase, is_well};
+    return cut;
   }
 
   // Give out a unit if one is over, or get ready to go on.
-  void arrive(int32_t state, const Way& way, int64_t arc) {
-    if (give_out(state, way, arc)) return;
+  void arrive(int32_t state, const Way& way) {
+    if (give_out(state, way)) return;
     if (state == arcs_->num_states) return end(way);
     int32_t inner = -1;
     if (way.num_steps > 1) {
-      inner = static_cast<int32_t>(inner_.size());
-      inner_.push_back({steps_[way.num_steps - 1], frames_.back().inner, place_at_hand(), state,
-                        words_[way.num_words - 1], way.num_words, way.num_labels, num_arcs(), 0, false});
+      inner = found_.add_inner({steps_[way.num_steps - 1], frames_.back().inner, found_.place(), state,
+                                words_[way.num_words - 1], way.num_words, way.num_labels, num_arcs(), 0, false});
       check_size();
     }
     make_room(way.num_words);
@@ -424,19 +365,19 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
                          static_cast<int32_t>(alignments_->final_ali_begin[state + 1] - begin)};
     if (!way.scan.read(known_, options_.reorder, labels.label, labels.length, way.num_labels)) return refuse();
     append(way, {labels, arcs_->final_graph[state], arcs_->final_acoustic[state]});
-    if (!give_out(static_cast<int32_t>(arcs_->num_states), way, -1)) end(way);
+    if (!give_out(static_cast<int32_t>(arcs_->num_states), way)) end(way);
   }
 
-  bool give_out(int32_t state, const Way& way, int64_t arc) {
+  bool give_out(int32_t state, const Way& way) {
     if (way.scan.phase == UnitScan::kCut) {
       const bool takes_word = options_.by_phone ? way.num_words > 0 : way.scan.first_kind != kNonword;
       if (takes_word && way.num_words == 0) return false;
       const int32_t without_word = options_.by_phone ? 0 : options_.silence_word;
-      add_arc(state, way, takes_word, takes_word ? words_[0] : without_word, way.scan.cut, arc);
+      add_arc(state, way, takes_word, takes_word ? words_[0] : without_word, way.scan.cut);
       return true;
     }
     if (options_.by_phone && way.num_words > 1) {
-      add_arc(state, way, true, words_[0], 0, arc);
+      add_arc(state, way, true, words_[0], 0);
       return true;
     }
     return false;
@@ -445,50 +386,35 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   // At the end of the lattice, where no unit is over by itself.
   void end(const Way& way) {
     if (way.num_labels == 0 && way.num_words == 0) {
-      note_long(way, place_at_hand(), true);
-      ends_.back() = {way.graph, way.acoustic};
+      note_long(way, true);
+      found_.set_end(way.graph, way.acoustic);
       return;
     }
     const auto last = static_cast<int32_t>(arcs_->num_states);
     if (options_.by_phone) {
       if (way.num_labels > 0 && !way.scan.may_end()) return refuse();
       const bool takes_word = way.num_words > 0;
-      return add_arc(last, way, takes_word, takes_word ? words_[0] : 0, way.num_labels, -1);
+      return add_arc(last, way, takes_word, takes_word ? words_[0] : 0, way.num_labels);
     }
     const bool is_silence = way.scan.first_kind == kNonword;
     if (way.num_labels == 0 || !way.scan.may_end() || way.num_words != (is_silence ? 0 : 1)) return refuse();
-    add_arc(last, way, !is_silence, is_silence ? options_.silence_word : words_[0], way.num_labels, -1);
+    add_arc(last, way, !is_silence, is_silence ? options_.silence_word : words_[0], way.num_labels);
   }
 
-  // An arc with the first `cut` labels of a way to the place where the rest is pending. `arc`: the way's last step, if
-  // that is one.
-  void add_arc(int32_t state, const Way& way, bool takes_word, int32_t word, int32_t cut, int64_t arc) {
+  // An arc with the first `cut` labels of a way to the place where the rest is pending.
+  void add_arc(int32_t state, const Way& way, bool takes_word, int32_t word, int32_t cut) {
     const Stretch last = steps_[way.num_steps - 1].labels;
-    const int32_t before = way.num_labels - last.length;  // of its labels come before the last step
-    const int32_t num_words = way.num_words - takes_word, length = way.num_labels - cut;
-    const int32_t* pending = words_.data() + takes_word;
-    int32_t place;
-    if (arc >= 0 && cut >= before) {
-      place = place_on_arc(state, arc, {last.label + last.length - length, length}, pending, num_words);
-    } else if (way.num_steps == 1 && way.scan.phase == UnitScan::kCut) {
-      const int32_t from = places_[place_at_hand()].tail;
-      if (places_.tail(from).next < 0) {
-        const int32_t next = places_.add_tail(state, {last.label + cut, length});
-        places_.tail(from).next = next;
-      }
-      place = add_place(places_.tail(from).next, pending, num_words);
-    } else {
-      place = add_place(places_.add_tail(state, rest_of(way, cut, length)), pending, num_words);
-    }
-    note_long(way, num_arcs(), false);
-    const int32_t inner = way.num_steps > 1 ? frames_.back().inner : -1;
-    const int32_t num_last = way.num_steps > 1 ? std::max(cut - before, 0) : 0;
-    add_unit({last.label, num_last, cut, inner, place, word, way.graph, way.acoustic});
-  }
-
-  void add_unit(const Unit& unit) {
-    units_.emplace_back() = unit;  // piece by piece: to copy at once what has just been put together means to wait
-    num_labels_ += unit.num_labels;
+    const int32_t tail = places_.add_tail(state, rest_of(way, cut, way.num_labels - cut));
+    const int32_t place = bounded(places_.add(tail, words_.data() + takes_word, way.num_words - takes_word));
+    note_long(way, false);
+    Unit& unit = found_.add(cut);
+    unit.last = last.label;
+    unit.num_last = way.num_steps > 1 ? std::max(cut - (way.num_labels - last.length), 0) : 0;
+    unit.inner = way.num_steps > 1 ? frames_.back().inner : -1;
+    unit.place = place;
+    unit.word = word;
+    unit.graph = way.graph;
+    unit.acoustic = way.acoustic;
   }
 
   // For a word more than these.
@@ -497,7 +423,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   }
 
   void check_size() {
-    const int64_t size = num_labels_ + 6 * num_arcs() + 16 * static_cast<int64_t>(inner_.size());
+    const int64_t size = num_labels() + 6 * num_arcs() + 16 * static_cast<int64_t>(found_.inner().size());
     if (size > options_.max_labels) end_ = AlignEnd::kTooLarge;
   }
 
@@ -518,29 +444,20 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return {kept_.back().data(), length};
   }
 
-  // The place behind an arc where the last of its labels are pending. Without other words than its own these are the
-  // same on every way that ends with it.
-  int32_t place_on_arc(int32_t state, int64_t arc, Stretch labels, const int32_t* word, int32_t num_words) {
-    Memory::Rest& rest = memory_[arc].rest[num_words > 0];
-    if (num_words <= 1 && rest.length == labels.length && rest.place >= 0) return rest.place;
-    return find_place(rest, state, labels, word, num_words);
-  }
-
-  [[gnu::noinline]] int32_t find_place(Memory::Rest& rest, int32_t state, Stretch labels, const int32_t* word,
+  // The place behind an arc where its last labels are pending.
+  [[gnu::noinline]] int32_t find_place(const Known& known, Known::Rest& rest, int32_t length, const int32_t* word,
                                        int32_t num_words) {
-    if (rest.length != labels.length) rest = {labels.length, places_.add_tail(state, labels), -1};
-    const int32_t place = add_place(rest.tail, word, num_words);
-    if (num_words <= 1) rest.place = place;
+    if (rest.tail < 0) rest.tail = places_.add_tail(known.dst, {known.label + known.length - length, length});
+    const int32_t place = bounded(places_.add(rest.tail, word, num_words));
+    if (num_words <= 1) rest.place[num_words] = place;
     return place;
   }
 
-  int32_t add_place(int32_t tail, const int32_t* word, int32_t num_words) {
-    const int32_t place = places_.add(tail, word, num_words);
+  // A place just found; there must not be too many.
+  int32_t bounded(int32_t place) {
     if (place >= options_.max_states || places_.num_words() > options_.max_labels) end_ = AlignEnd::kTooLarge;
     return place;
   }
-
-  int32_t place_at_hand() const { return static_cast<int32_t>(ends_.size()) - 1; }
 
   static constexpr int32_t kWordsSeen = 1 << 11;
 
@@ -552,23 +469,16 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   AlignOptions options_{};
   AlignEnd end_ = AlignEnd::kAligned;
   int64_t num_pending_ = 0;         // labels in kept_
-  int64_t num_labels_ = 0;          // of units
   std::vector<uint8_t> alive_;
   std::vector<int32_t> seen_;       // by the last digits of words, the last state with such a word
   std::vector<int32_t> sorted_;     // and other lists that nobody needs for long
-  std::vector<Memory> memory_;      // [num_arcs]
+  std::vector<uint8_t> near_;       // what there is at places, by the last digits of a hash
+  std::vector<Known> known_arcs_;   // [num_arcs], and room for more
   Places places_;
+  UnitArcs found_;
   std::vector<std::vector<int32_t>> kept_;  // pending labels of more than one arc
   std::vector<int32_t> words_;      // of the way at hand
   std::vector<Step> steps_;         // its arcs, behind what was pending
-  std::vector<Unit> units_;         // arcs of the result
-  std::vector<int64_t> arc_begin_;
-  std::vector<End> ends_;           // of the places that were left: states of the result, before they are sorted
-  std::vector<int32_t> new_state_, old_state_;
-  std::vector<Walk> walks_;
-  std::vector<Inner> inner_;        // each behind the one before it
-  std::vector<Long> long_;
-  std::vector<Step> parts_;         // of a sum
   std::vector<Frame> frames_;
 };
 

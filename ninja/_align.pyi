@@ -19,7 +19,7 @@ def align(
     silence_word: int,
     max_states: int,
     max_labels: int,
-) -> Arrays | Literal[False] | None: ...
+) -> Lattice | Literal[False] | None: ...
 def align_generally(
     lattice: Lattice,
     known: UInt32,

@@ -176,6 +176,23 @@ def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Spok
     assert paths_as_units(again) == paths_as_units(found)
 
 
+def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> None:
+    lattice = one_path((1, [12]), (2, [12, 11]))
+    found = align_words(lattice, MODEL, BOUNDARY)
+    assert (found.key, found.kind, found.frame_shift, found.words) == ("utt", "compact", 0.03, None)
+    arrays = [value for name in found.__slots__ if isinstance(value := getattr(found, name), np.ndarray)]
+    copies = [array.copy() for array in arrays]
+    assert len(arrays) == 11
+    assert not any(array.flags.writeable for array in arrays)
+    for array in arrays:
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            array.flags.writeable = True
+    del found
+    others = [align_words(lattice, MODEL, BOUNDARY) for _ in range(100)]  # which take the memory if it is free
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, copies, strict=True))
+    assert all(other.identical(others[0]) for other in others)
+
+
 def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
     """A lattice of one path: words and labels."""
     size = len(arcs)
@@ -253,6 +270,12 @@ def test_a_label_that_is_no_transition_id_is_named() -> None:
         align_words(one_path((1, [12]), (2, [99])), MODEL, BOUNDARY)
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
         align_phones(one_path((1, [12]), final=[17]), MODEL)
+    for label in (-(2**31), -1, 0, 2**31 - 1):  # to look these up would be a crash
+        for faulty in (one_path((1, [12]), (2, [label])), one_path((1, [12]), final=[label])):
+            with pytest.raises(LatticeError, match=f"has the label {label}, but small.mdl"):
+                align_words(faulty, MODEL, BOUNDARY)
+            with pytest.raises(LatticeError, match=f"has the label {label}, but small.mdl"):
+                align_phones(faulty, MODEL)
 
 
 def test_a_phone_without_an_entry_is_named() -> None:
@@ -274,7 +297,7 @@ def test_a_label_is_found_far_behind_others() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=5), st.integers(0, 3))
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=5), st.integers(0, 3))
 def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], num_silent: int) -> None:
     # Each arc has the first labels of its word, behind the last ones of the word before.
     arcs: list[tuple[int, list[int]]] = []
@@ -395,6 +418,27 @@ def test_what_is_left_of_an_arc_depends_on_the_way_to_it() -> None:
     assert set(paths_as_units(found)) == {
         ((1, (12,)), (0, (1, 2)), (3, (12,))),
         ((2, (12,)), (0, (2,)), (3, (12,))),
+    }
+    assert found.identical(generally(aligner, lattice).whole("utt"))
+
+
+def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_another() -> None:
+    # Behind words 1 and 4 the last arc's loop ends the first unit; behind word 2 the label after it does.
+    lattice = from_arcs(
+        "utt",
+        [0, 0, 1, 2],
+        [1, 2, 2, 3],
+        [1, 2, 4, 3],
+        [1.0, 2.0, 3.0, 4.0],
+        finals={3: 0.0},
+        labels=[[], [11], [12], [11, 12, 12]],
+    )
+    aligner = WordAligner(MODEL, BOUNDARY)
+    with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
+        found = aligner(lattice).whole("utt")
+    assert set(paths_as_units(found)) == {
+        ((1, (12, 11)), (4, (12,)), (3, (12,))),
+        ((2, (11, 11, 12)), (3, (12,))),
     }
     assert found.identical(generally(aligner, lattice).whole("utt"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ninja import _align
 from ninja.formats.transition_model import TransitionModel
@@ -14,7 +15,6 @@ from ninja.graph.align.result import (
     Aligned,
     check_labels,
     label_table,
-    made_of,
     too_large,
     unused_words,
     with_zero,
@@ -54,15 +54,15 @@ class PhoneAligner:
             LatticeError: A label is no transition id of the model, there are none, or the result is too large.
         """
         options = self.options
-        check_labels(lattice, self.model, self._table, self.model.path)
-        aligned = None
+        fast: Lattice | Literal[False] | None = None
         if not options.replace_output_symbols:
-            arrays = _align.align(lattice, self._table, True, options.reorder, 0, MAX_STATES, MAX_LABELS)
-            if arrays is False:
-                raise too_large(lattice)
-            if arrays is not None:
-                aligned = Aligned(made_of(lattice, arrays))
-        if aligned is None:
+            fast = _align.align(lattice, self._table, True, options.reorder, 0, MAX_STATES, MAX_LABELS)
+        if fast is False:
+            raise too_large(lattice)
+        if fast is not None:
+            aligned = Aligned(fast)
+        else:
+            check_labels(lattice, self.model, self._table, self.model.path)
             (silence,) = unused_words(lattice.word, num=1)
             found = _align.align_generally(
                 lattice,

@@ -15,7 +15,6 @@ from ninja.graph.align.result import (
     Aligned,
     check_labels,
     label_table,
-    made_of,
     too_large,
     unused_words,
     with_zero,
@@ -69,16 +68,16 @@ class WordAligner:
                 the result is too large to be held.
         """
         options = self.options
-        check_labels(lattice, self.model, self._table, self.boundary.path)
         max_states = MAX_STATES
         if options.max_expand > 0.0:
             max_states = min(max_states, EXTRA_STATES + int(options.max_expand * lattice.num_states))
-        arrays = _align.align(
+        aligned = _align.align(
             lattice, self._table, False, options.reorder, options.silence_label, max_states, MAX_LABELS
         )
-        if isinstance(arrays, tuple):
-            return Aligned(made_of(lattice, arrays))
-        if arrays is False and max_states == MAX_STATES:
+        if isinstance(aligned, Lattice):
+            return Aligned(aligned)
+        check_labels(lattice, self.model, self._table, self.boundary.path)
+        if aligned is False and max_states == MAX_STATES:
             raise too_large(lattice)
         # Labels of 0 would be taken for epsilons and removed together with what they carry.
         silence, partial = unused_words(lattice.word, options.silence_label, options.partial_word_label)
