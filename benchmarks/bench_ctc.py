@@ -2,8 +2,9 @@
 
     python -m benchmarks.bench_ctc [--beam 100]
 
-Matrices are random, from flat to peaky, which is harder than those of a trained model: at each frame many letters are
-likely. For the matrix of a real model, give --logits FILE.json and --units "abc…", in which the blank comes last.
+Matrices are random, from flat to peaky; most are harder than those of a trained model, because at each frame many
+letters are likely. "With lattice" is everything from the matrix on. For the matrix of a real model, give
+--logits FILE.json and --units "abc…", in which the blank comes last.
 """
 
 import os
@@ -49,7 +50,9 @@ def main():
     options = CtcOptions(beam=given.beam)
     rng = np.random.default_rng(0)
     letters = ctc_units([" ", *string.ascii_lowercase, "'", "-", ""], -1, boundary=" ")
-    drawn = {f"spread {spread}": rng.normal(size=(1000, 30)) * spread for spread in (0.1, 1.0, 3.0, 6.0)}
+    drawn = {f"spread {spread}": rng.normal(size=(1000, 30)) * spread for spread in (0.1, 0.5, 1.0, 3.0, 6.0)}
+    said = np.where(rng.random(1000) < 0.7, 29, rng.integers(0, 29, 1000))  # mostly blanks, as models are trained to be
+    drawn["spread 1.0, one unit 8 above"] = drawn["spread 1.0"] + 8.0 * np.eye(30)[said]
     for name, values in drawn.items():
         measured(name, log_probabilities(values, "logit"), letters, options)
     words = {"".join(rng.choice(list(string.ascii_lowercase), rng.integers(2, 9))) for _ in range(20_000)}

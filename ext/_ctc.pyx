@@ -1,12 +1,12 @@
 # distutils: language = c++
 # cython: language_level=3
-"""Kernel behind ``ninja.graph.ctc``; conversions only."""
+"""Kernels behind ``ninja.graph.ctc``; conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from arrays cimport doubles, int32s, int64s
+from arrays cimport doubles, floats, int32s, int64s
 
 np.import_array()
 
@@ -30,13 +30,39 @@ cdef extern from "ctc.hpp" namespace "ninja" nogil:
         int64_t max_units
 
     cdef cppclass CtcResult:
-        vector[double] total, best, before
-        vector[int64_t] word_begin, unit_begin
-        vector[int32_t] unit, unit_first, unit_end, state, first, end
+        vector[int32_t] parent, state, unit, place, first, end, alignment
+        vector[int64_t] unit_begin, word_begin
+        vector[double] total, cost
 
     cdef cppclass CtcSearch:
         CtcSearch(const CtcUnits& units, const CtcLexicon& lexicon, const CtcBeam& beam) except +
         void search(const double* logprob, int64_t num_frames, CtcResult& result) except +
+
+
+cdef extern from "ctc_lattice.hpp" namespace "ninja" nogil:
+    cdef struct CtcHypotheses:
+        int64_t num_hypotheses
+        const int64_t* hypothesis
+        const double* logprob
+        const int64_t* word_begin
+        const int32_t* place
+        const int32_t* first
+        const int32_t* end
+        const double* cost
+        const int32_t* alignment
+        int64_t num_frames
+        int32_t silence
+        int64_t num_places
+        const int32_t* same
+        const int32_t* kind
+        const int64_t* id_begin
+        const int32_t* id
+
+    cdef cppclass CtcLattice:
+        vector[int64_t] arc_begin, ali_begin
+        vector[int32_t] dst, word, ali
+        vector[float] acoustic
+        void make(const CtcHypotheses& given) except +
 
 
 def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[::1] kind not None,
@@ -45,7 +71,7 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
     """Search; the lexicon's arrays are empty where every word is allowed.
 
     Returns:
-        (total, best, word_begin, unit_begin, unit, unit_first, unit_end, state, first, end, before), as
+        (parent, state, unit_begin, unit, total, word_begin, place, first, end, cost, alignment), as
         ext/ctc_problem.hpp describes them.
     """
     cdef CtcUnits units
@@ -82,7 +108,46 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
         finally:
             del kernel
     return (
-        doubles(result.total), doubles(result.best), int64s(result.word_begin), int64s(result.unit_begin),
-        int32s(result.unit), int32s(result.unit_first), int32s(result.unit_end), int32s(result.state),
-        int32s(result.first), int32s(result.end), doubles(result.before),
+        int32s(result.parent), int32s(result.state), int64s(result.unit_begin), int32s(result.unit),
+        doubles(result.total), int64s(result.word_begin), int32s(result.place), int32s(result.first),
+        int32s(result.end), doubles(result.cost), int32s(result.alignment),
+    )
+
+
+def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob not None,
+            const int64_t[::1] word_begin not None, const int32_t[::1] place not None,
+            const int32_t[::1] first not None, const int32_t[::1] end not None, const double[::1] cost not None,
+            const int32_t[:, ::1] alignment not None, int32_t silence, const int32_t[::1] same not None,
+            const int32_t[::1] kind not None, const int64_t[::1] id_begin not None, const int32_t[::1] id not None):
+    """Make a lattice of the hypotheses of a search, at least one; see ext/ctc_lattice.hpp.
+
+    Returns:
+        (arc_begin, dst, word, acoustic, ali_begin, ali); only the last state is final.
+    """
+    cdef CtcHypotheses given
+    cdef CtcLattice made
+    given.num_hypotheses = hypothesis.shape[0]
+    given.num_frames = alignment.shape[1]
+    given.num_places = same.shape[0]
+    if (hypothesis.shape[0] == 0 or logprob.shape[0] != hypothesis.shape[0]
+            or word_begin.shape[0] != alignment.shape[0] + 1 or kind.shape[0] != same.shape[0]):
+        raise ValueError("the arrays of the hypotheses do not fit each other")
+    given.hypothesis = &hypothesis[0]
+    given.logprob = &logprob[0]
+    given.word_begin = &word_begin[0]
+    given.place = &place[0] if place.shape[0] else NULL
+    given.first = &first[0] if place.shape[0] else NULL
+    given.end = &end[0] if place.shape[0] else NULL
+    given.cost = &cost[0] if place.shape[0] else NULL
+    given.alignment = &alignment[0, 0] if given.num_frames else NULL
+    given.silence = silence
+    given.same = &same[0] if same.shape[0] else NULL
+    given.kind = &kind[0] if same.shape[0] else NULL
+    given.id_begin = &id_begin[0]
+    given.id = &id[0] if id.shape[0] else NULL
+    with nogil:
+        made.make(given)
+    return (
+        int64s(made.arc_begin), int32s(made.dst), int32s(made.word), floats(made.acoustic), int64s(made.ali_begin),
+        int32s(made.ali),
     )

@@ -9,9 +9,10 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <unordered_map>
 #include <vector>
 
+#include "ctc_best.hpp"
+#include "ctc_prefixes.hpp"
 #include "ctc_problem.hpp"
 
 namespace ninja {
@@ -19,41 +20,31 @@ namespace ninja {
 class CtcSearch {
  public:
   CtcSearch(const CtcUnits& units, const CtcLexicon& lexicon, const CtcBeam& beam)
-      : units_(units), lexicon_(lexicon), beam_(beam) {
-    for (int64_t unit = 0; unit < units.num_units; ++unit) {
-      if (units.kind[unit] == kCtcBoundary) boundaries_.push_back(static_cast<int32_t>(unit));
+      : units_(units), beam_(beam), prefixes_(units, lexicon) {
+    for (int32_t unit = 0; unit < units.num_units; ++unit) {
+      if (units.kind[unit] == kCtcBoundary) boundaries_.push_back(unit);
+      if (units.kind[unit] != kCtcNever) said_.push_back(unit);
     }
-    cuts_ = boundaries_.empty() && lexicon.num_states > 0;
+    made_.assign(1 + 2 * units.num_units, {0, kCtcNone});
   }
 
   // `logprob` [num_frames, num_units], row by row.
   void search(const double* logprob, int64_t num_frames, CtcResult& result) {
-    nodes_.assign(1, {kNone, kNone, lexicon_.num_states ? 0 : kNone, false, false});
     slot_of_.assign(1, 0);
-    marks_.clear();
-    child_.clear();
-    child_.reserve(1 << 14);
-    now_.assign(1, {0, {0.0, {0.0, kNone, kNone}}, {kLogZero, {kLogZero, kNone, kNone}}, 0.0});
+    now_.assign(1, {0, {0.0, {0.0, kCtcNone, kCtcNone}}, {kLogZero, {kLogZero, kCtcNone, kCtcNone}}, 0.0});
     for (int64_t frame = 0; frame < num_frames; ++frame) {
       advance(logprob + frame * units_.num_units, static_cast<int32_t>(frame));
-      if (nodes_.size() + marks_.size() > garbage_) collect();
+      if (slot_of_.size() + marks_.size() > garbage_) collect();
     }
-    write(result);
+    write(num_frames, result);
   }
 
  private:
-  static constexpr int32_t kNone = -1;
-  static constexpr size_t kLeast = size_t{1} << 10;
+  using Node = CtcPrefixes::Node;
+  static constexpr size_t kLeast = size_t{1} << 13;
   static constexpr double kLogZero = -std::numeric_limits<double>::infinity();
   static constexpr double kNegligible = 40.0;  // nats; adding less than exp(-40) of a number does not change it
 
-  struct Node {      // a prefix: its parent and one unit more
-    int32_t parent;
-    int32_t unit;
-    int32_t state;   // of the lexicon
-    bool begins;     // the unit begins a word
-    bool open;       // the prefix ends within a word, or at the end of one that nothing has closed yet
-  };
   struct Way {       // the best alignment
     double score;
     int32_t mark;    // when its last unit began
@@ -75,14 +66,10 @@ class CtcSearch {
     int32_t previous_last;  // last frame of the unit before
     double before;          // log-probability of the alignment before the first frame
   };
-  struct Candidate {
-    double score;
-    int32_t slot;
-    int32_t column;  // 0: the prefix as it is; 1 + 2 * unit + begins: with a unit more
-    bool operator<(const Candidate& other) const {
-      if (score != other.score) return score > other.score;
-      return slot != other.slot ? slot < other.slot : column < other.column;
-    }
+
+  struct Made {      // the prefix with a unit more
+    int64_t round;   // of the search in which this holds
+    int32_t node;
   };
 
   static double log_add(double a, double b) {
@@ -95,53 +82,8 @@ class CtcSearch {
     if (way.score > to.way.score) to.way = way;
   }
 
-  const Way& better(const Prefix& prefix) const {
+  static const Way& better(const Prefix& prefix) {
     return prefix.label.way.score > prefix.blank.way.score ? prefix.label.way : prefix.blank.way;
-  }
-
-  // The state of the lexicon after a unit, kNone: not allowed. Without a lexicon, kAnything.
-  static constexpr int32_t kAnything = -2;
-  int32_t spell(int32_t state, int32_t unit) const {
-    if (!lexicon_.num_states) return kAnything;
-    const int32_t* first = lexicon_.unit + lexicon_.child_begin[state];
-    const int32_t* last = lexicon_.unit + lexicon_.child_begin[state + 1];
-    const int32_t* found = std::lower_bound(first, last, unit);
-    return found == last || *found != unit ? kNone : lexicon_.child[found - lexicon_.unit];
-  }
-  bool ends_here(const Node& node) const { return !node.open || !lexicon_.num_states || lexicon_.is_word[node.state]; }
-
-  // Where a unit may lead from a prefix: on within the word, or to a new one.
-  int32_t lead(const Node& node, int32_t unit, bool begins) const {
-    const uint8_t kind = units_.kind[unit];
-    if (kind == kCtcBoundary) {
-      if (begins || !node.open || !ends_here(node)) return kNone;
-      return lexicon_.num_states ? 0 : kAnything;
-    }
-    if (!begins) return node.open && kind == kCtcInside ? spell(node.state, unit) : kNone;
-    if (node.open) {
-      if (!ends_here(node)) return kNone;
-      // Units that say nothing of words need a boundary between these, unless there is none and a lexicon cuts.
-      if (kind == kCtcInside && !cuts_) return kNone;
-    }
-    return spell(0, unit);
-  }
-
-  void choose_units(const double* frame) {
-    tried_.resize(units_.num_units);
-    std::iota(tried_.begin(), tried_.end(), 0);
-    const auto before = [frame](int32_t a, int32_t b) { return frame[a] != frame[b] ? frame[a] > frame[b] : a < b; };
-    if (beam_.max_units > 0 && beam_.max_units < units_.num_units) {
-      std::nth_element(tried_.begin(), tried_.begin() + beam_.max_units, tried_.end(), before);
-      tried_.resize(beam_.max_units);
-    }
-    tried_.erase(std::remove_if(tried_.begin(), tried_.end(),
-                                [this, frame](int32_t unit) {
-                                  return units_.kind[unit] == kCtcNever || !(frame[unit] > kLogZero);
-                                }),
-                 tried_.end());
-    std::sort(tried_.begin(), tried_.end(), before);
-    is_tried_.assign(units_.num_units, 0);
-    for (int32_t unit : tried_) is_tried_[unit] = 1;
   }
 
   int32_t marked(const Way& from, int32_t frame) {
@@ -149,239 +91,249 @@ class CtcSearch {
     return static_cast<int32_t>(marks_.size() - 1);
   }
 
+  static bool before(const double* frame, int32_t a, int32_t b) {
+    return frame[a] != frame[b] ? frame[a] > frame[b] : a < b;
+  }
+
+  // Which units may be said in this frame at all.
+  void choose_units(const double* frame) {
+    if (beam_.max_units == 0 || beam_.max_units >= units_.num_units) return;
+    tried_.resize(units_.num_units);
+    std::iota(tried_.begin(), tried_.end(), 0);
+    std::nth_element(tried_.begin(), tried_.begin() + beam_.max_units, tried_.end(),
+                     [frame](int32_t a, int32_t b) { return before(frame, a, b); });
+    tried_.resize(beam_.max_units);
+    chosen_.assign(units_.num_units, 0);
+    said_.clear();
+    for (int32_t unit : tried_) {
+      chosen_[unit] = 1;
+      if (units_.kind[unit] != kCtcNever) said_.push_back(unit);
+    }
+  }
+  bool is_chosen(int32_t unit) const { return chosen_.empty() || chosen_[unit]; }
+
   // The same prefixes one frame later; what leads from one of them to another is taken along.
   void stay(const double* frame, int32_t number) {
-    const size_t count = now_.size();
+    const int32_t count = static_cast<int32_t>(now_.size());
     later_.resize(count);
-    taken_.clear();
-    for (size_t slot = 0; slot < count; ++slot) {
+    const double blank = frame[units_.blank];
+    for (int32_t slot = 0; slot < count; ++slot) {
       const Prefix& prefix = now_[slot];
-      const Node& node = nodes_[prefix.node];
+      const Node& node = prefixes_[prefix.node];
       Prefix& next = later_[slot];
       next.node = prefix.node;
       const Way& way = better(prefix);
-      const double blank = frame[units_.blank];
       next.blank = {prefix.total + blank, {way.score + blank, way.mark, way.last}};
-      next.label = {kLogZero, {kLogZero, kNone, kNone}};
-      if (!node.open) {  // a boundary more adds nothing
+      next.label = {kLogZero, {kLogZero, kCtcNone, kCtcNone}};
+      if (node.open) {
+        const double again = frame[node.unit];
+        const Way& same = prefix.label.way;
+        add(next.label, prefix.label.total + again, {same.score + again, same.mark, number});
+      } else {  // a boundary more adds nothing
         for (int32_t unit : boundaries_) {
           add(next.label, prefix.total + frame[unit], {way.score + frame[unit], way.mark, way.last});
         }
-        continue;
       }
-      const double again = frame[node.unit];
-      const Way& same = prefix.label.way;
-      add(next.label, prefix.label.total + again, {same.score + again, same.mark, number});
+      const int32_t above = node.parent == kCtcNone ? kCtcNone : slot_of_[node.parent];
+      if (above != kCtcNone && is_chosen(node.unit)) come(now_[above], node, frame[node.unit], number, next.label);
+      next.total = log_add(next.blank.total, next.label.total);
     }
-    for (size_t slot = 0; slot < count; ++slot) {
-      const Node& node = nodes_[now_[slot].node];
-      if (node.parent == kNone || !is_tried_[node.unit]) continue;
-      const int32_t above = slot_of_[node.parent];
-      if (above == kNone) continue;
-      const Prefix& parent = now_[above];
-      const bool twice = nodes_[node.parent].unit == node.unit;  // needs a blank between
-      const Way& way = twice ? parent.blank.way : better(parent);
-      const double score = (twice ? parent.blank.total : parent.total) + frame[node.unit];
-      taken_.push_back(above * columns() + column(node.unit, node.begins));
-      if (!(score > kLogZero)) continue;
-      Score& label = later_[slot].label;
-      label.total = log_add(label.total, score);
-      if (way.score + frame[node.unit] > label.way.score) {
-        label.way = {way.score + frame[node.unit], marked(way, number), number};
-      }
-    }
-    std::sort(taken_.begin(), taken_.end());
-    for (Prefix& next : later_) next.total = log_add(next.blank.total, next.label.total);
   }
 
-  static int32_t column(int32_t unit, bool begins) { return 1 + 2 * unit + (begins ? 1 : 0); }
-  int64_t columns() const { return 1 + 2 * units_.num_units; }
-
-  // Keep the best candidates if there are more than `most` and the beam has room for.
-  // Returns a score that those that come must not be below.
-  double trim(int64_t most) {
-    if (beam_.beam == 0 || static_cast<int64_t>(candidates_.size()) < std::max(most, beam_.beam)) return kLogZero;
-    std::nth_element(candidates_.begin(), candidates_.begin() + (beam_.beam - 1), candidates_.end());
-    candidates_.resize(beam_.beam);
-    return candidates_.back().score;
+  // Add the alignments that come from the prefix without the last unit.
+  void come(const Prefix& parent, const Node& node, double logprob, int32_t number, Score& label) {
+    const bool twice = prefixes_[parent.node].unit == node.unit;  // needs a blank between
+    const Way& way = twice ? parent.blank.way : better(parent);
+    const double score = (twice ? parent.blank.total : parent.total) + logprob;
+    if (!(score > kLogZero)) return;
+    label.total = log_add(label.total, score);
+    if (way.score + logprob > label.way.score) label.way = {way.score + logprob, marked(way, number), number};
   }
 
-  void propose(const double* frame) {
-    candidates_.clear();
+  // Find the best prefixes of those that stay and those with a unit more.
+  const std::vector<CtcCandidate>& propose(const double* frame) {
+    double best = kLogZero, worst = std::numeric_limits<double>::infinity();
+    int64_t possible = 0;
+    for (const Prefix& next : later_) {
+      if (!(next.total > kLogZero)) continue;
+      ++possible;
+      best = std::max(best, next.total);
+      worst = std::min(worst, next.total);
+    }
+    if (beam_.beam == 0 || possible < beam_.beam) worst = kLogZero;
+    double likely = kLogZero;
+    for (int32_t unit : said_) likely = std::max(likely, frame[unit]);
+    const double most = now_.empty() ? kLogZero : now_[0].total;  // the first is the best
+    best_.begin(beam_.beam, std::max(worst, best - beam_.score_beam), std::max(best, most + likely));
     for (size_t slot = 0; slot < later_.size(); ++slot) {
-      if (later_[slot].total > kLogZero) candidates_.push_back({later_[slot].total, static_cast<int32_t>(slot), 0});
+      const double total = later_[slot].total;
+      if (total >= best_.edge()) best_.offer({total, static_cast<int32_t>(slot), 0, later_[slot].node});
     }
-    double least = trim(0);
-    auto taken = taken_.begin();
+    tried_.clear();
+    for (int32_t unit : said_) {
+      if (most + frame[unit] >= best_.edge()) tried_.push_back(unit);
+    }
+    std::sort(tried_.begin(), tried_.end(), [frame](int32_t a, int32_t b) { return before(frame, a, b); });
     for (size_t slot = 0; slot < now_.size(); ++slot) {
-      const Prefix& prefix = now_[slot];
-      const Node& node = nodes_[prefix.node];
-      const int64_t base = static_cast<int64_t>(slot) * columns();
-      const auto taken_here = taken;
-      if (beam_.beam > 0) least = std::max(least, trim(2 * beam_.beam));
-      while (taken != taken_.end() && *taken < base + columns()) ++taken;
-      for (int32_t unit : tried_) {
-        if (prefix.total + frame[unit] < least) break;  // units come most probable first
-        const double from = node.unit == unit ? prefix.blank.total : prefix.total;
-        const double score = from + frame[unit];
-        if (score < least || !(score > kLogZero)) continue;
-        const bool within = units_.kind[unit] == kCtcBoundary || (node.open && units_.kind[unit] == kCtcInside);
-        for (const bool begins : {false, true}) {
-          if (begins ? within && !cuts_ : !within) continue;
-          if (lead(node, unit, begins) == kNone) continue;
-          const int32_t place = column(unit, begins);
-          if (std::find(taken_here, taken, base + place) != taken) continue;
-          candidates_.push_back({score, static_cast<int32_t>(slot), place});
-        }
-      }
+      if (tried_.empty() || now_[slot].total + frame[tried_[0]] < best_.edge()) break;
+      extend(static_cast<int32_t>(slot), frame);
     }
-    trim(0);
-    std::sort(candidates_.begin(), candidates_.end());
-    if (candidates_.empty()) return;
-    const double worst = candidates_.front().score - beam_.score_beam;
-    while (candidates_.back().score < worst) candidates_.pop_back();
+    return best_.sorted();
   }
 
-  int32_t child(int32_t parent, int32_t place) {
-    const int64_t key = static_cast<int64_t>(parent) * columns() + place;
-    const auto found = child_.find(key);
-    if (found != child_.end()) return found->second;
-    const int32_t unit = (place - 1) / 2;
-    const bool begins = (place - 1) % 2 == 1;
-    const int32_t state = lead(nodes_[parent], unit, begins);
-    const bool open = units_.kind[unit] != kCtcBoundary;
-    const int32_t made = static_cast<int32_t>(nodes_.size());
-    nodes_.push_back({parent, unit, state == kAnything ? kNone : state, begins, open});
-    slot_of_.push_back(kNone);
-    child_.emplace(key, made);
-    return made;
+  // Offer a prefix with each unit more that may follow, but for those that are prefixes of the beam already.
+  void extend(int32_t slot, const double* frame) {
+    const Prefix& prefix = now_[slot];
+    const Node& node = prefixes_[prefix.node];
+    ++round_;
+    for (int32_t child = node.child; child != kCtcNone; child = prefixes_[child].sibling) {
+      const int32_t column = CtcPrefixes::column(prefixes_[child].unit, prefixes_[child].begins);
+      made_[column] = {round_, child};
+    }
+    const auto offer = [&](int32_t unit, int32_t column) {
+      const double score = (node.unit == unit ? prefix.blank.total : prefix.total) + frame[unit];
+      if (score < best_.edge()) return;
+      const int32_t child = made_[column].round == round_ ? made_[column].node : kCtcNone;
+      if (child == kCtcNone || slot_of_[child] == kCtcNone) best_.offer({score, slot, column, child});
+    };
+    if (const int32_t* column = prefixes_.following(node)) {
+      for (int32_t unit : tried_) {
+        if (prefix.total + frame[unit] < best_.edge()) break;  // units come most probable first
+        if (column[unit] != kCtcNone) offer(unit, column[unit]);
+      }
+    }
+    prefixes_.within(node, [&](int32_t unit) {
+      if (is_chosen(unit)) offer(unit, CtcPrefixes::column(unit, false));
+    });
   }
 
   void advance(const double* frame, int32_t number) {
     choose_units(frame);
     stay(frame, number);
-    propose(frame);
-    for (const Prefix& prefix : now_) slot_of_[prefix.node] = kNone;
+    const std::vector<CtcCandidate>& candidates = propose(frame);
+    for (const Prefix& prefix : now_) slot_of_[prefix.node] = kCtcNone;
     next_.clear();
-    for (const Candidate& candidate : candidates_) {
+    for (const CtcCandidate& candidate : candidates) {
+      if (candidate.score < candidates[0].score - beam_.score_beam) break;
       if (candidate.column == 0) {
         next_.push_back(later_[candidate.slot]);
         continue;
       }
       const Prefix& from = now_[candidate.slot];
-      const int32_t unit = (candidate.column - 1) / 2;
-      const bool twice = nodes_[from.node].unit == unit;
-      const Way& way = twice ? from.blank.way : better(from);
+      const int32_t unit = CtcPrefixes::unit_of(candidate.column);
+      const Way& way = prefixes_[from.node].unit == unit ? from.blank.way : better(from);
       const Way on{way.score + frame[unit], marked(way, number), number};
-      next_.push_back({child(from.node, candidate.column), {kLogZero, {kLogZero, kNone, kNone}},
-                       {candidate.score, on}, candidate.score});
+      const int32_t node = candidate.node == kCtcNone ? prefixes_.add(from.node, candidate.column) : candidate.node;
+      next_.push_back({node, {kLogZero, {kLogZero, kCtcNone, kCtcNone}}, {candidate.score, on}, candidate.score});
     }
+    slot_of_.resize(prefixes_.size(), kCtcNone);
     std::swap(now_, next_);
     for (size_t slot = 0; slot < now_.size(); ++slot) slot_of_[now_[slot].node] = static_cast<int32_t>(slot);
   }
 
   // Forget prefixes and marks that no kept prefix comes from, so that memory does not grow with the frames.
   void collect() {
-    std::vector<int32_t> node_to(nodes_.size(), kNone), mark_to(marks_.size(), kNone);
+    node_to_.assign(prefixes_.size(), kCtcNone);
+    mark_to_.assign(marks_.size(), kCtcNone);
     for (const Prefix& prefix : now_) {
-      for (int32_t node = prefix.node; node != kNone && node_to[node] == kNone; node = nodes_[node].parent) {
-        node_to[node] = 0;
+      for (int32_t node = prefix.node; node != kCtcNone && node_to_[node] == kCtcNone; node = prefixes_[node].parent) {
+        node_to_[node] = 0;
       }
       for (const Way* way : {&prefix.blank.way, &prefix.label.way}) {
-        for (int32_t mark = way->mark; mark != kNone && mark_to[mark] == kNone; mark = marks_[mark].previous) {
-          mark_to[mark] = 0;
+        for (int32_t mark = way->mark; mark != kCtcNone && mark_to_[mark] == kCtcNone; mark = marks_[mark].previous) {
+          mark_to_[mark] = 0;
         }
       }
     }
-    node_to[0] = 0;  // the empty prefix stays the first
-    child_.clear();
+    node_to_[0] = 0;  // the empty prefix stays the first
+    prefixes_.keep(node_to_);
+    slot_of_.assign(prefixes_.size(), kCtcNone);
     int32_t kept = 0;
-    for (size_t node = 0; node < nodes_.size(); ++node) {  // parents come before their children
-      if (node_to[node] == kNone) continue;
-      Node moved = nodes_[node];
-      if (moved.parent != kNone) {
-        moved.parent = node_to[moved.parent];
-        child_.emplace(static_cast<int64_t>(moved.parent) * columns() + column(moved.unit, moved.begins), kept);
-      }
-      slot_of_[kept] = slot_of_[node];
-      nodes_[kept] = moved;
-      node_to[node] = kept++;
-    }
-    nodes_.resize(kept);
-    slot_of_.resize(kept);
-    kept = 0;
     for (size_t mark = 0; mark < marks_.size(); ++mark) {
-      if (mark_to[mark] == kNone) continue;
+      if (mark_to_[mark] == kCtcNone) continue;
       Mark moved = marks_[mark];
-      if (moved.previous != kNone) moved.previous = mark_to[moved.previous];
+      if (moved.previous != kCtcNone) moved.previous = mark_to_[moved.previous];
       marks_[kept] = moved;
-      mark_to[mark] = kept++;
+      mark_to_[mark] = kept++;
     }
     marks_.resize(kept);
-    for (Prefix& prefix : now_) {
-      prefix.node = node_to[prefix.node];
+    for (size_t slot = 0; slot < now_.size(); ++slot) {
+      Prefix& prefix = now_[slot];
+      prefix.node = node_to_[prefix.node];
+      slot_of_[prefix.node] = static_cast<int32_t>(slot);
       for (Way* way : {&prefix.blank.way, &prefix.label.way}) {
-        if (way->mark != kNone) way->mark = mark_to[way->mark];
+        if (way->mark != kCtcNone) way->mark = mark_to_[way->mark];
       }
     }
-    garbage_ = std::max(kLeast, 2 * (nodes_.size() + marks_.size()));
+    garbage_ = std::max(kLeast, 2 * (slot_of_.size() + marks_.size()));
   }
 
-  void write(CtcResult& result) {
+  struct Seen {      // a unit of a hypothesis
+    int32_t node;
+    int32_t mark;
+    int32_t last;    // frame
+  };
+
+  void write(int64_t num_frames, CtcResult& result) const {
+    std::vector<int32_t> place(prefixes_.size(), kCtcNone);  // of the word whose last unit this is
+    std::vector<Seen> seen;
     result.word_begin.assign(1, 0);
     result.unit_begin.assign(1, 0);
-    std::vector<int32_t> path, marks, lasts;
+    result.alignment.reserve(now_.size() * num_frames);
     for (const Prefix& prefix : now_) {
-      if (!ends_here(nodes_[prefix.node]) || !(prefix.total > kLogZero)) continue;
+      if (!prefixes_.is_sentence(prefix.node) || !(prefix.total > kLogZero)) continue;
       const Way& way = better(prefix);
       result.total.push_back(prefix.total);
-      result.best.push_back(way.score);
-      path.clear();
-      marks.clear();
-      lasts.clear();
+      seen.clear();
       int32_t mark = way.mark, last = way.last;
-      for (int32_t node = prefix.node; nodes_[node].parent != kNone; node = nodes_[node].parent) {
-        path.push_back(node);
-        marks.push_back(mark);
-        lasts.push_back(last);
+      for (int32_t node = prefix.node; node != 0; node = prefixes_[node].parent) {
+        if (prefixes_[node].open) seen.push_back({node, mark, last});
         last = marks_[mark].previous_last;
         mark = marks_[mark].previous;
       }
-      for (size_t at = path.size(); at-- > 0;) {
-        const Node& node = nodes_[path[at]];
-        if (!node.open) continue;
-        if (node.begins) {
+      const size_t frames = result.alignment.size();
+      result.alignment.resize(frames + num_frames, static_cast<int32_t>(units_.blank));
+      int32_t* alignment = result.alignment.data() + frames;
+      int32_t above = kCtcNone;
+      for (auto begin = seen.rbegin(); begin != seen.rend();) {
+        auto end = begin + 1;
+        while (end != seen.rend() && !prefixes_[end->node].begins) ++end;
+        result.first.push_back(marks_[begin->mark].first);
+        result.end.push_back((end - 1)->last + 1);
+        const double from = above == kCtcNone ? 0.0 : marks_[begin->mark].before;
+        result.cost.push_back(from - (end == seen.rend() ? way.score : marks_[end->mark].before));
+        int32_t& here = place[(end - 1)->node];
+        if (here == kCtcNone) {
+          here = static_cast<int32_t>(result.parent.size());
+          result.parent.push_back(above);
+          result.state.push_back(prefixes_[(end - 1)->node].state);
+          for (auto unit = begin; unit != end; ++unit) result.unit.push_back(prefixes_[unit->node].unit);
           result.unit_begin.push_back(static_cast<int64_t>(result.unit.size()));
-          result.first.push_back(marks_[marks[at]].first);
-          result.before.push_back(marks_[marks[at]].before);
-          result.end.push_back(0);
-          result.state.push_back(kNone);
         }
-        result.unit.push_back(node.unit);
-        result.unit_first.push_back(marks_[marks[at]].first);
-        result.unit_end.push_back(lasts[at] + 1);
-        result.unit_begin.back() = static_cast<int64_t>(result.unit.size());
-        result.end.back() = lasts[at] + 1;
-        result.state.back() = node.state;
+        above = here;
+        result.place.push_back(here);
+        for (; begin != end; ++begin) {
+          std::fill(alignment + marks_[begin->mark].first, alignment + begin->last + 1, prefixes_[begin->node].unit);
+        }
       }
       result.word_begin.push_back(static_cast<int64_t>(result.first.size()));
     }
   }
 
   const CtcUnits units_;
-  const CtcLexicon lexicon_;
   const CtcBeam beam_;
-  std::vector<int32_t> boundaries_, tried_;
-  bool cuts_ = false;                    // only the lexicon says where a word ends
-  std::vector<uint8_t> is_tried_;        // [num_units]
-  std::vector<Node> nodes_;
-  std::vector<int32_t> slot_of_;         // [nodes], place in `now_`
-  std::unordered_map<int64_t, int32_t> child_;
+  CtcPrefixes prefixes_;
+  std::vector<int32_t> boundaries_;
+  std::vector<int32_t> said_, tried_;     // units that may be said in this frame, those that may enter the beam
+  std::vector<uint8_t> chosen_;           // [num_units], or empty: all
+  std::vector<int32_t> slot_of_;          // [prefixes], place in `now_`
   std::vector<Mark> marks_;
-  size_t garbage_ = kLeast;              // nodes and marks from which on it is worth looking for unused ones
+  size_t garbage_ = kLeast;               // prefixes and marks from which on it is worth looking for unused ones
+  std::vector<int32_t> node_to_, mark_to_;
   std::vector<Prefix> now_, later_, next_;
-  std::vector<int64_t> taken_;           // (slot, column) that lead to a prefix of `now_`
-  std::vector<Candidate> candidates_;
+  std::vector<Made> made_;                // [columns]
+  int64_t round_ = 0;
+  CtcBest best_;
 };
 
 }  // namespace ninja

@@ -34,16 +34,19 @@ struct CtcBeam {
   int64_t max_units;   // units that may follow at a frame, the most probable; 0: all
 };
 
-struct CtcResult {                    // hypotheses, best first
-  std::vector<double> total;          // log-probability of all alignments
-  std::vector<double> best;           // of the best one
-  std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
-  std::vector<int64_t> unit_begin;    // [words + 1], units of word w are unit_begin[w] : unit_begin[w + 1]
+struct CtcResult {
+  // Words as a tree, parents first: sequences that begin with the same units cut the same way share them.
+  std::vector<int32_t> parent;        // [places], -1: the first word
+  std::vector<int32_t> state;         // [places], of the lexicon, -1 without
+  std::vector<int64_t> unit_begin;    // [places + 1]
   std::vector<int32_t> unit;
-  std::vector<int32_t> unit_first, unit_end;  // [units], frames as those of words, by the best alignment
-  std::vector<int32_t> state;         // [words], of the lexicon, -1 without
-  std::vector<int32_t> first, end;    // [words], frames: first one, one past the last
-  std::vector<double> before;         // [words], log-probability of the best alignment before the word's first frame
+  // Hypotheses, best first.
+  std::vector<double> total;          // log-probability of all alignments
+  std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
+  std::vector<int32_t> place;         // [words], in the tree
+  std::vector<int32_t> first, end;    // [words], frames: first one, one past the last; by the best alignment
+  std::vector<double> cost;           // [words], of the best alignment, up to the next word's first frame
+  std::vector<int32_t> alignment;     // [hypotheses, frames], the column at each frame of the best alignment
 };
 
 }  // namespace ninja

@@ -1,4 +1,4 @@
-"""Types of the kernel behind ``ninja.graph.ctc``."""
+"""Types of the kernels behind ``ninja.graph.ctc``."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,6 +7,7 @@ _Ints = npt.NDArray[np.int32]
 _Longs = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 _Doubles = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float32]
 
 def search(
     logprob: _Doubles,
@@ -19,4 +20,19 @@ def search(
     beam: int,
     score_beam: float,
     max_units: int,
-) -> tuple[_Doubles, _Doubles, _Longs, _Longs, _Ints, _Ints, _Ints, _Ints, _Ints, _Ints, _Doubles]: ...
+) -> tuple[_Ints, _Ints, _Longs, _Ints, _Doubles, _Longs, _Ints, _Ints, _Ints, _Doubles, _Ints]: ...
+def lattice(
+    hypothesis: _Longs,
+    logprob: _Doubles,
+    word_begin: _Longs,
+    place: _Ints,
+    first: _Ints,
+    end: _Ints,
+    cost: _Doubles,
+    alignment: _Ints,
+    silence: int,
+    same: _Ints,
+    kind: _Ints,
+    id_begin: _Longs,
+    id: _Ints,
+) -> tuple[_Longs, _Ints, _Ints, _Floats, _Longs, _Ints]: ...

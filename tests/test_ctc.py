@@ -8,20 +8,29 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_ctc import best_alignment_cost, collapsed, cut, every_cut, every_sentence
+from reference_ctc import (
+    best_alignment_cost,
+    collapsed,
+    cut,
+    every_cut,
+    every_sentence,
+    slow_lattice,
+    slow_search,
+)
 
 from ninja import SymbolTable
 from ninja.context.ctc import ctc_prefix_beam_search
 from ninja.context.decode import BeamOptions
 from ninja.errors import FormatError, LatticeError, ModelError, OptionError, SymbolError
 from ninja.graph import nbest, state_times
-from ninja.graph.ctc import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.graph.ctc import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
 from ninja.graph.ctc_lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
 from ninja.graph.ctc_units import ctc_units, read_unit_names, sentencepiece_names
 
 WIDE = CtcOptions(beam=0, score_beam=math.inf)
 LETTERS = ctc_units([" ", "a", "b", ""], -1, boundary=" ")
 PIECES = ctc_units(["<blk>", "▁a", "b", "▁"], "<blk>", "pieces")
+TWICE = ctc_units(["<blk>", "▁a", "a", "▁"], "<blk>", "pieces")  # "a" in two ways
 WORDS = ctc_units(["a", "b", "<unk>", "-"], "-", "words", never=["<unk>"])
 
 
@@ -47,7 +56,7 @@ def same(found, expected):
         assert found[words] == pytest.approx(logprob, abs=1e-9)
 
 
-@given(matrices(), st.sampled_from([LETTERS, PIECES, WORDS]))
+@given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]))
 def test_without_beams_a_word_sequence_has_the_probability_of_all_its_alignments(logprob, units):
     same(texts(ctc_nbest(logprob, units, options=WIDE)), every_sentence(logprob, units))
 
@@ -118,7 +127,51 @@ def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, bea
     same(texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow})
 
 
-@given(matrices(), st.sampled_from([LETTERS, PIECES]))
+@given(
+    matrices(max_frames=10),
+    st.sampled_from([LETTERS, PIECES, TWICE, WORDS]),
+    st.booleans(),
+    st.sampled_from([1, 2, 5, 20, 0]),
+    st.sampled_from([3.0, 20.0, math.inf]),
+    st.integers(0, 3),
+)
+def test_with_beams_the_search_finds_what_a_slow_one_does(logprob, units, listed, beam, score_beam, max_units):
+    spelled = {LETTERS: [["a"], ["a", "b"], ["b", "a"]], PIECES: [["▁a"], ["▁a", "b", "b"], ["b"]]}
+    spelled = spelled.get(units) if listed else None
+    options = CtcOptions(beam=beam or 10_000, score_beam=score_beam, max_units=max_units)
+    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
+    made = spelled and ctc_lexicon([("".join(each).replace("▁", ""), each) for each in spelled], units)
+    same(texts(ctc_nbest(logprob, units, made, options)), slow_search(logprob, units, spellings, options))
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_a_full_beam_over_many_letters_holds_what_a_slow_search_does(scale, cuts):
+    letters = string.ascii_lowercase[:20]
+    rng = np.random.default_rng(5)
+    units = ctc_units([*letters, "", "" if cuts else " "][::-1], 1, boundary=None if cuts else " ")
+    spelled = [tuple(rng.choice([*letters], length)) for length in (1, 1, 2, 2, 3, 3, 3, 4, 5)] if cuts else None
+    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
+    lexicon = spelled and ctc_lexicon([("".join(each), each) for each in spelled], units)
+    logprob = log_probabilities(scale * rng.normal(size=(40, 22)), "logit")
+    options = CtcOptions(beam=30)
+    same(texts(ctc_nbest(logprob, units, lexicon, options)), slow_search(logprob, units, spellings, options))
+
+
+@given(matrices(max_frames=8), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]), st.booleans(), st.integers(1, 9))
+def test_the_lattice_is_the_one_made_arc_by_arc(logprob, units, with_table, count):
+    found = ctc_search(logprob, units).best(count)
+    hypotheses = ctc_nbest(logprob, units)[:count]
+    assert found.hypotheses() == hypotheses
+    words, unknown = (SymbolTable.from_words(["<eps>", "a", "<unk>", "ab"]), "<unk>") if with_table else (None, None)
+    expected = slow_lattice(hypotheses, "utt", len(logprob), units.blank, words, unknown)
+    made = found.lattice("utt", words, unknown)
+    assert made.identical(expected)
+    if not with_table:
+        assert list(made.words)[1:] == [(word, number) for number, word in enumerate(found.words(), start=1)]
+
+
+@given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE]))
 def test_paths_of_the_lattice_are_the_hypotheses(logprob, units):
     hypotheses = ctc_nbest(logprob, units, options=WIDE)
     lattice = ctc_lattice(logprob, units, "utt", options=WIDE)

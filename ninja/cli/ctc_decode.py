@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -13,7 +13,8 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading
 from ninja.cli.units import unit_options
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
-from ninja.graph.ctc import EPSILON_NAME, CtcHypothesis, CtcOptions
+from ninja.graph.ctc import CtcOptions
+from ninja.graph.ctc_found import EPSILON_NAME, CtcFound
 from ninja.pipeline import Each, stream
 from ninja.symbols import EPSILON, SymbolTable
 
@@ -48,7 +49,7 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The function from a matrix to its hypotheses and the number of its frames, picklable."""
+    """The function from a matrix to its hypotheses, picklable."""
 
     units: CtcUnits
     lexicon: CtcLexicon | None
@@ -56,24 +57,24 @@ class Decoding:
     scale: Literal["logprob", "logit", "prob"]
     nbest: int | None
 
-    def __call__(self, emission: Emission) -> tuple[list[CtcHypothesis], int]:
+    def __call__(self, emission: Emission) -> CtcFound:
         """Search.
 
         Raises:
             LatticeError: The key is none, or the lexicon allows no hypothesis.
             ModelError: The matrix is empty, or does not hold what it should.
         """
-        from ninja.graph.ctc import ctc_nbest, log_probabilities
+        from ninja.graph.ctc import ctc_search, log_probabilities
 
         if emission.key.split() != [emission.key]:
             raise LatticeError("the key is empty or holds a blank; give the matrix, or its file, another name")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
         values = log_probabilities(emission.matrix, self.scale)
-        hypotheses = ctc_nbest(values, self.units, self.lexicon, self.options)
-        if not hypotheses:
+        found = ctc_search(values, self.units, self.lexicon, self.options)
+        if not len(found):
             raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it")
-        return hypotheses[: self.nbest], len(values)
+        return found.best(self.nbest)
 
 
 class GrowingTable(SymbolTable):
@@ -84,9 +85,9 @@ class GrowingTable(SymbolTable):
     def __init__(self) -> None:
         super().__init__([(EPSILON_NAME, EPSILON)])
 
-    def add(self, hypotheses: Sequence[CtcHypothesis]) -> None:
+    def add(self, found: CtcFound) -> None:
         """Number the words of hypotheses."""
-        for word in (word for each in hypotheses for alike in each.words for word in alike):
+        for word in found.words():
             number = self._id.setdefault(word, len(self._id))
             self._word[number] = word
 
@@ -112,18 +113,13 @@ class Emissions(Reading):
         yield from list(made) if self.at_once and isinstance(self.symbols, GrowingTable) else made
 
     def _made(self) -> Iterator[tuple[str, Lattice]]:
-        from ninja.graph.ctc import hypotheses_lattice
-
         tolerated = self.failed if self.on_error == "skip" else None
-        blank = self.decoding.units.blank
-        found = stream(self._matrices(), Each(cast(Any, self.decoding)), jobs=self.workers, on_error=tolerated)
-        for key, (hypotheses, num_frames) in found:
+        decoded = stream(self._matrices(), Each(cast(Any, self.decoding)), jobs=self.workers, on_error=tolerated)
+        for key, found in cast("Iterator[tuple[str, CtcFound]]", decoded):
             if isinstance(self.symbols, GrowingTable):
-                self.symbols.add(hypotheses)
+                self.symbols.add(found)
             try:
-                lattice = hypotheses_lattice(
-                    hypotheses, key, num_frames, blank, self.symbols, self.unknown, self.frame_shift
-                )
+                lattice = found.lattice(key, self.symbols, self.unknown, self.frame_shift)
             except NinjaError as error:
                 if tolerated is None:
                     raise

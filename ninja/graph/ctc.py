@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _ctc
-from ninja.errors import LatticeError, ModelError, OptionError, SymbolError
-from ninja.graph.build import from_arcs
+from ninja.errors import LatticeError, ModelError, OptionError
+from ninja.graph.ctc_found import CtcFound, CtcHypothesis, found_of
 from ninja.graph.ctc_lexicon import CtcLexicon
 from ninja.graph.ctc_units import CtcUnits
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.symbols import SymbolTable
 
 ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrices come in half precision, too
-EPSILON_NAME = "<eps>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +42,6 @@ class CtcOptions:
             raise OptionError(f"score_beam is {self.score_beam}, but must be above 0")
         if not self.min_logprob <= 0:
             raise OptionError(f"min_logprob is {self.min_logprob}, but must be 0 or less")
-
-
-@dataclass(frozen=True, slots=True)
-class CtcHypothesis:
-    """A word sequence, and when its words were said by the best alignment."""
-
-    words: tuple[tuple[str, ...], ...]  # each with the others that the lexicon spells the same way
-    logprob: float  # natural logarithm of the probability of all its alignments
-    begin: tuple[int, ...]  # first frame of each word
-    end: tuple[int, ...]  # the frame after its last
-    cost: tuple[float, ...]  # of the best alignment, from each word's first frame to the next word's; nats
-    alignment: npt.NDArray[np.int32] = field(
-        compare=False
-    )  # by it, [frames]: the column of a unit; between words, the blank
-
-    @property
-    def text(self) -> str:
-        """The words, the first of those spelled the same way, with blanks between."""
-        return " ".join(alike[0] for alike in self.words)
 
 
 def log_probabilities(
@@ -139,6 +117,18 @@ def ctc_nbest(
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1;
     Hannun, Maas, Jurafsky and Ng 2014, arXiv:1408.2873.
     """
+    return ctc_search(logprob, units, lexicon, options, key=key).hypotheses()
+
+
+def ctc_search(
+    logprob: npt.ArrayLike,
+    units: CtcUnits,
+    lexicon: CtcLexicon | None = None,
+    options: CtcOptions | None = None,
+    *,
+    key: str | None = None,
+) -> CtcFound:
+    """Find what ``ctc_nbest`` does, as arrays; arguments and errors are the same."""
     options = options or CtcOptions()
     values = log_probabilities(logprob, key=key)
     if values.shape[1] != len(units.names):
@@ -160,45 +150,7 @@ def ctc_nbest(
         options.score_beam,
         options.max_units,
     )
-    alignment = _alignments(units.blank, len(values), found)
-    unit_begin, unit = found[3:5]
-    total, best, word_begin, state, first, end, before = (found[at].tolist() for at in (0, 1, 2, 7, 8, 9, 10))
-    names: list[tuple[str, ...]]
-    if lexicon is None:
-        said = "".join(map(units.text.__getitem__, unit.tolist()))
-        length = np.array([len(text) for text in units.text])
-        begins = np.concatenate([[0], np.cumsum(length[unit])])[unit_begin].tolist()
-        names = [(said[low:high],) for low, high in pairwise(begins)]
-    else:
-        names = [lexicon.words[each] for each in state]
-    by_words: dict[tuple[tuple[str, ...], ...], int] = {}
-    hypotheses: list[CtcHypothesis] = []
-    for number, logprob_here in enumerate(total):
-        low, high = word_begin[number], word_begin[number + 1]
-        words = tuple(names[low:high])
-        place = by_words.setdefault(words, len(hypotheses))
-        if place < len(hypotheses):  # other units, or a boundary at the end: the same words
-            kept = hypotheses[place]
-            hypotheses[place] = replace(kept, logprob=float(np.logaddexp(kept.logprob, logprob_here)))
-            continue
-        steps = [0.0, *before[low + 1 : high], best[number]]
-        cost = tuple(start - stop for start, stop in pairwise(steps)) if high > low else ()
-        times = tuple(first[low:high]), tuple(end[low:high])
-        hypotheses.append(CtcHypothesis(words, logprob_here, *times, cost, alignment[number]))
-    return sorted(hypotheses, key=lambda each: -each.logprob)
-
-
-def _alignments(blank: int, num_frames: int, found: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[np.int32]:
-    """Return the column at each frame of the best alignment of each hypothesis, int32 [hypotheses, frames]."""
-    total, _, word_begin, unit_begin, unit, unit_first, unit_end, *_ = found
-    columns = np.full((len(total), num_frames), blank, np.int32)
-    length = unit_end - unit_first
-    units_of = np.diff(unit_begin[word_begin])
-    begin = np.repeat(np.arange(len(total)) * num_frames, units_of) + unit_first
-    behind = np.cumsum(length)
-    place = np.repeat(begin - (behind - length), length) + np.arange(length.sum())
-    columns.reshape(-1)[place] = np.repeat(unit, length)
-    return columns
+    return found_of(found, len(values), units, lexicon)
 
 
 def ctc_lattice(
@@ -234,109 +186,7 @@ def ctc_lattice(
         SymbolError: A word is not in ``words``.
         ModelError: As for ``ctc_nbest``.
     """
-    values = log_probabilities(logprob, key=key)
-    hypotheses = ctc_nbest(values, units, lexicon, options, key=key)
-    if not hypotheses:
+    found = ctc_search(logprob, units, lexicon, options, key=key)
+    if not len(found):
         raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it", key=key)
-    return hypotheses_lattice(hypotheses, key, len(values), units.blank, words, unknown, frame_shift)
-
-
-def hypotheses_lattice(
-    hypotheses: Sequence[CtcHypothesis],
-    key: str,
-    num_frames: int,
-    blank: int,
-    words: SymbolTable | None = None,
-    unknown: str | None = None,
-    frame_shift: float | None = None,
-) -> Lattice:
-    """Make a lattice of hypotheses as ``ctc_nbest`` returns them; arguments and errors are those of ``ctc_lattice``.
-
-    Args:
-        hypotheses: The most probable first.
-        key: Utterance id.
-        num_frames: Of the matrix.
-        blank: Its column.
-        words: Symbol table that the words must be in, or None.
-        unknown: Word that stands for those it lacks, or None.
-        frame_shift: Seconds per frame.
-    """
-    if words is None:
-        said = dict.fromkeys(word for each in hypotheses for alike in each.words for word in alike)
-        words = SymbolTable.from_words([EPSILON_NAME, *said])
-        unknown = None
-    arcs: list[tuple[int, int, int, float]] = []
-    labels: list[list[int]] = []
-    numbered: dict[tuple[str, ...], tuple[int, ...]] = {}
-    time, cost_to = [0], [0.0]
-    below: list[dict[tuple[int, ...], int]] = [{}]
-    paused: dict[tuple[int, int], int] = {}  # the state after silence
-    ends: list[tuple[int, float]] = []
-    ended: set[int] = set()
-
-    def state(frame: int, cost: float) -> int:
-        time.append(frame)
-        cost_to.append(cost)
-        below.append({})
-        return len(time) - 1
-
-    for each in hypotheses:
-        at = 0
-        for alike, begin, end, cost in zip(each.words, each.begin, each.end, each.cost, strict=True):
-            if alike not in numbered:
-                numbered[alike] = _ids(alike, words, unknown, key)
-            ids = numbered[alike]
-            if ids in below[at]:
-                at = below[at][ids]
-                continue
-            source = at
-            # Another hypothesis may have said the words before later than this one.
-            late = max(begin, time[at])
-            if late > time[at]:
-                if (at, late) not in paused:
-                    paused[at, late] = state(late, cost_to[at])
-                    arcs.append((at, paused[at, late], EPSILON, 0.0))
-                    labels.append([blank + 1] * (late - time[at]))
-                source = paused[at, late]
-            there = state(max(end, late), cost_to[at] + float(np.float32(cost)))
-            arcs += [(source, there, number, cost) for number in ids]
-            labels += [(each.alignment[late : time[there]] + 1).tolist()] * len(ids)
-            below[at][ids] = there
-            at = there
-        if at not in ended:  # two hypotheses differ only in words that the table lacks: the better one stays
-            ended.add(at)
-            ends.append((at, -each.logprob - cost_to[at]))
-    last = len(time)
-    arcs += [(at, last, EPSILON, cost) for at, cost in ends]
-    num_frames = max(num_frames, *time)
-    labels += [[blank + 1] * (num_frames - time[at]) for at, _ in ends]
-    src, dst, word, acoustic = zip(*arcs, strict=True)
-    return from_arcs(
-        key,
-        src,
-        dst,
-        word,
-        np.zeros(len(arcs)),
-        acoustic,
-        finals={last: 0.0},
-        labels=labels,
-        frame_shift=frame_shift,
-        words=words,
-    )
-
-
-def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: str) -> tuple[int, ...]:
-    """Return the ids of words that are spelled the same way, without repeats."""
-    ids = []
-    for word in alike:
-        number = words.id(word)
-        if number is None and unknown is not None:
-            number = words.id(unknown)
-        if number is None:
-            message = f"word {word!r} is not in the symbol table; give a lexicon of its words, or the unknown word"
-            raise SymbolError(message, words.path, key=key)
-        if number == EPSILON:
-            raise SymbolError(f"word {word!r} has the id {EPSILON}, which stands for no word", words.path, key=key)
-        if number not in ids:
-            ids.append(number)
-    return tuple(ids)
+    return found.lattice(key, words, unknown, frame_shift)

@@ -1,0 +1,92 @@
+// The best of many candidates in order, without sorting those that are not among them.
+//
+// Scores fall into bins of equal width. As soon as the bins above one hold enough, that bin is closed: most candidates
+// are refused by a comparison with its edge, and what is left is sorted bin by bin.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace ninja {
+
+struct CtcCandidate {
+  double score;
+  int32_t slot;    // of the prefix
+  int32_t column;  // 0: the prefix as it is; 1 + 2 * unit + begins: with a unit more
+  int32_t node;    // of the prefix that this makes, -1: none yet
+  bool operator<(const CtcCandidate& other) const {
+    if (score != other.score) return score > other.score;
+    return slot != other.slot ? slot < other.slot : column < other.column;
+  }
+};
+
+class CtcBest {
+ public:
+  // Ask for the best `most` (0: all) of scores from `least` to `greatest`; what is below `least` is refused.
+  void begin(int64_t most, double least, double greatest) {
+    most_ = most > 0 ? most : std::numeric_limits<int64_t>::max();
+    edge_ = std::max(least, std::numeric_limits<double>::lowest());
+    const double range = greatest - least;
+    const bool apart = range > 1e-6 && range < std::numeric_limits<double>::max();
+    base_ = apart ? least : 0.0;
+    scale_ = apart ? kBins / range : 0.0;  // 0: one bin for all
+    std::fill(count_, count_ + kBins, 0);
+    open_ = 0;
+    above_ = 0;
+    offered_.clear();
+  }
+
+  // No score below this is among the best.
+  double edge() const { return edge_; }
+
+  // Take a candidate whose score is not below the edge.
+  void offer(const CtcCandidate& candidate) {
+    const int32_t at = bin(candidate.score);
+    if (at < open_) return;
+    offered_.push_back(candidate);
+    ++count_[at];
+    if (++above_ - count_[open_] < most_) return;
+    while (above_ - count_[open_] >= most_) above_ -= count_[open_++];
+    edge_ = std::max(edge_, base_ + (open_ - kRounding) / scale_);
+  }
+
+  // The best, in order; valid until `begin`.
+  const std::vector<CtcCandidate>& sorted() {
+    int32_t begin[kBins + 1];
+    begin[kBins] = 0;
+    for (int32_t at = kBins; at-- > open_;) begin[at] = begin[at + 1] + count_[at];
+    sorted_.resize(above_);
+    for (const CtcCandidate& candidate : offered_) {
+      const int32_t at = bin(candidate.score);
+      if (at >= open_) sorted_[begin[at + 1]++] = candidate;
+    }
+    // Now begin[at + 1] is where the bin ends, and begin[at + 2] was moved to where it begins.
+    int32_t from = 0;
+    for (int32_t at = kBins; at-- > open_;) {
+      if (count_[at] > 1) std::sort(sorted_.begin() + from, sorted_.begin() + from + count_[at]);
+      from += count_[at];
+    }
+    if (above_ > most_) sorted_.resize(most_);
+    return sorted_;
+  }
+
+ private:
+  static constexpr int32_t kBins = 256;
+  static constexpr double kRounding = 1e-6;  // of a bin, much more than a score just below an edge can be wrong by
+
+  int32_t bin(double score) const {
+    const int32_t at = static_cast<int32_t>((score - base_) * scale_);
+    return at < kBins ? at : kBins - 1;
+  }
+
+  int64_t most_ = 0;
+  double edge_ = 0.0, base_ = 0.0, scale_ = 0.0;
+  int32_t open_ = 0;     // the lowest bin that is not closed
+  int64_t above_ = 0;    // candidates in bins that are not
+  int32_t count_[kBins];
+  std::vector<CtcCandidate> offered_, sorted_;
+};
+
+}  // namespace ninja
