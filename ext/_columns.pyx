@@ -2,7 +2,8 @@
 """The columns of our own files, into lattices whose arrays lie in them; conversions only."""
 
 cimport numpy as np
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -15,7 +16,7 @@ from dataclasses import fields
 
 from isal.isal_zlib import crc32
 
-from ninja.errors import FormatError, LatticeError
+from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.lattice import Lattice
 
 np.import_array()
@@ -118,23 +119,32 @@ cdef inline object _view(object column, np.npy_intp first, np.npy_intp length):
     return array
 
 
-cdef object _checksum(str key, bint raw, object frame_shift, tuple values):
-    """Return the CRC-32 of a lattice, whose fields are ordered as in the class."""
-    cdef int64_t head[7]
-    cdef double shift = 0 if frame_shift is None else frame_shift
-    memcpy(&head[0], &shift, 8)
-    head[1] = raw
-    head[2] = np.PyArray_DIM(<np.ndarray>values[1], 0) - 1
-    head[3] = np.PyArray_DIM(<np.ndarray>values[2], 0)
-    head[4] = np.PyArray_DIM(<np.ndarray>values[7], 0)
-    head[5] = np.PyArray_DIM(<np.ndarray>values[11], 0)
-    head[6] = values[_TIME] is not None
-    cdef object found = crc32(PyBytes_FromStringAndSize(<char*>head, sizeof(head)), crc32(key.encode()))
-    cdef int slot
-    for slot in range(1, _TIME + 1):
-        if slot != _KIND and values[slot] is not None:
-            found = crc32(values[slot], found)
-    return found
+cdef enum:
+    _SMALL = 4096  # bytes; a checksum over more is not worth a copy
+    _GATHERED = 4 * _SMALL
+
+
+cdef struct Piece:
+    const char* content
+    Py_ssize_t size
+
+
+cdef object _crc32(const Piece* piece, int count):
+    """Return the CRC-32 of pieces, one behind the other; small ones are gathered, for each call has its price."""
+    cdef char gathered[_GATHERED]  # not of an object: other threads run meanwhile
+    cdef Py_ssize_t held = 0
+    cdef object found = 0
+    cdef int each
+    for each in range(count):
+        if held and (piece[each].size > _SMALL or held + piece[each].size > _GATHERED):
+            found = crc32(PyMemoryView_FromMemory(gathered, held, PyBUF_READ), found)
+            held = 0
+        if piece[each].size > _SMALL:
+            found = crc32(PyMemoryView_FromMemory(<char*>piece[each].content, piece[each].size, PyBUF_READ), found)
+        elif piece[each].size:
+            memcpy(gathered + held, piece[each].content, piece[each].size)
+            held += piece[each].size
+    return crc32(PyMemoryView_FromMemory(gathered, held, PyBUF_READ), found) if held else found
 
 
 def checksum(object lattice not None):
@@ -143,8 +153,31 @@ def checksum(object lattice not None):
     It goes over the key in UTF-8; the frame shift (0: none) as a float64; whether it is raw, the numbers of states,
     arcs, labels and final labels, and whether it has times, as int64; and the arrays as they lie in the columns.
     """
-    cdef tuple values = tuple([getattr(lattice, name) for name in _FIELDS])
-    return _checksum(values[_KEY], values[_KIND] == "raw", values[_FRAME_SHIFT], values)
+    cdef bytes key = lattice.key.encode()
+    cdef tuple arrays = tuple([getattr(lattice, name) for name in _FIELDS[1:_KIND]])
+    cdef object time = lattice.time
+    cdef int64_t head[7]
+    cdef double shift = 0 if lattice.frame_shift is None else lattice.frame_shift
+    cdef Piece piece[14]
+    cdef int each
+    cdef np.ndarray array
+    memcpy(&head[0], &shift, 8)
+    head[1] = lattice.kind == "raw"
+    head[2] = len(lattice.arc_begin) - 1
+    head[3] = len(lattice.dst)
+    head[4] = len(lattice.ali)
+    head[5] = len(lattice.final_ali)
+    head[6] = time is not None
+    piece[0] = Piece(<const char*>key, len(key))
+    piece[1] = Piece(<const char*>head, sizeof(head))
+    if time is not None:
+        arrays += (time,)
+    for each in range(len(arrays)):
+        array = <np.ndarray?>arrays[each]
+        if not np.PyArray_ISCARRAY_RO(array):
+            raise TypeError("a lattice holds an array of another layout; make it with Lattice.from_arrays")
+        piece[2 + each] = Piece(<const char*>np.PyArray_DATA(array), np.PyArray_NBYTES(array))
+    return _crc32(piece, 2 + len(arrays))
 
 
 cdef class Columns:
@@ -177,6 +210,7 @@ cdef class Columns:
     cdef const int64_t* _at[12]
     cdef char* _content[12]
     cdef int64_t _end[12]
+    cdef Py_ssize_t _item[12]
     cdef const int32_t* _key_at
     cdef const int32_t* _kind_at
     cdef const char* _keys
@@ -203,6 +237,7 @@ cdef class Columns:
             self._at[column] = <const int64_t*>data_of(offsets[column], np.NPY_INT64, self.size + 1)
             self._content[column] = <char*>data_of(lists[column], type_number, -1)
             self._end[column] = np.PyArray_DIM(<np.ndarray>lists[column], 0)
+            self._item[column] = np.PyArray_ITEMSIZE(<np.ndarray>lists[column])
         self._key_at = _begins(keys, self.size)
         self._keys = <const char*>np.PyArray_DATA(<np.ndarray>keys[1])
         self._kind_at = _begins(kinds, self.size)
@@ -283,26 +318,66 @@ cdef class Columns:
     cdef inline object _part(self, int column, Py_ssize_t row):
         return _view(self._lists[column], self._first(column, row), self._length(column, row))
 
+    cdef object _checksum(self, Py_ssize_t row):
+        """Return what `checksum` would of a lattice whose arrays lie in their columns."""
+        cdef int64_t head[7]
+        cdef double shift = self._shifts[row] if self._shifts[row] == self._shifts[row] else 0
+        cdef Piece piece[14]
+        cdef int column
+        memcpy(&head[0], &shift, 8)
+        head[1] = self._is_raw(row)
+        head[2] = self._length(0, row) - 1
+        head[3] = self._length(1, row)
+        head[4] = self._length(6, row)
+        head[5] = self._length(10, row)
+        head[6] = self._timed[row] != 0
+        piece[0] = Piece(self._keys + self._key_at[row], self._key_at[row + 1] - self._key_at[row])
+        piece[1] = Piece(<const char*>head, sizeof(head))
+        for column in range(12):
+            piece[2 + column] = Piece(
+                self._content[column] + self._first(column, row) * self._item[column],
+                self._length(column, row) * self._item[column],
+            )
+        return _crc32(piece, 14 if self._timed[row] else 13)
+
+    cdef int _verify(self, Py_ssize_t row, str key) except -1:
+        """Refuse a lattice that breaks an invariant, or whose checksum is another."""
+        cdef NativeFlaw flaw
+        with nogil:
+            flaw = self._check(row)
+        if flaw.flaw != Flaw.kNone:
+            raise LatticeError(_FLAWS[<int>flaw.flaw].format(flaw.place), self._path, key=key)
+        if self._summed[row] and self._checksum(row) != self._checksums[row]:
+            raise FormatError("damaged: it is not what its checksum was taken of", self._path, key=key)
+        if not self._is_named(row):
+            raise FormatError(f"the key {key!r} is empty or holds a control character", self._path, key=key)
+        return 0
+
+    cdef bint _is_named(self, Py_ssize_t row) noexcept nogil:
+        """Return whether the key is one that lists and tables can hold."""
+        cdef const uint8_t* at = <const uint8_t*>self._keys + self._key_at[row]
+        cdef const uint8_t* end = <const uint8_t*>self._keys + self._key_at[row + 1]
+        if at == end:
+            return False
+        while at < end:
+            if at[0] < 0x20 or at[0] == 0x7f or (at[0] == 0xc2 and at[1] < 0xa0):  # the last: U+0080 to U+009F
+                return False
+            at += 1
+        return True
+
     cdef tuple _values(self, Py_ssize_t row, object words, bint check):
         """Return the fields of a lattice."""
-        cdef NativeFlaw flaw
         cdef str key = self._key(row)
         if check:
-            with nogil:
-                flaw = self._check(row)
-            if flaw.flaw != Flaw.kNone:
-                raise LatticeError(_FLAWS[<int>flaw.flaw].format(flaw.place), self._path, key=key)
-        self._sized(0, row)
-        cdef tuple values = (
+            self._verify(row, key)
+        else:
+            self._sized(0, row)
+        return (
             key, self._part(0, row), self._part(1, row), self._part(2, row), self._part(3, row), self._part(4, row),
             self._part(5, row), self._part(6, row), self._part(7, row), self._part(8, row), self._part(9, row),
             self._part(10, row), "raw" if self._is_raw(row) else "compact",
             self._part(11, row) if self._timed[row] else None, self._shift(row), words,
         )
-        if (check and self._summed[row]
-                and _checksum(key, self._is_raw(row), values[_FRAME_SHIFT], values) != self._checksums[row]):
-            raise FormatError("damaged: it is not what its checksum was taken of", self._path, key=key)
-        return values
 
     cdef int _read(self, object lattice, Py_ssize_t row) except -1:
         """Check an unread lattice and give it its arrays."""
@@ -339,6 +414,21 @@ cdef class Columns:
         if not 0 <= row < self.size:
             raise IndexError("there is no such lattice")
         return filled(_new(Lattice), _SLOTS, self._values(row, words, check))
+
+    def entries(self, Py_ssize_t first, Py_ssize_t last, object words, *, bint check):
+        """Return (key, lattice, or what is wrong with it) of the lattices `first : last`; see `lattice`."""
+        cdef Py_ssize_t row
+        cdef tuple values
+        cdef list found = []
+        if not 0 <= first <= last <= self.size:
+            raise IndexError("there are no such lattices")
+        for row in range(first, last):
+            try:
+                values = self._values(row, words, check)
+                found.append((values[_KEY], filled(_new(Lattice), _SLOTS, values)))
+            except NinjaError as error:
+                found.append((error.key or "", error))
+        return found
 
     def unread(self, Py_ssize_t first, Py_ssize_t last, object words):
         """Return the lattices `first : last`, which are checked when they are used."""

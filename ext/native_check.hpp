@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "exponential.hpp"
+
 namespace ninja {
 
 enum class Flaw : int {
@@ -50,7 +52,7 @@ namespace native_check {
 // The loops below gather what is wrong in a sign bit rather than branching, so that they become vector instructions.
 
 // Differences of what is not negative cannot overflow; that nothing is negative is asked first.
-inline bool rises(const int64_t* begin, int64_t count, int64_t end) {
+NINJA_CLONES bool rises(const int64_t* begin, int64_t count, int64_t end) {
   uint64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
     wrong |= static_cast<uint64_t>(begin[i]) | (static_cast<uint64_t>(begin[i + 1]) - static_cast<uint64_t>(begin[i]));
@@ -106,7 +108,7 @@ inline int64_t first(int64_t count, Wrong wrong) {
 
 }  // namespace native_check
 
-inline NativeFlaw check_native(const NativeRow& row) {
+NINJA_CLONES NativeFlaw check_native(const NativeRow& row) {
   using namespace native_check;
   const int64_t num_states = row.num_begins - 1;
   if (num_states < 1 || num_states > INT32_MAX) return {Flaw::kStates, 0};

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import re
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from strategies import lattices
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats import read
+from ninja.formats import native_writer, read
 from ninja.formats.k2 import read_k2s, write_k2s
 from ninja.formats.native import NativeFile, read_native
 from ninja.formats.native_writer import NativeWriter, write_native, write_natives
@@ -130,6 +131,32 @@ def test_tables_that_do_not_fit_are_refused() -> None:
     assert len(NativeFile(write_natives([small("a"), small("b", words=SymbolTable(list(WORDS)))]))) == 2
     with pytest.raises(OptionError, match="a key that is not UTF-8"):
         write_native(small("\udcff"))
+
+
+def test_tables_that_are_gone_are_not_taken_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_writer, "BATCH", 1)  # so that no lattice is kept
+    with NativeWriter(io.BytesIO()) as writer:
+        lattice = small()
+        for _ in range(50):
+            writer.write(lattice.with_words(SymbolTable(list(WORDS))))
+            other = SymbolTable([*WORDS, ("six", 6)])  # lies where that one lay, if that one is gone
+            with pytest.raises(SymbolError, match="a symbol table other than that of the file"):
+                writer.write(lattice.with_words(other))
+
+
+@pytest.mark.parametrize("key", ["", "a\tb", "a\n", "\0", "\x7f", "a\x85b"])
+def test_a_key_that_no_list_can_hold_is_neither_written_nor_read(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LatticeError, match="is empty or holds a control character; give the lattice another"):
+        write_native(small(key))
+    monkeypatch.setattr(native_writer, "_NO_KEY", re.compile("(?!)"))
+    content = write_natives([small("a"), small(key), small("é b")])
+    first, second, third = (found for _, found in NativeFile(content, "x.arrow").entries())
+    assert isinstance(first, Lattice)
+    assert isinstance(third, Lattice)
+    assert isinstance(second, FormatError)
+    assert f"the key {key!r} is empty or holds a control character" in str(second)
+    with pytest.raises(FormatError, match=r"x.arrow.*is empty or holds a control character"):
+        assert list(NativeFile(content, "x.arrow"))[1].dst is None
 
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
@@ -256,18 +283,46 @@ def test_threads_may_use_an_unread_lattice_at_once() -> None:
             assert all(pool.map(same, [lattice] * 4, [small()] * 4))
 
 
+def documented_checksum(lattice: Lattice) -> int:
+    counts = (lattice.num_states, lattice.num_arcs, len(lattice.ali), len(lattice.final_ali), lattice.time is not None)
+    head = struct.pack("<d6q", lattice.frame_shift or 0, lattice.kind == "raw", *counts)
+    arrays = [getattr(lattice, field.name) for field in fields(Lattice)]
+    return zlib.crc32(
+        lattice.key.encode() + head + b"".join(each.tobytes() for each in arrays if type(each) is np.ndarray)
+    )
+
+
+def checksums(content: bytes) -> list[int]:
+    sums: list[int] = arrow.ipc.open_file(arrow.BufferReader(content)).read_all().column("crc32").to_pylist()
+    return sums
+
+
 @settings(max_examples=30)
 @given(lattices(connected=False), st.sampled_from([None, 0.01]), st.booleans())
 def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shift: float | None, timed: bool) -> None:
+    lattice = replace(lattice, frame_shift=frame_shift)
     if timed:
         lattice = replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32))
-    counts = (lattice.num_states, lattice.num_arcs, len(lattice.ali), len(lattice.final_ali), timed)
-    head = struct.pack("<d6q", frame_shift or 0, lattice.kind == "raw", *counts)
-    arrays = [getattr(lattice, field.name) for field in fields(Lattice)]
-    content = b"".join(each.tobytes() for each in arrays if isinstance(each, np.ndarray))
-    expected = lattice.key.encode() + head + content
-    table = arrow.ipc.open_file(arrow.BufferReader(write_native(replace(lattice, frame_shift=frame_shift)))).read_all()
-    assert table.column("crc32").to_pylist() == [zlib.crc32(expected)]
+    assert checksums(write_native(lattice)) == [documented_checksum(lattice)]
+
+
+@pytest.mark.parametrize("num_arcs", [511, 512, 513, 600, 1000, 1023, 1024, 1025, 3000])
+def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) -> None:
+    several = [
+        Lattice.from_arrays(
+            "utt",
+            [0, num_arcs, num_arcs],
+            np.ones(num_arcs),
+            *np.random.default_rng(number).integers(1, 99, (3, num_arcs)),
+            [np.inf, 0.0],
+            ali_begin=np.full(num_arcs + 1, labels) * (np.arange(num_arcs + 1) == num_arcs),
+            ali=np.arange(labels),
+        )
+        for number, labels in enumerate((0, 1024, 5000))
+    ]
+    content = write_natives(several)
+    assert checksums(content) == [documented_checksum(one) for one in several]
+    assert all(same(one, back) for one, back in zip(several, NativeFile(content, check="all"), strict=True))
 
 
 @settings(max_examples=300)

@@ -32,7 +32,8 @@ class NativeFile:
     file, it must be replaced, not overwritten.
 
     A lattice is checked for all invariants, so that nothing in a damaged or hostile file makes a kernel leave its
-    arrays, and against its checksum, so that no flipped bit becomes another cost.
+    arrays, and against its checksum, so that no flipped bit becomes another cost. Its key must be one that a list can
+    hold, not empty and without control characters.
 
     Args:
         source: A path, which is mapped, or the bytes of a file.
@@ -101,7 +102,7 @@ class NativeFile:
         Raises:
             KeyError: There is none.
             LatticeError: It breaks an invariant.
-            FormatError: It, or the part of the file it lies in, is damaged.
+            FormatError: It, or the part of the file it lies in, is damaged, or its key is none.
         """
         number, row = self._index()[key]
         batch = self._batch(number)
@@ -133,13 +134,9 @@ class NativeFile:
             except FormatError as error:
                 yield "", error
                 continue
-            for row in range(batch.size):
-                try:
-                    lattice = self._checked(batch, row)
-                except NinjaError as error:
-                    yield error.key or "", error
-                else:
-                    yield lattice.key, lattice
+            for first in range(0, batch.size, TOGETHER):
+                last = min(first + TOGETHER, batch.size)
+                yield from batch.entries(first, last, self.words, check=self._check != "none")
 
     def _index(self) -> dict[str, tuple[int, int]]:
         if self._places is None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from typing import IO, Any
 
 import numpy as np
 
 from ninja import _columns
-from ninja.errors import OptionError, SymbolError
+from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.formats.native_schema import COLUMNS, arrow, schema
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
 BATCH = 1 << 25  # bytes of arrays that make a record batch
+_NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
 class NativeWriter:
@@ -39,7 +41,7 @@ class NativeWriter:
         self._schema: Any = None
         self._pending: list[Lattice] = []
         self._size = 0
-        self._known: set[int] = set()  # ids of tables that equal ours
+        self._known: dict[int, SymbolTable] = {}  # tables that equal ours, by id(); kept, or another took the number
         self._num_words = 1 << 31
 
     def __enter__(self) -> NativeWriter:
@@ -53,9 +55,13 @@ class NativeWriter:
         """Append a lattice.
 
         Raises:
+            LatticeError: Its key is empty or holds a control character.
             SymbolError: Its symbol table is not that of the file, or its words are not in it.
             OptionError: Its key is no text that a file can hold.
         """
+        if _NO_KEY.fullmatch(lattice.key):
+            message = f"the key {lattice.key!r} is empty or holds a control character; give the lattice another"
+            raise LatticeError(message, key=lattice.key)
         try:
             lattice.key.encode()
         except UnicodeEncodeError as error:
@@ -88,7 +94,7 @@ class NativeWriter:
         if table is not None and table is not self._words and id(table) not in self._known:
             if table != self._words:
                 raise SymbolError("a symbol table other than that of the file; write another file", key=lattice.key)
-            self._known.add(id(table))
+            self._known[id(table)] = table
         largest = int(lattice.word.max(initial=0))
         if largest >= self._num_words:
             raise SymbolError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
@@ -126,6 +132,7 @@ def write_natives(lattices: Iterable[Lattice], words: SymbolTable | None = None)
         words: As for ``NativeWriter``.
 
     Raises:
+        LatticeError: As for ``NativeWriter.write``.
         SymbolError: As for ``NativeWriter.write``.
         OptionError: As for ``NativeWriter.write``.
         DependencyError: pyarrow is not installed.
