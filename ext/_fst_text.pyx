@@ -82,10 +82,10 @@ def read(bytes content not None, int64_t line, *, bint acceptor, bint spelled):
 
     Returns:
         (fault, line, field, number of fields, None): 1 a number of fields that neither arcs nor final states have, 2 no
-        state, 3 no weight, 4 there is no line at all. Or (0, -1, b"", 0, machine), which is (labels, ids, arc_begin,
-        dst, label, cost, final_cost): (output label, its first line) each once, empty if they are integers and not
-        wanted; what they are as integers, int32 [labels + 1], after a 0, or None if some are none; labels of arcs by
-        their places there, from 1.
+        state, 3 no weight, 4 there is no line at all, 5 a state that is entered has no line. Or (0, -1, b"", 0,
+        machine), which is (labels, ids, arc_begin, dst, label, cost, final_cost): (output label, its first line) each
+        once, empty if they are integers and not wanted; what they are as integers, int32 [labels + 1], after a 0, or
+        None if some are none; labels of arcs by their places there, from 1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

@@ -68,12 +68,15 @@ cdef extern from "text_lattices_read.hpp" namespace "ninja" nogil:
         double frame_shift
         cbool keep
         vector[SlfCost] costs
+        cbool fill
+        double missing_score
     cdef cppclass SlfParser:
         Vocabulary words
         vector[SlfEntry] header
         vector[SlfField] fields
         vector[string_view] names
-        vector[int64_t] num_fields
+        vector[char] on_links
+        vector[char] on_nodes
         vector[int64_t] num_costs
         cbool word_begins
         int64_t num_rounded
@@ -192,7 +195,7 @@ cdef vector[string] _strings(object names):
 
 
 def read_slf(bytes content not None, str path, str key, *, double frame_shift, cbool keep, int words, int fold,
-             list costs not None, list silent not None, list null not None):
+             list costs not None, object missing_score, list silent not None, list null not None):
     """Read the bytes of an HTK lattice.
 
     Args:
@@ -203,6 +206,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
         words: Where the words of nodes begin or end: 0 as the file says, 1 begin, 2 end.
         fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
+        missing_score: Score, a natural logarithm, that links get which lack one that others have; None: refuse them.
         silent: Words that are read as epsilon.
         null: Names of the null word.
 
@@ -213,6 +217,8 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
     cdef SlfCost cost
     options.frame_shift = frame_shift
     options.keep = keep
+    options.fill = missing_score is not None
+    options.missing_score = missing_score or 0.0
     for field, item, acoustic in costs:
         cost.field = field
         cost.item = item
@@ -237,7 +243,8 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
             for number in range(reading.parser.header.size())
         ]
         found["others"] = [
-            (_bytes(reading.parser.names[number]), reading.parser.num_fields[number])
+            (_bytes(reading.parser.names[number]), reading.parser.on_links[number] != 0,
+             reading.parser.on_nodes[number] != 0)
             for number in range(reading.parser.names.size())
         ]
         found["num_costs"] = list(reading.parser.num_costs)

@@ -8,11 +8,13 @@
 // in memory (log64: arcs of 24 bytes) and, in aligned files, each from a multiple of 16 bytes on.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "top_sort.hpp"
@@ -45,13 +47,17 @@ struct ParsedFst {
   std::vector<double> cost, final_cost;
   std::vector<std::string> symbol;      // output symbols, else input symbols, where attached
   std::vector<int64_t> symbol_id;
+  std::vector<std::string> input_symbol;
+  std::vector<int64_t> input_symbol_id;
+  bool names_outputs = false;           // `symbol` are output symbols
 };
 
 inline int64_t weight_bytes(const std::string& arc_type) { return arc_type == "log64" ? 8 : 4; }
 
-inline int64_t image_size(const FstArcs& fst, const std::string& arc_type) {
+// `symbols` is the size of the symbol table of each side; see write_image.
+inline int64_t image_size(const FstArcs& fst, const std::string& arc_type, int64_t symbols) {
   const int64_t weight = weight_bytes(arc_type);
-  return 58 + static_cast<int64_t>(arc_type.size()) + fst.num_states * (weight + 8) + fst.num_arcs * (weight + 12);
+  return 58 + 2 * symbols + static_cast<int64_t>(arc_type.size()) + fst.num_states * (weight + 8) + fst.num_arcs * (weight + 12);
 }
 
 namespace fst_image {
@@ -130,7 +136,7 @@ class Cursor {
   int64_t at_ = 0;
 };
 
-inline void get_symbols(Cursor& cursor, ParsedFst& fst) {
+inline void get_symbols(Cursor& cursor, std::vector<std::string>& symbol, std::vector<int64_t>& symbol_id) {
   const int64_t here = cursor.at();
   if (cursor.get<int32_t>("a symbol table") != kSymbolTableMagic) throw Malformed{"expected a symbol table", here};
   cursor.get_string("the name of a symbol table");
@@ -139,11 +145,9 @@ inline void get_symbols(Cursor& cursor, ParsedFst& fst) {
   if (count < 0 || count > cursor.left() / 12) {
     throw Malformed{"a symbol table claims " + std::to_string(count) + " symbols, more than fit", here};
   }
-  fst.symbol.clear();  // the output table follows the input table and is the one that names words
-  fst.symbol_id.clear();
   for (int64_t i = 0; i < count; ++i) {
-    fst.symbol.push_back(cursor.get_string("a symbol"));
-    fst.symbol_id.push_back(cursor.get<int64_t>("a symbol table"));
+    symbol.push_back(cursor.get_string("a symbol"));
+    symbol_id.push_back(cursor.get<int64_t>("a symbol table"));
   }
 }
 
@@ -226,8 +230,11 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
   }
 }
 
-// Returns what forbids the machine to be a lattice, or nothing.
-inline std::string flaw(const ParsedFst& fst) {
+inline bool is_zero(double weight) { return std::isinf(weight) && weight > 0; }
+
+// Returns what forbids the machine to be a lattice, or nothing. Where arcs of the semiring's zero, which no path can
+// take, are to be dropped, they forbid nothing.
+inline std::string flaw(const ParsedFst& fst, bool without_zeros = false) {
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
   for (int64_t state = 0; state < num_states; ++state) {
     const double final_cost = fst.final_cost[state];
@@ -236,6 +243,7 @@ inline std::string flaw(const ParsedFst& fst) {
     }
     for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
       if (std::isfinite(fst.cost[arc]) && fst.ilabel[arc] >= 0 && fst.olabel[arc] >= 0) continue;
+      if (without_zeros && is_zero(fst.cost[arc])) continue;
       const std::string where =
           "arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) + " has the ";
       if (!std::isfinite(fst.cost[arc])) return where + "weight " + std::to_string(fst.cost[arc]);
@@ -244,6 +252,28 @@ inline std::string flaw(const ParsedFst& fst) {
     }
   }
   return "";
+}
+
+// Drop the arcs of the semiring's zero.
+inline void drop_zeros(ParsedFst& fst) {
+  if (std::none_of(fst.cost.begin(), fst.cost.end(), is_zero)) return;
+  size_t kept = 0;
+  int64_t arc = 0;
+  for (size_t state = 0; state < fst.final_cost.size(); ++state) {
+    for (const int64_t end = fst.arc_begin[state + 1]; arc < end; ++arc) {
+      if (is_zero(fst.cost[arc])) continue;
+      fst.ilabel[kept] = fst.ilabel[arc];
+      fst.olabel[kept] = fst.olabel[arc];
+      fst.cost[kept] = fst.cost[arc];
+      fst.dst[kept] = fst.dst[arc];
+      ++kept;
+    }
+    fst.arc_begin[state + 1] = static_cast<int64_t>(kept);
+  }
+  fst.ilabel.resize(kept);
+  fst.olabel.resize(kept);
+  fst.cost.resize(kept);
+  fst.dst.resize(kept);
 }
 
 // Renumber the states, leaving out those whose new number is -1.
@@ -309,8 +339,14 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
     throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
                     std::to_string(cursor.left()) + " bytes are left", here + 8};
   }
-  if (flags & 1) get_symbols(cursor, fst);
-  if (flags & 2) get_symbols(cursor, fst);
+  if (flags & 1) get_symbols(cursor, fst.input_symbol, fst.input_symbol_id);
+  fst.names_outputs = flags & 2;
+  if (fst.names_outputs) {
+    get_symbols(cursor, fst.symbol, fst.symbol_id);
+  } else {
+    fst.symbol = fst.input_symbol;
+    fst.symbol_id = fst.input_symbol_id;
+  }
 
   std::vector<int64_t> arc_byte;
   if (is_const) {
@@ -346,7 +382,9 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
     fst.error = "the FST is empty: it has no start state";
     return;
   }
-  fst.error = flaw(fst);
+  fst.error = flaw(fst, true);
+  if (!fst.error.empty()) return;
+  drop_zeros(fst);  // before cycles are looked for, which they close no more
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
   bool sorted = start == 0;
   for (int64_t state = 0; state < num_states && sorted; ++state) {
@@ -354,7 +392,7 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
       sorted = sorted && fst.dst[arc] > state;
     }
   }
-  if (!fst.error.empty() || sorted) return;
+  if (sorted) return;
   std::vector<int32_t> number(fst.final_cost.size());
   const std::vector<int32_t> cycle =
       top_sort(num_states, fst.arc_begin.data(), fst.dst.data(), static_cast<int32_t>(start), number.data());
@@ -367,18 +405,19 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
 
 }  // namespace fst_image
 
-// Write the image into a buffer of image_size() bytes.
-inline void write_image(const FstArcs& fst, const std::string& arc_type, char* to) {
+// Write the image into a buffer of image_size() bytes, with the bytes of a symbol table for both labels or "".
+inline void write_image(const FstArcs& fst, const std::string& arc_type, std::string_view symbols, char* to) {
   using namespace fst_image;
   to = put(to, kFstMagic);
   to = put_string(to, "vector");
   to = put_string(to, arc_type);
   to = put(to, int32_t{2});
-  to = put(to, int32_t{0});
+  to = put(to, int32_t{symbols.empty() ? 0 : 3});
   to = put(to, uint64_t{3});  // expanded and mutable; OpenFst computes the other properties when it needs them
   to = put(to, int64_t{0});
   to = put(to, fst.num_states);
   to = put(to, fst.num_arcs);
+  for (int side = 0; side < 2; ++side) to = std::copy(symbols.begin(), symbols.end(), to);
   if (arc_type == "log64") {
     put_states<double>(to, fst);
   } else {

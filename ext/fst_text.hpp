@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,7 @@ struct FstTextLook {
   std::vector<std::string_view> fourth;  // each of them once
 };
 
-enum class FstTextFault : int { kNone, kFields, kState, kWeight, kEmpty };
+enum class FstTextFault : int { kNone, kFields, kState, kWeight, kEmpty, kLost };
 
 // The machine as the lines tell it. If there is a fault nothing else holds.
 struct FstText {
@@ -110,8 +111,8 @@ inline bool to_weight(std::string_view text, double& weight) {
     weight = *at == '-' ? -INFINITY : INFINITY;
     return true;
   }
-  if (parse_decimal(at, at + text.size(), weight) == nullptr) weight = std::strtod(at, nullptr);  // beyond double
-  return true;
+  if (parse_decimal(at, at + text.size(), weight) == nullptr) weight = std::strtod(at, nullptr);
+  return std::isfinite(weight);  // what is more than a double holds is not the semiring's zero
 }
 
 // Number the states in the order of their names, the start first, whose place that one's takes.
@@ -166,6 +167,18 @@ class Places {
 
 }  // namespace fst_text
 
+// Find the line that first enters a state, and the field that names it.
+inline void find_entry(const char* at, const char* end, int32_t state, FstText& made) {
+  using namespace fst_text;
+  std::string_view fields[kMostFields];
+  for (; at < end; ++made.line) {
+    int32_t name = 0;
+    if (split(at, end, fields) <= 2 || !to_id(fields[1], name) || name != state) continue;
+    made.field = fields[1];
+    return;
+  }
+}
+
 // Look at the lines before it is known whether they are an acceptor's.
 inline FstTextLook look_at_fst_text(const char* at, const char* end) {
   using namespace fst_text;
@@ -191,7 +204,8 @@ inline FstTextLook look_at_fst_text(const char* at, const char* end) {
 // Read the lines of an acceptor or a transducer. `*end` must be readable and NUL.
 inline void read_fst_text(const char* at, const char* end, int64_t line, bool acceptor, FstText& made) {
   using namespace fst_text;
-  const int64_t most = acceptor ? 4 : 5;
+  const char* const begin = at;
+  const int64_t first_line = line, most = acceptor ? 4 : 5;
   std::vector<int32_t> src, dst, label;
   std::vector<double> cost;
   std::vector<std::pair<int32_t, double>> finals;
@@ -242,6 +256,16 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
     ++made.arc_begin[name + 1];
   }
   for (int32_t state = 0; state < place.count(); ++state) made.arc_begin[state + 1] += made.arc_begin[state];
+  // OpenFst prints a line for every state: one that nothing leaves is final, if only at an infinite cost.
+  std::vector<bool> has_line(place.count());
+  for (const int32_t state : src) has_line[state] = true;
+  for (const auto& final : finals) has_line[place(final.first)] = true;
+  for (const int32_t name : dst) {
+    if (has_line[place(name)]) continue;
+    fail(FstTextFault::kLost, {}, 0);
+    made.line = first_line;
+    return find_entry(begin, end, name, made);
+  }
   std::vector<int64_t> next(made.arc_begin.begin(), made.arc_begin.end() - 1);
   made.dst.resize(src.size());
   made.label.resize(src.size());

@@ -13,14 +13,9 @@
 #include <vector>
 
 #include "slf_scan.hpp"
+#include "slf_whole.hpp"
 
 namespace ninja {
-
-struct SlfCost {
-  std::string field;  // its name on links and nodes
-  int32_t item;       // of a list with commas; -1: a plain number
-  bool acoustic;
-};
 
 enum class SlfWords : int32_t { kAuto, kBegin, kEnd };
 
@@ -29,6 +24,8 @@ struct SlfOptions {
   bool keep = false;          // collect the fields that have no place in a lattice
   SlfWords words = SlfWords::kAuto;
   std::vector<SlfCost> costs;  // 32 at most
+  bool fill = false;           // give links that lack a score of a cost this one; else they are refused
+  double missing_score = 0;    // natural logarithm
 };
 
 // A field that has no place in a lattice, where it stands.
@@ -44,21 +41,13 @@ struct SlfEntry {
   int64_t line;
 };
 
-// A header and its lattice.
-struct SlfSection {
-  std::string_view name;     // of a sub-lattice
-  TextGraph text;
-  std::vector<int32_t> sub;  // [nodes], the section that stands for the node, -1: none; empty: none at all
-  std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes; empty: none], which costs stand on it
-};
-
 class SlfParser : public SlfScanner {
  public:
   std::vector<SlfSection> sections;  // the last one is the lattice, the others its sub-lattices
   std::vector<SlfEntry> header;  // without what the lattice itself says
   std::vector<SlfField> fields;
   std::vector<std::string_view> names;  // of the fields without a place
-  std::vector<int64_t> num_fields;      // of each name
+  std::vector<char> on_links, on_nodes;  // whether a link, a node has each name
   std::vector<int64_t> num_costs;       // how often each cost was found
   bool word_begins = false;
   int64_t num_rounded = 0;  // times that are no multiple of the frame shift
@@ -68,6 +57,7 @@ class SlfParser : public SlfScanner {
       : SlfScanner(begin, end), num_costs(options.costs.size(), 0), options_(options), size_(end - begin) {}
 
   void parse() {
+    bits_ = slf_cost_bits(options_.costs);
     while (true) {
       SlfSection section;
       read_header(section);
@@ -245,7 +235,8 @@ class SlfParser : public SlfScanner {
     text.word_begins = word_begins;
     settle_times(text);
     settle_ends(text);
-    refuse_double_costs(section);
+    const double missing = 0 - options_.missing_score;
+    SlfWhole(section, options_.costs, bits_, options_.fill ? &missing : nullptr).check();
   }
 
   void read_node(SlfSection& section, int32_t node) {
@@ -356,8 +347,8 @@ class SlfParser : public SlfScanner {
     for (size_t number = 0; number < options_.costs.size(); ++number) {
       const SlfCost& each = options_.costs[number];
       if (each.field.size() != name.size() || each.field != name) continue;
-      if (costs_seen_ & (1u << number)) fail("field " + shown(name) + " stands twice on this line");
-      costs_seen_ |= 1u << number;
+      if (costs_seen_ & bits_[number]) fail("field " + shown(name) + " stands twice on this line");
+      costs_seen_ |= bits_[number];
       ++num_costs[number];
       at_ = from;
       sums[each.acoustic] += cost(name, each.item);
@@ -375,21 +366,11 @@ class SlfParser : public SlfScanner {
     if (number == names.size()) {
       if (names.size() == 64) fail("more than 64 kinds of fields; is this a lattice?");
       names.push_back(name);
-      num_fields.push_back(0);
+      on_links.push_back(0);
+      on_nodes.push_back(0);
     }
-    ++num_fields[number];
+    (on_link ? on_links : on_nodes)[number] = 1;
     if (options_.keep) fields.push_back({on_link, row, static_cast<int32_t>(number), value});
-  }
-
-  // A score of a node is one of each link that takes the node's word, so it must not stand there, too.
-  void refuse_double_costs(const SlfSection& section) const {
-    if (section.node_costs.empty()) return;
-    const TextGraph& text = section.text;
-    for (int64_t link = 0; link < text.num_links(); ++link) {
-      const int32_t node = text.word_begins ? text.src[link] : text.dst[link];
-      if ((section.link_costs[link] & section.node_costs[node]) == 0) continue;
-      refuse("the link has a score that its node " + std::to_string(node) + " has, too", text.line[link]);
-    }
   }
 
   // A lattice has times at all of its states or at none.
@@ -409,20 +390,21 @@ class SlfParser : public SlfScanner {
       for (int64_t node = 0; node < text.num_nodes; ++node) {
         if (passed[node]) continue;
         if (found >= 0) {
-          fail("nodes " + std::to_string(found) + " and " + std::to_string(node) + " have no links " + what + "; which one " +
+          fail("nodes " + std::to_string(found) + " and " + std::to_string(node) + " have no links " + what + " them; which one " +
                (*field == 's' ? "is first? Say start=" : "is last? Say end="));
         }
         found = node;
       }
-      if (found < 0) refuse("every node has links " + std::string(what) + ", so there is a cycle", line_, Fault::kLattice);
+      if (found < 0) refuse("every node has links " + std::string(what) + " it, so there is a cycle", line_, Fault::kLattice);
       return static_cast<int32_t>(found);
     };
-    text.start = start_node_ >= 0 ? start_node_ : only(entered, "into them", "start");
-    text.end = end_node_ >= 0 ? end_node_ : only(left, "out of them", "end");
+    text.start = start_node_ >= 0 ? start_node_ : only(entered, "into", "start");
+    text.end = end_node_ >= 0 ? end_node_ : only(left, "out of", "end");
   }
 
   const SlfOptions& options_;
   const int64_t size_;
+  std::vector<uint32_t> bits_;  // of each cost
   std::unordered_map<std::string_view, int32_t> number_of_;  // of the sub-lattices
   bool base_given_ = false, linear_ = false, direction_given_ = false;
   double log_base_ = 1;

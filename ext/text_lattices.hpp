@@ -135,6 +135,18 @@ struct TextLattice {
   int32_t end_time = -1;            // of that node, in frames
 };
 
+// Refuse what leads into the first node or out of the last: no path that begins and ends there would take it.
+inline void refuse_passed_ends(const TextGraph& text, const char* link_name, Fault::Kind kind) {
+  for (int64_t link = 0; link < text.num_links(); ++link) {
+    const bool leaves = text.src[link] == text.end;
+    if (!leaves && text.dst[link] != text.start) continue;
+    refuse("the " + std::string(link_name) + (leaves ? " leaves node " : " enters node ") +
+               std::to_string(leaves ? text.end : text.start) + ", which is the " + (leaves ? "last" : "first") +
+               " one of the lattice; one of the two is wrong",
+           text.line[link], kind);
+  }
+}
+
 // Give each link its word and the costs of the node whose word it takes.
 inline void move_words(TextGraph& text) {
   for (int64_t link = 0; link < text.num_links(); ++link) {

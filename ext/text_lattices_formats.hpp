@@ -44,6 +44,7 @@ class SphinxParser : public TextTokens {
     refuse_end_frames();
     skip_line();
     read_edges();
+    refuse_passed_ends(text, "edge", Fault::kFormat);
     text.word_begins = true;
     text.last_frame = num_frames;
   }
@@ -204,6 +205,7 @@ class PfsgParser : public TextTokens {
       const double score = decimal("the cost");
       text.add_link(from, to, kNoWord, static_cast<float>(0 - score / kScale), 0, line);
     }
+    refuse_passed_ends(text, "transition", Fault::kLattice);
     skip_space();
   }
 

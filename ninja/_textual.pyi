@@ -15,6 +15,7 @@ def read_slf(
     words: int,
     fold: int,
     costs: list[tuple[bytes, int, bool]],
+    missing_score: float | None,
     silent: list[bytes],
     null: list[bytes],
 ) -> dict[str, Any]: ...

@@ -7,6 +7,7 @@ be mapped back, word, costs and alignment included, by ``from_openfst(fst, like=
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,7 +27,9 @@ Labels = Literal["word", "arc", "word:arc"]
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-Fields = tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, "list[tuple[bytes, int]] | None"]
+Symbols = list[tuple[bytes, int]]
+Side = Literal["output", "input"]
+Fields = tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, "tuple[Symbols | None, Symbols | None]"]
 
 
 def to_openfst(
@@ -51,6 +54,7 @@ def to_openfst(
     Raises:
         DependencyError: pywrapfst is not installed.
         OptionError: An argument is none of the above.
+        LatticeError: A cost is more than a weight of that width holds.
     """
     image = to_image(lattice, arc_type, costs, labels, acoustic_scale)
     return pywrapfst_module().VectorFst.read_from_string(image)
@@ -64,21 +68,23 @@ def from_openfst(
 ) -> Lattice:
     """Make a lattice of an acyclic OpenFst machine.
 
-    States in topological order keep their numbers; otherwise those reachable from the start are sorted.
+    States in topological order keep their numbers; otherwise those reachable from the start are sorted. Arcs of
+    infinite weight, the semiring's zero, are left out: no path can take them.
 
     Args:
         fst: Machine of any of the three arc types; it is not changed.
         key: Utterance id; with ``like`` and an empty key, that lattice's.
         like: None: words are the output labels (as Kaldi reads a transducer; input labels are dropped), weights become
-            graph costs, acoustic costs are 0 and alignments empty; an attached output (else input) symbol table becomes
-            the lattice's. A lattice: output labels are its arcs, as ``to_openfst`` wrote them; both costs and the
-            alignment are looked up there and the machine's own weights ignored. Arcs of final costs become final costs
-            again where nothing else ends in their state, and epsilon arcs elsewhere. Output label 0 costs nothing.
+            graph costs, acoustic costs are 0 and alignments empty; an attached output symbol table becomes the
+            lattice's, or an input one where every arc has the same label on both sides. A lattice: output labels are
+            its arcs, as ``to_openfst`` wrote them; both costs and the alignment are looked up there and the machine's
+            own weights ignored. Arcs of final costs become final costs again where nothing else ends in their state,
+            and epsilon arcs elsewhere. Output label 0 costs nothing.
         labels: With ``like``: "arc" takes the word from there too, "word:arc" from the input label.
 
     Raises:
         DependencyError: pywrapfst is not installed.
-        LatticeError: A cycle, no start, no final state, a NaN or infinite weight, a label that is no word or no arc.
+        LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a label that is no word or arc.
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
     if like is None:
@@ -93,11 +99,21 @@ def to_image(
     costs: CostName = "total",
     labels: Labels = "word",
     acoustic_scale: float = 1.0,
+    symbols: bytes = b"",
 ) -> bytes:
     """Return the binary image of the machine ``to_openfst`` gives; needs no pywrapfst.
 
+    Args:
+        lattice: As for ``to_openfst``.
+        arc_type: As for ``to_openfst``.
+        costs: As for ``to_openfst``.
+        labels: As for ``to_openfst``.
+        acoustic_scale: As for ``to_openfst``.
+        symbols: Bytes of a symbol table, which becomes that of both labels; b"": they have none. For words only.
+
     Raises:
         OptionError: As ``to_openfst``.
+        LatticeError: As ``to_openfst``.
     """
     factors = {"total": (1.0, acoustic_scale), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}
     choices: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -114,17 +130,32 @@ def to_image(
     of_graph, of_acoustic = factors[costs]
 
     def mixed(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> Float64:
-        return of_graph * graph.astype(np.float64) + of_acoustic * acoustic.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return of_graph * graph.astype(np.float64) + of_acoustic * acoustic.astype(np.float64)
 
+    final = np.flatnonzero(lattice.is_final)
     final_cost = np.full(lattice.num_states, np.inf)
-    final = lattice.is_final
     final_cost[final] = mixed(lattice.final_graph[final], lattice.final_acoustic[final])
     cost = mixed(lattice.graph, lattice.acoustic)
+    _refuse_large(cost, arc_type, lambda arc: f"arc {arc}", lattice.key)
+    _refuse_large(final_cost[final], arc_type, lambda place: f"ending in state {final[place]}", lattice.key)
     if labels == "word":
         return _openfst.write_image(
-            arc_type, lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost
+            arc_type, lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost, symbols
         )
     return labelled_image(lattice, arc_type, cost, final_cost, words=labels == "word:arc")
+
+
+def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
+    """Refuse costs that a weight cannot hold: as infinity it would say that there is no such arc."""
+    width = np.float64 if arc_type == "log64" else np.float32
+    with np.errstate(over="ignore"):
+        held = np.isfinite(cost.astype(width))
+    if not held.all():
+        first = int(np.flatnonzero(~held)[0])
+        advice = "a smaller acoustic_scale" + (" or arc_type=log64" if np.isfinite(cost[first]) else "")
+        message = f"{name(first)} costs {cost[first]:g}, more than a {width.__name__} holds; take {advice}"
+        raise LatticeError(message, key=key or None)
 
 
 def refuse_scale(name: str, costs: str, acoustic_scale: float) -> None:
@@ -182,8 +213,14 @@ def labelled_image(
     )
 
 
-def from_image(image: bytes, key: str = "", path: str | None = None) -> Lattice:
+def from_image(image: bytes, key: str = "", path: str | None = None, words: Side = "output") -> Lattice:
     """Make a lattice of a binary image, its words the output labels and its graph costs the weights.
+
+    Args:
+        image: All bytes of it.
+        key: Utterance id.
+        path: File name for error messages.
+        words: "input": the words are the input labels.
 
     Raises:
         FormatError: The image is damaged or of another kind of FST.
@@ -193,14 +230,15 @@ def from_image(image: bytes, key: str = "", path: str | None = None) -> Lattice:
     if fields[1] != len(image):
         left = len(image) - fields[1]
         raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=fields[1])
-    return _of_fields(fields, key, path)
+    return _of_fields(fields, key, path, words)
 
 
-def lost_of_image(image: bytes) -> tuple[str, ...]:
+def lost_of_image(image: bytes, words: Side = "output") -> tuple[str, ...]:
     """Return what ``from_image`` leaves out of a sound image, in words."""
     ilabel, olabel = parse_image(image)[4:6]
+    left, side = (ilabel, "input") if words == "output" else (olabel, "output")
     # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
-    return ("input labels",) if ((ilabel != olabel) & (ilabel != EPSILON)).any() else ()
+    return (f"{side} labels",) if ((ilabel != olabel) & (left != EPSILON)).any() else ()
 
 
 def image_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
@@ -222,8 +260,13 @@ def image_at(content: bytes, begin: int, key: str, path: str | None = None) -> t
         return error, begin + fields[1]
 
 
-def _of_fields(fields: Fields, key: str, path: str | None) -> Lattice:
-    _, _, arc_begin, dst, _, olabel, cost, final_cost, symbols = fields
+def _of_fields(fields: Fields, key: str, path: str | None, side: Side = "output") -> Lattice:
+    _, _, arc_begin, dst, ilabel, olabel, cost, final_cost, (of_inputs, of_outputs) = fields
+    label = olabel if side == "output" else ilabel
+    symbols, others = (of_outputs, of_inputs) if side == "output" else (of_inputs, of_outputs)
+    # What names the labels of the other side names these where they are the same.
+    if symbols is None and others is not None and np.array_equal(ilabel, olabel):
+        symbols = others
     words = None
     if symbols is not None:
         try:
@@ -233,10 +276,14 @@ def _of_fields(fields: Fields, key: str, path: str | None) -> Lattice:
     # Costs beyond float32, possible in log64 only, become infinite and are refused as such.
     with np.errstate(over="ignore"):
         graph, final_graph = cost.astype(np.float32), final_cost.astype(np.float32)
+    if (large := np.isposinf(final_graph) & np.isfinite(final_cost)).any():  # it would not be final
+        state = int(np.flatnonzero(large)[0])
+        message = f"state {state} has the final weight {final_cost[state]:g}, more than a float32 holds"
+        raise LatticeError(message, path, key=key or None)
     final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
     if not np.isfinite(graph).all() or np.isneginf(final_graph).any() or np.isposinf(final_graph).all():
         try:
-            return Lattice.from_arrays(key, arc_begin, dst, olabel, graph, np.zeros_like(graph), final_graph)
+            return Lattice.from_arrays(key, arc_begin, dst, label, graph, np.zeros_like(graph), final_graph)
         except LatticeError as error:
             raise LatticeError(error.message, path, key=key or None) from None
     # All else has been checked by the parser.
@@ -249,7 +296,7 @@ def _of_fields(fields: Fields, key: str, path: str | None) -> Lattice:
         key,
         arc_begin,
         dst,
-        olabel,
+        label,
         graph,
         acoustic,
         nothing,
@@ -346,12 +393,12 @@ def parse_image(image: bytes, key: str = "", path: str | None = None, begin: int
     """Parse a binary image, which begins at a byte, into flat arrays, states sorted as ``from_openfst`` says.
 
     Returns:
-        (arc type, bytes taken, arc_begin, dst, input label, output label, weight, final weight, symbols or None), as in
-        a lattice; weights float64.
+        (arc type, bytes taken, arc_begin, dst, input label, output label, weight, final weight, symbols of both labels,
+        None where there are none), as in a lattice; weights float64. Arcs of infinite weight are left out.
 
     Raises:
         FormatError: The image is damaged or of another kind of FST.
-        LatticeError: A cycle, no start, a NaN or infinite weight, a negative label.
+        LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
     """
     error, byte, fields = _openfst.parse_image(image, begin)
     if error and byte >= 0:

@@ -26,6 +26,7 @@ Output = TypeVar("Output", covariant=True)
 
 WAITING_PER_WORKER = 2  # batches that stand ready for each worker, or wait for their turn behind a slower one
 LATTICES_PER_BATCH = 256
+SECONDS_TO_STOP = 10.0  # for workers that were told to end
 
 
 class Stage(Protocol[Output]):
@@ -212,9 +213,13 @@ def _interrupts_held() -> Iterator[None]:
 def _stop(pool: ProcessPoolExecutor) -> None:
     """End the workers at once: whoever leaves the stream early does not want what they still compute."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
+    manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
+    if manager is not None:
+        # As it ends, Python writes without a lock to a pipe of this thread, which may be closing it just then.
+        manager.join(SECONDS_TO_STOP)
 
 
 def _batches(lattices: Keyed, batch_arcs: int) -> Iterator[Batch]:

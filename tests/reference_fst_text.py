@@ -12,19 +12,24 @@ from ninja.openfst import from_image
 from ninja.symbols import EPSILON, LARGEST_ID
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
+_NUMBER = re.compile(rb"(?=.*[-.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WEIGHT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|[+-]?[iI]nf(?:inity)?")
 
 
 def read_slowly(content, key, path, words, options, *, line=1):
     """Take what ``ninja.formats.fst_text.read_fst_text`` takes, and give and raise what it does."""
     lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
-    return _lattice(lines, textual.Naming(key, path, words, options.encoding), options)
+    unended = bool(content.split(b"\n")[-1].split())
+    return _lattice(lines, textual.Naming(key, path, words, options.encoding), options, unended)
 
 
-def _lattice(lines, naming, options):
+def _lattice(lines, naming, options, unended):
     def refuse(message, line):
         return FormatError(message, naming.path, key=naming.key, line=line)
 
+    if unended:
+        message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
+        raise refuse(message, lines[-1][0])
     if not lines:
         raise LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     acceptor = options.acceptor
@@ -44,6 +49,12 @@ def _lattice(lines, naming, options):
         else:
             kind = "an acceptor" if acceptor else "a transducer"
             raise refuse(f"{len(row)} fields, which neither an arc nor a final state of {kind} has", number)
+    described = {*finals, *(arc[0] for arc in arcs)}
+    for _, state, _, number in arcs:
+        if state not in described:
+            name = next(row[1] for line, row in lines if line == number).decode()
+            message = f"state {name} has no line, so the file may be cut short; a dead end has one with Infinity"
+            raise refuse(message, number)
     word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
     names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
     first = _state(lines[0][1][0], lines[0][0], refuse)
@@ -85,7 +96,7 @@ def _state(text, line, refuse):
 
 
 def _weight(text, line, refuse):
-    if not _WEIGHT.fullmatch(text):
+    if not _WEIGHT.fullmatch(text) or (b"n" not in text and math.isinf(float(text))):
         raise refuse(f"{_shown(text)} is no weight", line)
     return float(text)
 
@@ -99,6 +110,12 @@ def _words(found, naming, options):
     labels = dict.fromkeys(label for label, _ in found)
     ids = options.labels == "ids" or (options.labels == "auto" and all(map(_INTEGER.fullmatch, labels)))
     if not ids:
+        for label, line in found if options.labels == "auto" and naming.words is None else ():
+            if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
+                message = (
+                    f"{_shown(label)} is no label; does the line lack one? A word it is with fst-text:labels=words"
+                )
+                raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(found)}
         null = textual.EPSILON_NAME.encode()
         given, table = naming.table([(label, names[label]) for label in labels if label != null])

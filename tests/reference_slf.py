@@ -111,6 +111,7 @@ def read_slf(
     content, graph_fields=("l", "r", "language"), acoustic_fields=("a", "acoustic"), frame_shift=0.01, begins=None
 ):
     lines = content.decode("latin-1").split("\n")
+    demand(lines[-1].strip(BLANKS)[:1] in ("", "#"), "the last line does not end")
     comment = lines[0].lstrip(BLANKS)
     made_by_sphinx = comment.startswith("#") and "by PocketSphinx" in comment
     base, tscale, direction = 1.0, 1.0, None
@@ -199,10 +200,27 @@ def read_slf(
         lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in out]
         demand(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
         made.start, made.end = firsts[0], lasts[0]
+        demand_whole(made, links.values(), subs)
         made = with_subs(made, subs, graphs, len(content))
         if not name:
             return made
         graphs[name] = made
+
+
+def demand_whole(made, links, subs):
+    """Demand that no link lacks what others have, and that none leads past the ends."""
+    on_links = any(word is not None for (_, _, word, *_), _ in links)
+    worded = on_links or made.words or subs
+    node_of = {link[:2]: link[0 if made.begins else 1] for link, _ in links}
+    scores = set().union(*(seen | made.scored.get(node_of[link[:2]], set()) for link, seen in links))
+    for (src, dst, word, *_), seen in links:
+        demand(src != made.end and dst != made.start, "past the ends")
+        node = node_of[src, dst]
+        word = made.words.get(node) if word is None else word
+        if worded and word is None and node not in subs:
+            demand(not on_links and node in (made.start, made.end), "no word")
+        if node in subs or (word is None and not worded) or (word is not None and word not in SILENT):
+            demand(scores <= seen | made.scored.get(node, set()), "a score is missing")
 
 
 def read_node(node, fields, made, subs, graphs, scales, costs):
@@ -247,8 +265,9 @@ def read_link(fields, num_nodes, base, costs):
 def add_cost(name, raw, base, costs, seen, sums):
     for which, names in enumerate(costs):
         if name in names:
-            demand(name not in seen, "twice")
-            seen.add(name)
+            short = name[0] if name in ("acoustic", "language") else name
+            demand(short not in seen, "twice")
+            seen.add(short)
             value = number(raw)
             demand(base > 0 or value > 0, "no probability")
             sums[which] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))

@@ -10,7 +10,7 @@ import pytest
 from reference_graph import SHARED
 
 import ninja as package
-from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshes
+from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshes, without_empty_bins
 from ninja.formats import read
 from ninja.formats.numbers import read_integers
 from ninja.graph import combine, from_arcs
@@ -104,7 +104,7 @@ def test_networks_are_written_as_meshes_and_as_json(ninja, archives):
         read(archives / "a.ark", words=archives / "words.txt"), read_json(archives / "j"), strict=True
     ):
         assert confusion_network(mbr_decode(one), words=one.words).identical(network)
-        assert next(read_meshes(archives / "m" / f"{key}.mesh")).identical(network)
+        assert next(read_meshes(archives / "m" / f"{key}.mesh")).identical(without_empty_bins(network))
     first = json.loads((archives / "j").read_text().splitlines()[0])
     assert first["bins"][1] == [{"word": "the", "posterior": 1.0, "start": 0.0, "duration": 0.03}]
 

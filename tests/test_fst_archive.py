@@ -68,7 +68,7 @@ def test_kaldis_own_archive_is_read() -> None:
 def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
     loop = bytearray(write_fst(small()))
     loop[118:122] = bytes(4)  # where the second arc leads
-    content = fst_entry(small("a")) + b"b " + loop + b"c \n0 1 2 x\n\n" + b"d \n\n" + fst_entry(small("e"), text=True)
+    content = fst_entry(small("a")) + b"b " + loop + b"c \n0 1 2 x\n1\n\nd \n\n" + fst_entry(small("e"), text=True)
     found = list(read_fst_archive(content, "x.ark"))
     assert [key for key, _ in found] == ["a", "b", "c", "d", "e"]
     assert [type(one) for _, one in found] == [Lattice, LatticeError, FormatError, LatticeError, Lattice]

@@ -182,8 +182,9 @@ def texts(draw: st.DrawFn) -> bytes:
         elif kind == 4:
             fields.append(draw(FIELDS))
         lines.append("".join(field + draw(BLANKS) for field in fields))
-    lines.append("5")
-    return "\n".join(lines).encode("latin-1" if draw(st.booleans()) else "utf-8") + draw(st.sampled_from([b"", b"\n"]))
+    lines += [*draw(st.sampled_from([[], [""], ["1 Infinity", "2", "3", "4 inf"]])), "5"]
+    end = draw(st.sampled_from([b"\n", b"\n", b"\n", b"\n \t", b""]))
+    return "\n".join(lines).encode("latin-1" if draw(st.booleans()) else "utf-8") + end
 
 
 def outcome(read: Any) -> tuple[object, ...]:
@@ -227,7 +228,7 @@ def test_states_may_have_any_names_and_arcs_any_order(
         fields = line.split("\t")
         ends = 2 if len(fields) > 2 else 1
         renamed.append("\t".join([*(name[int(state)] for state in fields[:ends]), *fields[ends:]]))
-    content = "\n".join(renamed).encode()
+    content = "".join(line + "\n" for line in renamed).encode()
     options = FstTextOptions(acceptor=acceptor, labels="ids")
     fast = outcome(lambda: read_fst_text(content, "utt", None, None, options))
     slow = outcome(lambda: read_slowly(content, "utt", None, None, options))
@@ -244,16 +245,24 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"0 99999999999 2 3 0.5\n", FormatError, "'99999999999' is no state"),
     (b"0 4000000000 2 3 0.5\n", FormatError, "'4000000000' is no state"),
     (b"0 1 2 3 0,5\n", FormatError, "'0,5' is no weight"),
-    (b"0 1 2 3 1e400\n1\n", LatticeError, "arc 0 of state 0 has the weight inf"),
-    (b"0 1 2 3 1\n1 -1e400\n", LatticeError, "state 1 has the final weight -inf"),
+    (b"0 1 2 3 1e400\n1\n", FormatError, "'1e400' is no weight"),
+    (b"0 1 2 3 1\n1 -1e400\n", FormatError, "'-1e400' is no weight"),
+    (b"0 1 2 3 1\n1 1e40\n", LatticeError, "state 1 has the final weight 1e.40, more than a float32 holds"),
+    (b"0 1 2 3 1\n1 -Infinity\n", LatticeError, "state 1 has the final weight -inf"),
+    (b"0 1 2 3 -Infinity\n1\n", LatticeError, "arc 0 of state 0 has the weight -inf"),
     (b"0 1 2 3 1e12345\n", FormatError, "'1e12345' is no weight"),
     (b"0 1 2 3 1e\n", FormatError, "'1e' is no weight"),
     (b"0 1 2 3 nan\n", FormatError, "'nan' is no weight"),
-    (b"0 1 2 3 Infinity\n1\n", LatticeError, "arc 0 of state 0 has the weight inf"),
     (b"0 1 2 3 1e40\n1\n", LatticeError, "arc 0 has the graph cost inf"),
     (b"0 1 2 5000000000 1\n1\n", FormatError, "'5000000000' is no label"),
     (b"0 1 2 3 1\n1 0 2 3 1\n1\n", LatticeError, "lies on a cycle"),
-    (b"0 1 2 3 1\n", LatticeError, "no state is final"),
+    (b"0 1 2 3 1\n1 Infinity\n", LatticeError, "no state is final"),
+    (
+        b"0 1 2 3 1\n0 02 2 3 1\n1\n",
+        FormatError,
+        "x.txt:2, key 'utt': state 02 has no line, so the file may be cut short",
+    ),
+    (b"0 1 2 3 1\n1 2", FormatError, "x.txt:2, key 'utt': the last line does not end: the file may be cut"),
     (b"0 1 a \xff 1\n1\n", FormatError, r"x.txt:1, key 'utt': not UTF-8"),
 ]
 

@@ -328,15 +328,16 @@ def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
     assert all((one.words, one.begin, one.end) == (other.words, other.begin, other.end) for one, other in pairs)
 
 
-def test_times_finer_than_srilm_writes_are_named():
+def test_a_frame_shift_other_than_srilms_reader_takes_is_named():
     nbest = NBest("x", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (11,), (28,)),), 0.001)
-    assert list_and_back(nbest, "srilm:variant=NBestList2.0")[1] == {"times": 1}
+    assert list_and_back(nbest, "srilm:variant=NBestList2.0")[1] == {"frame shift": 1}
 
 
-def test_a_word_without_a_duration_is_not_lost_in_silence():
+def test_a_word_without_a_duration_gets_a_frame_and_its_times_are_named():
     nbest = NBest("x", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (5, 5), (5, 9)),), 0.01)
-    with pytest.raises(LatticeError, match=r"key 'x': a word that lasts for no time would be taken for a phone in NBe"):
-        list_and_back(nbest, "srilm:variant=NBestList2.0")
+    back, lost = list_and_back(nbest, "srilm:variant=NBestList2.0")
+    assert (back.hypotheses[0].begin, back.hypotheses[0].end) == ((5, 6), (6, 9))
+    assert lost == {"times": 1}
 
 
 LABELLED = Lattice.from_arrays(

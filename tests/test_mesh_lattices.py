@@ -76,7 +76,6 @@ def test_a_mesh_of_srilm_is_a_lattice_of_its_positions_in_a_row():
             "utt1",
             [
                 "n-best hypotheses of words",
-                "posteriors of positions",
                 "posteriors of transitions",
                 "reference words",
                 "scores and phones of words",

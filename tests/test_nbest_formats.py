@@ -337,7 +337,7 @@ REFUSED = [
     ("srilm 1", b"NBestList1.0\n\n", "f, key 'u': there are no hypotheses"),
     ("srilm 3", b"-1 -inf 1 a\n", "f, key 'u': there are no hypotheses"),
     ("srilm 3", b"-1 inf 1 a\n", "f:1, key 'u': expected a language model score, found 'inf'"),
-    ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2: not UTF-8 \(invalid start byte\); give the encoding"),
+    ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2, key 'u': not UTF-8 \(invalid start byte\); give the encoding"),
     ("srilm 2", b"NBestList2.0\n(-3) a ( st: 1 )\n", "f:2, key 'u': expected 11 fields for each word"),
     ("srilm 2", SRILM_2.replace(b"g:", b"x:"), r"f:2, key 'u': expected \( st: … et: … g: … a: … \) after 'the'"),
     ("srilm 2", SRILM_2.replace(b"0.10 et: 0.29", b"0.50 et: 0.29"), "'the' begins at 0.5 s and ends at 0.29 s"),

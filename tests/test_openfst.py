@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -182,13 +183,6 @@ def test_machines_that_are_no_lattices_are_refused(text: str, message: str, arc_
         Lattice.from_openfst(machine_of(text, arc_type), "utt")
 
 
-def test_an_arc_of_weight_zero_is_refused() -> None:
-    machine = machine_of("0 1 5 0.5\n1\n")
-    machine.add_arc(0, fst.Arc(5, 5, fst.Weight.zero("tropical"), 1))
-    with pytest.raises(LatticeError, match="arc 1 of state 0 has the weight inf"):
-        Lattice.from_openfst(machine)
-
-
 def test_a_cost_beyond_float32_is_refused() -> None:
     with pytest.raises(LatticeError, match="key 'utt': arc 0 has the graph cost inf"):
         Lattice.from_openfst(machine_of("0 1 5 1e300\n1\n", "log64"), "utt")
@@ -213,6 +207,31 @@ def test_a_label_that_names_no_arc_is_refused() -> None:
 def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         small().to_openfst(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arc_type", "scale", "message"),
+    [
+        ("standard", 1e38, "arc 0 costs 4e.38, more than a float32 holds; take a smaller .*scale or arc_type=log64"),
+        ("log", -1e307, "arc 0 costs -4e.307, more than a float32"),
+        ("log64", 1e308, "arc 0 costs inf, more than a float64 holds; take a smaller acoustic_scale$"),
+    ],
+)
+def test_costs_that_no_weight_holds_are_refused(arc_type: Any, scale: float, message: str) -> None:
+    lattice = small().with_costs(np.zeros(3, np.float32), np.array([4, 0, 0], np.float32))
+    with pytest.raises(LatticeError, match="key 'utt': " + message):
+        write_fst(lattice, arc_type, acoustic_scale=scale)
+    if arc_type != "log64":
+        fst.Fst.read_from_string(write_fst(lattice, "log64", acoustic_scale=scale / 1e10))
+
+
+def test_final_costs_that_no_weight_holds_are_refused() -> None:
+    lattice = small()
+    large = np.where(lattice.is_final, np.float32(3e38), np.float32(np.inf)).astype(np.float32)
+    lattice = replace(lattice, final_graph=large, final_acoustic=large)
+    state = int(np.flatnonzero(lattice.is_final)[0])
+    with pytest.raises(LatticeError, match=f"ending in state {state} costs 6e.38, more than a float32 holds"):
+        write_fst(lattice)
 
 
 def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_bad_files_are_refused_with_their_line(text):
 
 
 def test_a_file_cut_anywhere_is_refused():
-    for cut in range(SMALL.rindex(b"-5000") + 1):
+    for cut in range(len(SMALL.rstrip()) + 1):
         with pytest.raises(FormatError):
             read_pfsg(SMALL[:cut], "k")
 

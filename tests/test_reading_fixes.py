@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ninja.cli import main
 from ninja.errors import FormatError, InputError
 from ninja.formats import content, sources
 from ninja.formats.content import Content
@@ -209,6 +210,31 @@ def test_files_without_keys_are_numbered(folder, lossy):
     assert [lattice.key for lattice in made] == ["number 1", "number 2"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_keys_that_come_again_are_named(folder, capfd, jobs):
+    for name in ("one", "two"):
+        Path(name).mkdir()
+        for key in ("a", "b", name):
+            Path(name, f"{key}.slf").write_bytes(write_slf(small()))
+    Path("c.slf").write_bytes(write_slf(small()))
+    said = "lattices have keys that came before"
+    assert main(["best", "one", "two", "one/a.slf", "--jobs", str(jobs)]) == 0
+    done = capfd.readouterr()
+    assert len(done.out.splitlines()) == 7
+    assert done.err.splitlines() == [f"ninja: 3 {said}: a, b, a"]
+    assert main(["info", "one", "c.slf", "--jobs", str(jobs)]) == 0
+    assert said not in capfd.readouterr().err
+    # Of what is written, the keys that stand there are named instead.
+    assert main(["convert", "one", "two", "-o", "both.ark", "--jobs", str(jobs)]) == 0
+    errors = capfd.readouterr().err
+    assert said not in errors
+    assert "2 keys stand there more than once: a, b" in errors
+    assert main(["merge", "one", "two", "-o", "merged.ark", "--jobs", str(jobs)]) == 0
+    errors = capfd.readouterr().err
+    assert said not in errors
+    assert "2 keys occur more than once, and the first lattice of each was kept: a, b" in errors
+
+
 @pytest.mark.parametrize("key", ["utt", "several words"])
 def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
     Path("x").write_bytes(b"\xef\xbb\xbf" + key.encode() + b" \n0 1 1 1,2,3_4\n1 0,0,\n\n")
@@ -232,6 +258,21 @@ def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside
     found, errors = reads(name, words=vocabulary("good.slf"), format=how)
     assert found == []
     assert "it holds ids of words, but other lattices spell words" in errors[0]
+
+
+def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
+    Path("x.att").write_bytes(b"0 1 7 7 0.5\n1\n")
+    with write("x.ark") as output:
+        output.write(small("u").with_words(None))
+    few = SymbolTable([("<eps>", 0), ("a", 1)])
+    for name, key in (("x.att", "x"), ("x.ark", "u")):
+        found, errors = reads(name, words=few)
+        assert found == []
+        assert errors[0].startswith(name)
+        assert f"key {key!r}: word" in errors[0]
+        _, errors = reads(name, words=vocabulary("good.slf"))
+        message = "it holds ids of words, but other lattices spell words; say with words= (--words) what ids mean"
+        assert errors == [f"{name}, key {key!r}: {message}"]
 
 
 def test_names_in_text_get_the_ids_of_other_files(folder):
@@ -305,9 +346,7 @@ def test_an_archive_of_nothing_is_none_of_the_damaged(folder):
 
 
 def test_a_list_with_fewer_words_than_it_announces_is_cut_short():
-    with pytest.raises(
-        FormatError, match="f:1, key 'u': 3 words are announced, but 2 follow"
-    ):
+    with pytest.raises(FormatError, match="f:1, key 'u': 3 words are announced, but 2 follow"):
         read_srilm(b"-1.5 -2.5 3 a b\n", "u", "f")
     assert read_srilm(b"-1.5 -2.5 1 a b\n", "u", "f").lost  # words that count for no penalty
 

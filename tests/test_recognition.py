@@ -17,7 +17,7 @@ from strategies_text import needs_files
 from ninja import read
 from ninja._formats import TableWriter
 from ninja.consensus import confusion_network, mbr_decode, mesh_text
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import catalogue
 from ninja.formats.catalogue import FORMATS, HEAD, holds_lattices, named, recognised
 from ninja.formats.fst_archive import write_fst_archive
@@ -34,7 +34,7 @@ from ninja.graph import connect, from_arcs, nbest
 from ninja.symbols import SymbolTable
 
 # Words that look like something else, among any others.
-ODD = """<s> 0 1 12 3.5 -2 1e5 1,2 1,2,3 1.5,2, name nodes N=3 VERSION=1.0 numaligns # ;; ( () (( inf NBestList1.0"""
+ODD = """<s> 0 1 12 3.5 -2 1e5 1,2 1,2,3 1.5,2, name nodes N=3 VERSION=1 numaligns # ;; ( () (( inf nan NBestList1.0"""
 NAMES = st.text("abcXYZ019-_.,'가é<>{}[]()=#;:\\\"+", min_size=1, max_size=6) | st.sampled_from(ODD.split())
 
 
@@ -160,7 +160,9 @@ def test_what_is_written_is_known_or_refused_with_both_names(lattice, names, fre
             }[change]
         wanted = writer.partition(",")[0]
         assert known_as(content, wanted), (writer, content)
-        assert holds_lattices(content[:HEAD]) != "nothing" or wanted == "nemo", (writer, content)
+        # Beams look like any table, and one state like any number.
+        unlike = wanted == "nemo" or (wanted == "fst-text" and not lattice.num_arcs)
+        assert holds_lattices(content[:HEAD]) != "nothing" or unlike, (writer, content)
 
 
 def chain_of(length):
@@ -180,6 +182,77 @@ def test_a_head_that_ends_anywhere_within_a_line_is_known(writer, monkeypatch):
     for head in range(400, 440):
         monkeypatch.setattr(catalogue, "HEAD", head)
         assert known_as(content[:head], writer.partition(",")[0]), head
+
+
+LINES = ["fst-text", "fst-text, words", "fst-text, acceptor", "srilm", "nemo", "ctm"]
+COLUMNS = b"".join(b"utt-%d -3.5 -%d.5 | a word\n" % (rank, rank) for rank in range(1, 41))
+
+
+@pytest.mark.parametrize("damage", [b"x", b"0 x", b"this is no line of it, which has 10 words 1.5", b"|"])
+@pytest.mark.parametrize("writer", [*LINES, "columns"])
+def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, tmp_path):
+    wanted = writer.partition(",")[0]
+    listed = NBest("utt", tuple(sentence(["a", "b"], number + 0.5, 0.5) for number in range(40)))
+    chain = chain_of(40)
+    content = {
+        "columns": lambda: COLUMNS,
+        "srilm": lambda: write_srilm(listed, "scores"),
+        "nemo": lambda: write_nemo([listed]),
+    }.get(writer, lambda: WRITERS[writer](chain, chain.words))()
+    assert name_of(content) == wanted
+    rows = content.splitlines()
+    rows[17] = damage
+    content = b"\n".join(rows) + b"\n"
+    assert name_of(content) == wanted
+    path = tmp_path / "lattice"
+    path.write_bytes(content)
+    errors = []
+    list(read(path, on_error=errors.append, format="nemo:beam=40" if wanted == "nemo" else None))
+    assert len(errors) == 1
+    assert str(errors[0]).startswith(f"{path}:18"), errors[0]
+    # In a folder, what may be any other table must be whole.
+    assert holds_lattices(content) == ("results" if writer in ("ctm", "columns") else "nothing")
+
+
+@pytest.mark.parametrize("bad", [[0], range(1, 40, 2), range(39)])
+@pytest.mark.parametrize("good", [b"0 1 5 5 0.5", b"utt 1 0.5 0.25 word", b"utt-1 -3.5 | a", b"a\t-1.5", b"-1 -2 1 a"])
+def test_where_the_first_line_or_half_of_them_are_damaged_nobody_knows_the_format(good, bad):
+    rows = [good] * 40
+    assert name_of(b"\n".join(rows) + b"\n") != "kaldi"
+    for row in bad:
+        rows[row] = b"this is no line of it"
+    assert name_of(b"\n".join(rows) + b"\n") == "kaldi"
+
+
+@pytest.mark.parametrize("weight", ["nan", "NaN", "BadNumber"])
+def test_a_weight_that_is_no_number_is_refused_as_one(weight, tmp_path):
+    path = tmp_path / "lattice"
+    path.write_text(f"0 1 5 5 {weight}\n1\n")
+    with pytest.raises(NinjaError) as caught:
+        list(read(path))
+    assert str(caught.value).startswith(f"{path}:1"), caught.value
+
+
+def test_lines_of_which_most_fit_two_formats_as_well_are_refused_with_both_names():
+    both = b"1 1 0.5 0.25 3 0.5\n" * 4 + b"damage\n"
+    assert name_of(both) == "ctm"
+    both = b"12 12\t-3.5\n" * 4 + b"damage\n"
+    with pytest.raises(FormatError, match="can be read as fst-text and as nemo"):
+        recognised(both, "lat.x")
+    assert name_of(both + b"12 12 12 13 14\t-3.5\n") == "nemo"  # which one line more fits
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1001 12 13\n1002 5 6\n1003 4 5 6 7 8 9\n",  # a transcript of ids
+        b"1 2 the\n2 3 cat\n10 a line of more words than any\n",
+        b"12.5 3 2 of them\n13.5 4 2 of them\nand more\n",
+        b"0 1 5 0.5\n0 1 6 0.5\nend\n",
+    ],
+)
+def test_tables_that_look_like_lattices_in_most_lines_are_none_in_a_folder(content):
+    assert holds_lattices(content) == "nothing"
 
 
 ATT = [
@@ -202,7 +275,8 @@ ATT = [
 @pytest.mark.parametrize("content", ATT)
 def test_fsts_in_text_have_two_to_five_columns(content):
     assert name_of(content) == "fst-text"
-    assert holds_lattices(content) == "lattices"
+    # One state could be any number, as in a file of how many jobs there were.
+    assert holds_lattices(content) == ("nothing" if content == b"0\n" else "lattices")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +329,8 @@ def test_formats_without_a_header_are_known_by_their_lines(content, name):
         b"\\data\\\nngram 1=3\n",
         b"-1.5\tthe\t-0.3\n",
         b"4\n",
+        b"0\n",
+        b"0 0.5\n",
         b"0.01\n",
         b"hello\n",
         b"# A title\n\n1. one\n2. two\n",
@@ -307,13 +383,15 @@ def test_files_are_read_as_what_they_are(tmp_path):
 def test_formats_are_named_with_their_options():
     assert named("kaldi") is None
     assert named("binary") is None
+    assert named("kaldi-text") is named("text") is None
     assert named("htk").format.name == "slf"
     assert named("att").format.name == "fst-text"
     assert named("slf:frame_shift=0.016").options.frame_shift == 0.016
     assert named("mesh", "latin-1").options.encoding == "latin-1"
     assert named("mesh:encoding=latin2", "latin-1").options.encoding == "latin2"
     assert named("k2").options is not None
-    assert named("openfst").options is None
+    assert named("openfst:words=input").options.words == "input"
+    assert named("native").options is None
     for each in FORMATS:
         assert named(each.name).format is each
 
@@ -324,7 +402,9 @@ def test_formats_are_named_with_their_options():
         ("word", "there is no format 'word' to read; there is: kaldi, slf, sphinx"),
         ("", "there is no format '' to read"),
         ("kaldi:a=1", "kaldi has no options"),
-        ("openfst:a=1", "openfst has no option 'a'; it has none"),
+        ("text:a=1", "kaldi has no options"),
+        ("openfst:a=1", "openfst has no option 'a'; there is: words"),
+        ("native:a=1", "native has no option 'a'; it has none"),
         ("mesh:leats=1", "mesh has no option 'leats'; there is: encoding, frame_shift, least"),
         ("mesh:least=x", "mesh: least=x is not a number"),
         ("mesh:least", r"'mesh:least': expected OPTION=VALUE after the colon, found 'least'"),

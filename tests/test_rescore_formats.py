@@ -38,6 +38,7 @@ ngram 2=3
 \\end\\
 """
 PATHS = 8  # of each lattice
+ACOUSTIC_SCALE = 0.1  # of rescoring, by which costs are joined in formats of one
 # Where the formats that lattices are read from come from: --to that writes them, the file, --from where it is needed.
 READ = {
     "kaldi": ("binary", "lat.ark", None),
@@ -207,6 +208,8 @@ def test_what_is_written_holds_what_rescoring_found(rescore, bed, tmp_path, to):
             assert graph.equivalent(without(one, "graph"), other, 1e-2)
         else:
             total = to.startswith(ONE_COST)
+            if total:
+                one = graph.scale(one, acoustic_scale=ACOUSTIC_SCALE)
             assert graph.equivalent(one, other, 0.06 if "1.0" in to else 1e-2, costs="total" if total else "both")
             assert spelled(one) == spelled(other)
 
@@ -443,7 +446,7 @@ def test_what_fits_two_formats_is_refused_with_both_names_until_one_is_chosen(re
     assert [spelled(each) for each in read("two.ark", words="two.ark.words.txt")] == [["one"]]
     code, errors = rescore("two.txt", "-o", "x.ark", "--from", "fst-text:labels=words")
     assert code == 1
-    assert any(line.endswith("two.txt, key 'two': no state is final") for line in errors)
+    assert any("two.txt" in line and "key 'two': state 1 has no line" in line for line in errors), errors
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plf")
     assert code == 1
     assert not os.path.exists("x.ark")

@@ -33,18 +33,19 @@ def test_words_on_links_are_read_with_both_costs_and_times():
 
 def test_words_on_nodes_move_to_the_links_that_enter_them():
     content = b"N=4 L=4\nI=0 W=<s>\nI=1 W=one a=-3\nI=2 W=two\nI=3 W=end\n"
-    content += b"J=0 S=0 E=1\nJ=1 S=0 E=2 a=-2 l=-1\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
-    assert rounded(same_as_twin(content)[1]) == [("one end", 0.0, 3.0), ("two end", 1.0, 2.0)]
+    content += b"J=0 S=0 E=1 l=-4\nJ=1 S=0 E=2 a=-2 l=-1\nJ=2 S=1 E=3 a=-5 l=0\nJ=3 S=2 E=3 a=0 l=0\n"
+    assert rounded(same_as_twin(content)[1]) == [("one end", 4.0, 8.0), ("two end", 1.0, 2.0)]
 
 
 def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
-    content = b"dir=b\nN=3 L=2\nI=0 W=one\nI=1 W=two r=-3\nI=2 W=end l=-1\nJ=0 S=0 E=1 a=-1\nJ=1 S=1 E=2 a=-2\n"
+    content = b"dir=b\nN=3 L=2\nI=0 W=one\nI=1 W=two r=-3\nI=2 W=end l=-1\n"
+    content += b"J=0 S=0 E=1 a=-1 r=0\nJ=1 S=1 E=2 a=-2\n"
     made, lattice = same_as_twin(content)
     assert made.begins
     assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["one", "two", "end"]
     assert lattice.graph.tolist() == [0, 3, 1]
     assert lattice.acoustic.tolist() == [1, 2, 0]
-    ends = read_slf(content, "k", options=SlfOptions(words_on="end"))
+    ends = read_slf(content.replace(b" r=0", b""), "k", options=SlfOptions(words_on="end", missing_score=0))
     assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word stands before all links
 
 
@@ -82,7 +83,7 @@ LONG = ["3" * 19, "12345678901234567890123456789", "0." + "0" * 30 + "1", "0.123
 
 @pytest.mark.parametrize("number", ["-0", "+1.5", ".5", "2.", "1e3", "-1.25E-2", *LONG])
 def test_numbers_are_read_to_the_last_digit(number):
-    lattice = read_slf(f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a={number}".encode(), "k")
+    lattice = read_slf(f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a={number}\n".encode(), "k")
     assert lattice.acoustic[0] == np.float32(-float(number))
 
 
@@ -158,18 +159,18 @@ def test_names_fields_and_lines_come_in_any_order():
     J=1 END=2 a=-2 START=1 WORD=b
     \tI=2 time=0.2\r
 
-    J=0 acoustic=-1 v=3 div=:x,0.1:y,0.2: language=-4 E=1 S=0 W=a
+    J=0 acoustic=-1 v=3 div=:x,0.1:y,0.2: E=1 S=0 W=a
     I=0 time=0
     I=1 time=0.1
     """
     lattice = same_as_twin(content)[1]
-    assert rounded(lattice) == [("a b", 4.0, 3.0)]
+    assert rounded(lattice) == [("a b", 0.0, 3.0)]
     assert lattice.time.tolist() == [0, 10, 20]
 
 
 def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
     content = b"UTTERANCE=\nlmname=\nN=3 L=2\n# where it begins\nstart=2\n\nend=0 base=10\nI=0\nI=1\nI=2\n"
-    content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b\n"
+    content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b l=0\n"
     assert rounded(same_as_twin(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
     whole = read_slf_whole(content, None)
     assert (whole.lattice.key, dict(whole.extras.header)["lmname"]) == ("", "")
@@ -224,10 +225,11 @@ def test_sub_lattices_take_the_places_of_their_nodes():
 
 
 def test_sub_lattices_may_be_numbered_backwards_and_have_scores_on_their_nodes():
-    content = b"SUBLAT=x\nN=3 L=2\nI=0 W=three\nI=1 W=two a=-5\nI=2 W=one\nJ=0 S=2 E=1\nJ=1 S=1 E=0\n.\n"
+    content = b"SUBLAT=x\nN=3 L=2\nI=0 W=three%s\nI=1 W=two a=-5\nI=2 W=one%s\nJ=0 S=2 E=1\nJ=1 S=1 E=0\n.\n"
     content += b"N=2 L=1\nI=0 W=zero\nI=1 L=x r=-7\nJ=0 S=0 E=1 l=-1\n"
-    assert sentences(same_as_twin(content)[1]) == [("zero one two three", 8, 5)]
-    assert sentences(same_as_twin(b"dir=b\n" + content)[1]) == [("zero one two three", 8, 5)]
+    forward, backward = content % (b" a=0", b""), b"dir=b\n" + content % (b"", b" a=0")
+    assert sentences(same_as_twin(forward)[1]) == [("zero one two three", 8, 5)]
+    assert sentences(same_as_twin(backward)[1]) == [("zero one two three", 8, 5)]
 
 
 def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
@@ -248,7 +250,7 @@ def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
 
 
 def test_links_without_words_to_an_end_of_their_own_become_final_costs():
-    content = b"N=3 L=3\nJ=0 S=0 E=1 W=a a=-1\nJ=1 S=0 E=2 W=!NULL a=-7 l=-8\nJ=2 S=1 E=2 W=%s a=-2 l=-3\n"
+    content = b"N=3 L=3\nJ=0 S=0 E=1 W=a a=-1 l=0\nJ=1 S=0 E=2 W=!NULL a=-7 l=-8\nJ=2 S=1 E=2 W=%s a=-2 l=-3\n"
     lattice = read_slf(content % b"!NULL", "k")
     assert (lattice.num_states, lattice.num_arcs) == (2, 1)
     assert (lattice.final_graph.tolist(), lattice.final_acoustic.tolist()) == ([8, 3], [7, 2])

@@ -125,6 +125,15 @@ def test_cycles_and_unknown_words_are_refused():
         read_sphinx(SMALL, "k", "f", SymbolTable.from_words(["<eps>", "to"]))
 
 
+@pytest.mark.parametrize(
+    ("edge", "what"),
+    [(b"0 1 -1", "leaves node 0, which is the last"), (b"3 4 -1", "enters node 4, which is the first")],
+)
+def test_edges_past_the_ends_are_refused_with_their_line(edge, what):
+    with pytest.raises(FormatError, match=f"^f.lat:23, key 'k': the edge {what} one of the lattice"):
+        read_sphinx(SMALL.replace(b"2 0 -50000", edge), "k", "f.lat")
+
+
 def test_a_file_cut_anywhere_is_refused():
     for cut in range(len(SMALL) - len("\n") - 1):
         with pytest.raises(FormatError):

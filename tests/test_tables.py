@@ -273,7 +273,16 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
     Path("odd.gz").write_bytes(member + b"this is not gzip")
     failures = []
     assert list(keys("odd.gz", on_error=failures.append)) == list(keys("lat.1.gz"))
-    assert [str(failure) for failure in failures if "gzip stream is damaged" in str(failure)]
+    assert [str(failure) for failure in failures] == [
+        f"odd.gz, byte {len(member)}: the gzip stream ends here, and what follows is none: is something else appended "
+        "to the file?"
+    ]
+    Path("odd.gz").write_bytes(member + bytes(5) + member + bytes(7) + b"\x1f")
+    with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: the gzip stream ends here"):
+        list(keys("odd.gz"))
+    Path("odd.gz").write_bytes(member + bytes(5) + b"\x1f\x8b" + 30 * b"damage")
+    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: the gzip stream ends here, and what follows is no whole one"):
+        list(keys("odd.gz"))
 
 
 @pytest.mark.parametrize("read_ahead", [True, False])

@@ -134,6 +134,15 @@ def test_matrices_come_from_the_standard_input(ninja, folder, monkeypatch):
     assert best("lat.ark", "words") == {"first": "ab b", "second": "ba a"}
 
 
+@pytest.mark.parametrize("content", ["matrix", "script file", "list"])
+def test_the_standard_input_may_hold_a_matrix_without_a_key_or_a_list(ninja, folder, monkeypatch, content):
+    np.save("a.npy", AB)
+    given = {"matrix": (folder / "a.npy").read_bytes(), "script file": b"utt a.npy\n", "list": b"a.npy\n"}[content]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert ninja("ctc-decode", "-", *HOW, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    assert best("lat.ark", "words") == {{"matrix": "stdin", "script file": "utt", "list": "a"}[content]: "ab b"}
+
+
 def test_ids_given_early_stay_right_when_words_come_later(ninja, folder):
     np.savez("all.npz", **{f"utt{number}": matrix for number, matrix in enumerate([A, AB, BA, AB, A])})
     for jobs in (1, 2):
@@ -239,11 +248,11 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
         assert code == 1
         assert best("lat.ark", "words") == {"good": "a", "last": "ba a"}
         for message in (
-            "key 'nan': frame 2, unit 1 is nan",
-            "key 'empty': the matrix has no frames",
-            "key 'narrow': the matrix has 3 columns, but there are 4 units",
+            "all.npz, key 'nan': frame 2, unit 1 is nan",
+            "all.npz, key 'empty': the matrix has no frames",
+            "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
             "all.npz, key 'vector': a matrix [frames, units] is needed, but the shape is [4]",
-            "key 'two words': the key is empty or holds a blank",
+            "all.npz, key 'two words': the key is empty or holds a blank",
             "cut.npy, key 'cut': a damaged .npy file",
             "nowhere.npy: cannot be read: No such file",
             "7 failed: ",
@@ -260,8 +269,8 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
     [
         (b"", "there is no matrix in source; nothing is written"),
         (b"no matrix at all", "expected a key and a matrix|expected a matrix"),
-        (b"utt [ 0 -50 -50 nan ]\n", "frame 0, unit 3 is nan"),
-        (b"utt [ 1 1 1 1 ]\n", "the probabilities of frame 0 sum to .*; say if these are logit or prob"),
+        (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': frame 0, unit 3 is nan"),
+        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; say if these are logit or prob"),
     ],
 )
 def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, message):

@@ -77,10 +77,12 @@ def copy(
     check_places([output_file], [include, exclude], reading)
     chosen = read_keys(include) if include is not None else None
     left_out = read_keys(exclude) if exclude is not None else []
-    selection = _selection(reading)
-    selection.include = None if chosen is None else frozenset(chosen)
-    selection.exclude = frozenset(left_out)
-    selection.may_be_empty = ignore_missing
+    selection = reading.as_another(
+        Selection,
+        include=None if chosen is None else frozenset(chosen),
+        exclude=frozenset(left_out),
+        may_be_empty=ignore_missing,
+    )
     stage = Each(graph.to_compact if write_compact else unchanged)
     selection.write(output_file, stage, resume=resume, kind="compact" if write_compact else "raw")
     unknown = [key for key in chosen or left_out if key not in selection.seen]
@@ -105,8 +107,7 @@ def merge(reading: Reading, output_file: str, strict: bool, resume: bool) -> Non
       ninja merge lat.1.gz lat.2.gz more/ -o lat.ark.gz
     """
     check_places([output_file], (), reading)
-    selection = _selection(reading)
-    selection.once = True
+    selection = reading.as_another(Selection, once=True)
     selection.write(output_file, Each(unchanged), resume=resume)
     twice = [key for key, count in selection.seen.items() if count > 1]
     say_keys(selection, twice, "keys occur more than once, and the first lattice of each was kept")
@@ -164,6 +165,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
       ninja split lat.ark.gz --nj 4 -o lat.JOB.ark.gz
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
+    from ninja.formats.pipes import gives_bytes_once
     from ninja.formats.selection import part_of, read_groups
 
     if nj is None and utt2spk is None:
@@ -172,12 +174,13 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
     if mark not in output_file:
         raise click.UsageError(f"-o {output_file} lacks {mark}, by which the parts are told apart")
     speaker_of = None if utt2spk is None else read_groups(utt2spk)
+    writing.find_names(reading, output_file)
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
-        if any(is_stdin(name) for name in reading.source):
-            raise OptionError("what is split into --nj parts is read twice; give a file rather than -")
+        if any(is_stdin(name) or gives_bytes_once(name) for name in reading.source):
+            raise OptionError("what is split into --nj parts is read twice; give a file rather than - or a pipe")
         # Both readings pass over the same faulty lattices; they are reported in the second.
         found = (key for key, _ in reading.read(reading.source, lambda _: None))
         placed = [key for key in found if speaker_of is None or key in speaker_of]
@@ -203,19 +206,6 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
             if not parts[name].take(lattice):
                 reading.counts.lattices -= 1
     reading.close(f"{reading.counts.lattices} lattices in {len(parts)} archives, {reading.seconds:.1f} s")
-
-
-def _selection(reading: Reading) -> Selection:
-    return Selection(
-        reading.source,
-        reading.words,
-        reading.jobs,
-        reading.on_error,
-        reading.allow_pipes,
-        reading.format,
-        reading.encoding,
-        reading.output,
-    )
 
 
 def say_keys(reading: Reading, keys: Sequence[str], what: str) -> None:

@@ -39,6 +39,7 @@ class Emission:
 
     key: str
     matrix: npt.NDArray[Any]
+    path: str  # of its file
     words: None = None
 
     @property
@@ -64,6 +65,13 @@ class Decoding:
             LatticeError: The key is none, or the lexicon allows no hypothesis.
             ModelError: The matrix is empty, or does not hold what it should.
         """
+        try:
+            return self._found(emission)
+        except NinjaError as error:
+            error.path = error.path or emission.path
+            raise
+
+    def _found(self, emission: Emission) -> CtcFound:
         from ninja.graph.ctc import ctc_search, log_probabilities
 
         if emission.key.split() != [emission.key]:
@@ -128,13 +136,13 @@ class Emissions(Reading):
                 yield key, lattice
 
     def _matrices(self) -> Iterator[tuple[str, Any]]:
-        from ninja.formats.matrices import read_matrix_tables
+        from ninja.formats.matrices import located_matrices
 
         tolerated = self.failed if self.on_error == "skip" else None
         none_yet = True
-        for key, matrix in read_matrix_tables(self.source, tolerated, allow_pipes=self.allow_pipes):
+        for key, matrix, path in located_matrices(self.source, tolerated, allow_pipes=self.allow_pipes):
             none_yet = False
-            yield key, Emission(key, matrix)
+            yield key, Emission(key, matrix, path)
         if none_yet and not self.counts.failures:
             raise LatticeError(f"there is no matrix in {', '.join(self.source)}; nothing is written")
 

@@ -74,7 +74,7 @@ class Decoding:
 
     def __call__(self, lattice: Lattice) -> Decoded:
         """Decode the lattice."""
-        from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text
+        from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text, without_empty_bins
         from ninja.consensus.ctm import NO_TIMES
 
         if "mesh" in self.wanted:
@@ -100,7 +100,7 @@ class Decoding:
             found.bayes_risk,
             _sausage(found) if "sausage" in self.wanted else None,
             _times(found.times if self.one_best_times else found.bin_times) if "times" in self.wanted else None,
-            mesh_text(network) if network is not None and "mesh" in self.wanted else None,
+            mesh_text(without_empty_bins(network)) if network is not None and "mesh" in self.wanted else None,
             json_text(network) if network is not None and "json" in self.wanted else None,
         )
 

@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from ninja.symbols import SymbolTable
 
 Result = TypeVar("Result")
+Another = TypeVar("Another", bound="Reading")
 NAMED_FAILURES = 20
 OUTPUT_OPTIONS = ("to", "lossy", "words_out")  # what ``lattice_output`` adds beside -o
 BATCH_ARCS = 200_000
-
-_SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)[a-z, ]+:")  # how Kaldi names a table
+_HOW_OFTEN = re.compile(r"^\d+ (?:times )?(?!times)")  # in the words of what is lost of one lattice
 
 JOBS = click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 WORDS_NAMES = ("words.txt", "words.txt.gz")
@@ -65,7 +66,9 @@ class Reading:
     _progress: Any = None
     _table: SymbolTable | None = None
     _looked: bool = False  # for a table of the sources' own words
-    _timed: set[str] = field(default_factory=set)  # keys of lattices that came with times instead of labels
+    _timed: dict[str, bool] = field(default_factory=dict)  # by the key: whether a lattice came with times, not labels
+    repeated: list[str] = field(default_factory=list)  # keys that came again, one for each time
+    lost: Counter[str] | None = None  # what reading lost, and of how many lattices; None: nobody asks
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
@@ -132,6 +135,7 @@ class Reading:
             format=self.format,
             encoding=self.encoding,
             lossy=self.output.lossy,
+            lost=None if self.lost is None else self._note_lost,
             on_error=on_error,
             allow_pipes=self.allow_pipes,
         )
@@ -186,17 +190,22 @@ class Reading:
         from ninja.cli import writing
 
         arcs = untimed = 0
+        self.lost = Counter()
         with writing.opened(target, self, resume=resume, kind=kind) as output:
             for _, lattice in self.results(stage, target == "-", output.keys_done, batch_arcs, on_batch):
                 if not output.take(lattice):
                     self.counts.lattices -= 1
                     continue
                 arcs += lattice.num_arcs
-                untimed += lattice.time is None and not lattice.ali.size and lattice.key in self._timed
+                untimed += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
                 if on_result is not None:
                     on_result(lattice)
         if untimed:
             self.say(f"the times of {untimed} lattices are lost: states of different times became one")
+        for what, count in sorted(self.lost.items(), key=lambda item: (-item[1], item[0]))[:NAMED_FAILURES]:
+            self.say(f"lost in reading: {what} ({count} lattices)")
+        if len(self.lost) > NAMED_FAILURES:
+            self.say(f"lost in reading: {len(self.lost) - NAMED_FAILURES} other things; --lossy refuse names all")
         return arcs
 
     def failed(self, failure: NinjaError) -> None:
@@ -217,11 +226,17 @@ class Reading:
             self.say(message)
         if self.counts.skipped:
             self.say(f"{self.counts.skipped} lattices stood in the output already and were left alone")
+        if self.repeated:
+            self.say(f"{len(self.repeated)} lattices have keys that came before: {named(self.repeated)}")
         failures = self.counts.failures
         if failures:
             keys = [failure.key or failure.path or "?" for failure in failures]
             self.say(f"{len(failures)} failed: {named(keys)}")
         click.get_current_context().exit(1 if failures else 0)
+
+    def as_another(self, kind: Callable[..., Another], **more: Any) -> Another:
+        """Return this run as one of another kind, with the fields that it has besides."""
+        return kind(**{each.name: getattr(self, each.name) for each in fields(Reading) if each.init} | more)
 
     @property
     def seconds(self) -> float:
@@ -239,9 +254,14 @@ class Reading:
 
     def _noting(self, lattices: Iterator[tuple[str, Lattice]]) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in lattices:
-            if lattice.time is not None:
-                self._timed.add(key)
+            if key in self._timed:
+                self.repeated.append(key)
+            self._timed[key] = lattice.time is not None or self._timed.get(key, False)
             yield key, lattice
+
+    def _note_lost(self, key: str, lost: Sequence[str]) -> None:
+        assert self.lost is not None
+        self.lost.update({_HOW_OFTEN.sub("", what) for what in lost})
 
     def _say_failed(self, failure: NinjaError) -> None:
         self.say(f"failed: {failure}")
@@ -348,8 +368,10 @@ def _refuse_output_as_source(source: tuple[str, ...]) -> None:
     Raises:
         OptionError: Says how it is done here.
     """
+    from ninja.formats.sources import SPECIFIER
+
     writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
-    are_specifiers = len(source) == 2 and all(_SPECIFIER.match(each) for each in source)
+    are_specifiers = len(source) == 2 and all(SPECIFIER.fullmatch(each) for each in source)
     if writes and are_specifiers and not typed(["output_file"]):
         raise OptionError(
             f"is {source[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
@@ -379,9 +401,11 @@ def find_words(source: tuple[str, ...]) -> str:
 
 def _beside(source: str) -> str | None:
     """Return the symbol table that lies beside a source, if there is one."""
+    from ninja.formats.sources import SPECIFIER
+
     if source == "-":
         return None
-    path = source if os.path.exists(source) or not _SPECIFIER.match(source) else source.partition(":")[2]
+    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     names = [words_beside(path), *(os.path.join(folder, name) for name in WORDS_NAMES)]
     return next((name for name in names if os.path.isfile(name)), None)

@@ -129,15 +129,8 @@ def combines_systems(command: Callable[..., None]) -> Callable[..., None]:
             command(reading, scales=scales, **options)
             return
         check_stdin([*reading.source, *others])
-        systems = Systems(
-            reading.source,
-            reading.words,
-            reading.jobs,
-            reading.on_error,
-            reading.allow_pipes,
-            reading.format,
-            reading.encoding,
-            reading.output,
+        systems = reading.as_another(
+            Systems,
             beside=others,
             others=others,
             weights=check_weights(_weights(lat_weights), 1 + len(others)),

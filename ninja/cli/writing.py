@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ninja.cli.options import check_files
-from ninja.cli.reading import WORDS_NAMES, Reading, named, words_beside
-from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.cli.reading import WORDS_NAMES, Reading, find_words, named, words_beside
+from ninja.cli.weighing import weighed
+from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
 from ninja.lattice import Kind, Lattice
 
 if TYPE_CHECKING:
@@ -30,16 +31,30 @@ class Taking:
     Args:
         output: Opened for writing.
         reading: The run whose failures a lattice that cannot be written joins.
-        names_go: Nothing will say what the ids of words mean, unless the user has a table of them.
+        names_go: Why the ids of words may not lose their names, where these will stand nowhere; None: they will.
+        unnamed: What is wrong where words have no names, although the format spells them; None: not known.
+        table: A symbol table of the words is written, too.
     """
 
-    def __init__(self, output: Output, reading: Reading, *, names_go: bool) -> None:
+    def __init__(
+        self,
+        output: Output,
+        reading: Reading,
+        *,
+        names_go: OptionError | None = None,
+        unnamed: OptionError | None = None,
+        table: bool = False,
+    ) -> None:
         self.keys: Counter[str] = Counter()
         self.words: SymbolTable | None = None  # of the last lattice that was written
         self.any = False  # whether one was written
         self._output = output
         self._reading = reading
         self._names_go = names_go
+        self._unnamed = unnamed
+        self._table = table
+        self._seen: tuple[SymbolTable | None, int] = None, 0  # the last table of words, and how long it was
+        self._outside: dict[int, str] = {}  # words of that table which a file of words and ids cannot hold
 
     @property
     def keys_done(self) -> Counter[str]:
@@ -49,20 +64,41 @@ class Taking:
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice; tell whether that was possible."""
         self.keys[lattice.key] += 1
-        if self._names_go and lattice.words is not None:
-            raise OptionError(
-                "the words' ids would lose their names on the standard output; give --words, --words-out FILE, or --to "
-                "a format that spells words"
-            )
+        if self._names_go is not None and lattice.words is not None:
+            raise self._names_go
         try:
+            if self._table and lattice.words is not None:
+                self._check_words(lattice, lattice.words)
             self._output.write(self._made(lattice), key=lattice.key)
         except NinjaError as error:
+            if self._unnamed is not None and isinstance(error, SymbolError) and lattice.words is None:
+                raise self._unnamed from error
             if error.key is None or self._reading.on_error == "raise":  # without a key it is the end of the output
                 raise
             self._reading.failed(error)
             return False
         self.words, self.any = lattice.words, True
         return True
+
+    def _check_words(self, lattice: Lattice, words: SymbolTable) -> None:
+        """Refuse a lattice of words that cannot stand in the symbol table.
+
+        Raises:
+            SymbolError: There is one.
+        """
+        from ninja.formats.wording import is_one_field
+        from ninja.formats.writing.output import used_words
+
+        if self._seen[0] is not words or self._seen[1] != len(words):
+            self._seen = words, len(words)
+            self._outside = {number: word for word, number in words if not is_one_field(word)}
+        for number in used_words(lattice) if self._outside else ():
+            if number in self._outside:
+                instead = "write a format that spells words" if self._output.needs_words else "leave --words-out out"
+                message = f"the word {self._outside[number]!r} has blanks, which no symbol table can hold; {instead}"
+                source = self._reading.source
+                path = source[0] if len(source) == 1 and source[0] != "-" else None
+                raise SymbolError(message, path, key=lattice.key)
 
     def _made(self, lattice: Lattice) -> Any:
         wants = self._output.wants
@@ -78,11 +114,11 @@ class Taking:
                 raise LatticeError(f"more than {ALL_PATHS} paths; say how many are wanted (n=…)", key=lattice.key)
             return found
         if wants.kind == "mesh":
-            from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
-            from ninja.consensus import confusion_network, mbr_decode, mesh_text
+            from ninja.consensus import lattice_mesh
 
-            decoded = mbr_decode(lattice, wants.acoustic_scale, wants.lm_scale)
-            return mesh_text(confusion_network(decoded, lattice.frame_shift or DEFAULT_FRAME_SHIFT, lattice.words))
+            if lattice.words is None and lattice.word.any():
+                raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+            return lattice_mesh(lattice, wants.acoustic_scale, wants.lm_scale)
         return lattice
 
 
@@ -111,6 +147,7 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
         OptionError: The target makes no sense, or the words' ids would lose their names.
     """
     from ninja.formats import write
+    from ninja.formats.pipes import gives_bytes_once
     from ninja.formats.sources import STDIN as STDOUT
     from ninja.formats.targets import KALDI, format_of
     from ninja.formats.targets import target as understood
@@ -127,11 +164,17 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
         check_files([chosen.script, options.words_out])
     if format_of(target, options.to)[0] not in KALDI:
         kind = None
-    output = write(target, resume=resume, kind=kind, to=options.to, lossy=options.lossy)
+    to, note = weighed(target, options.to)
+    output = write(target, resume=resume, kind=kind, to=to, lossy=options.lossy)
     if output.needs_words:
         _check_words(reading, target, resume=resume)
-    unnamed = output.needs_words and reading.words is None and options.words_out is None
-    taking = Taking(output, reading, names_go=unnamed and understood(target).archive == STDOUT)
+    names_go = None
+    if output.needs_words and reading.words is None and options.words_out is None and gives_bytes_once(chosen.archive):
+        where = "on the standard output" if chosen.archive == STDOUT else f"in {chosen.archive}"
+        message = f"the words' ids would lose their names {where}; give --words, --words-out FILE, or --to a format "
+        names_go = OptionError(message + "that spells words") if chosen.archive != os.devnull else None
+    table_too = options.words_out is not None or (output.needs_words and chosen.archive != os.devnull)
+    taking = Taking(output, reading, names_go=names_go, unnamed=find_names(reading, target), table=table_too)
     with output:
         yield taking
     table = taking.words
@@ -147,20 +190,49 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     again = [key for key, count in taking.keys.items() if count > 1]
     if again:
         reading.say(f"{len(again)} keys stand there more than once: {named(again)}")
+        reading.repeated.clear()  # that is said
+    if note is not None and taking.any:
+        reading.say(note)
     for what, count in sorted(output.lost.items()):
         reading.say(f"lost, which the format does not hold: {what} ({count} lattices)")
+
+
+def find_names(reading: Reading, target: str) -> OptionError | None:
+    """Look for the table of words that have ids only, where a format is written that spells them.
+
+    To be asked before lattices are read.
+
+    Returns:
+        What is wrong if words turn out to have no names; None: a table was found, or none is needed.
+    """
+    from ninja.formats.targets import KALDI, format_of
+
+    form, values = format_of(target, reading.output.to)
+    if form in (*KALDI, "native") or not reading.are_lattices:
+        return None
+    from ninja.formats.writing.formats import FORMATS
+
+    if (FORMATS[form].ids and values.get("labels") != "words") or reading.table() is not None:
+        return None
+    try:
+        reading.words = find_words(reading.source)
+    except OptionError as error:
+        return error
+    reading.say(f"words of {reading.words}")
+    return None
 
 
 def place_of_words(reading: Reading, target: str) -> str | None:
     """Return where the symbol table goes: as ``--words-out`` says; one of the sources' own words beside the archive.
 
     A table of ``--words`` goes there, too, if one lies there, which would be taken for the new archive's; so does one
-    that lay beside another archive.
+    that lay beside another archive. Beside the standard output, a pipe or a device there is no place.
     """
+    from ninja.formats.pipes import gives_bytes_once
     from ninja.formats.targets import target as understood
 
     archive = understood(target).archive
-    if reading.output.words_out is not None or archive == os.devnull:
+    if reading.output.words_out is not None or gives_bytes_once(archive):
         return reading.output.words_out
     beside = os.path.join(archive, WORDS_NAMES[0]) if os.path.isdir(archive) else words_beside(archive)
     own = reading.words is None or reading.words == words_beside(reading.source[0])
@@ -173,29 +245,31 @@ def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
     Raises:
         OptionError: Says what to do.
     """
-    table = reading.table()
-    for word, _ in table or () if reading.words is None else ():
-        if word.split() != [word]:
-            raise OptionError(
-                f"the word {word!r} has blanks, which no symbol table can hold; write a format that spells words"
-            )
-    if reading.words is None and resume and table is not None:
+    if reading.words is None and resume and reading.table() is not None:
         raise OptionError("--resume needs --words here: the words would get other ids than in what is written already")
     place = place_of_words(reading, target)
     if place is None or reading.output.words_out is not None or not os.path.isfile(place):
         return
-    if reading.table() is None:
+    table = reading.table()
+    if table is None:
         raise OptionError(f"{place} would be taken for the new lattices' symbol table; move it away")
     if os.path.basename(place) == WORDS_NAMES[0]:
         from ninja.symbols import SymbolTable
 
-        if SymbolTable.read(place) != reading.table():
+        if SymbolTable.read(place) != SymbolTable(_held(table)):
             raise OptionError(f"{place} is another symbol table; name a folder without one, or give it as --words")
 
 
 def write_words(table: SymbolTable, path: str) -> None:
-    """Write a symbol table as Kaldi's ``words.txt``."""
+    """Write a symbol table as Kaldi's ``words.txt``, without words that it cannot hold."""
     from ninja.formats.files import opened_as_text
 
     with opened_as_text(path) as file:
-        file.writelines(f"{word} {number}\n" for word, number in table)
+        file.writelines(f"{word} {number}\n" for word, number in _held(table))
+
+
+def _held(table: SymbolTable) -> Iterator[tuple[str, int]]:
+    """Yield the words, with their ids, that can stand in a file of words and ids."""
+    from ninja.formats.wording import is_one_field
+
+    return ((word, number) for word, number in table if is_one_field(word))

@@ -9,27 +9,28 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.formats import kaldi
 from ninja.formats.content import BOM, Content
-from ninja.formats.kaldi import CHUNK, MAGIC, Batch, Vocabulary
-from ninja.formats.sources import STDIN, Place, Table, resolve
-from ninja.formats.streams import Stream, open_stream, peek_standard_input
+from ninja.formats.kaldi import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
+from ninja.formats.listed import ARC_BYTES, Listed
+from ninja.formats.pipes import gives_bytes_once, peek
+from ninja.formats.sources import Place, Table, resolve
+from ninja.formats.streams import Stream, open_stream
 from ninja.lattice import Lattice
 from ninja.symbols import SpelledTable
 
 if TYPE_CHECKING:
     from ninja.formats.catalogue import Reader
+    from ninja.formats.entries import Entry, Lost
     from ninja.formats.wording import Respelling
 
-KALDI = "kaldi"
-ARC_BYTES = 20  # of a lattice in memory, about
 # What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
-_KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 _KALDI_TEXT = re.compile(
     rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
 )
 _FIRST = 4096 + 128  # bytes that hold a key and the begin of a lattice
+_FIRST_LINE = 1 << 16  # bytes that hold the first line of a script file
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,44 +41,47 @@ class Asked:
     format: str | None = None  # with its options; None: seen from the content
     encoding: str = "utf-8"
     refuse_loss: bool = False  # a lattice of which reading loses something is an error
+    lost: Lost | None = None  # told the key of a lattice, and what reading loses of it
     read_ahead: bool = True
+    late: bool = False  # what is wrong with a lattice may be raised where it is used
 
 
 def batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
     """Read tables one after the other; what breaks one off is its last entry, and the next one is begun."""
-    found = _batches(tables, asked)
-    return _refused(found, asked.vocabulary) if isinstance(asked.vocabulary.words, SpelledTable) else found
-
-
-def _refused(batches: Iterator[Batch], vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Refuse lattices of ids where the words are those that other files spell."""
-    with closing(batches):  # type: ignore[type-var]
-        for batch in batches:
-            for place, (key, found) in enumerate(batch.entries):
-                if isinstance(found, Lattice) and found.words is None:
-                    try:
-                        batch.entries[place] = (key, vocabulary.attach(found))
-                    except NinjaError as error:
-                        batch.entries[place] = (key, error)
-                        batch.faulty = True
-            yield batch
-
-
-def _batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
     chosen = _chosen(asked)
     for table in tables:
         try:
-            if table.kind == "scp":
-                script = kaldi.script(table, asked.vocabulary, lambda *given: _listed(asked, chosen, *given))
-                yield from _ahead(script, asked)
-            elif table.kind == "folder":
-                yield from _folder(table.place, asked, chosen)
-            else:
-                yield from _file(table.place, asked, chosen)
+            with closing(_of_table(table, asked, chosen)) as found:  # type: ignore[type-var]
+                for batch in found:
+                    if isinstance(asked.vocabulary.words, SpelledTable):
+                        _refuse_ids(batch, table, asked.vocabulary)
+                    yield batch
         except OptionError:  # it would be as wrong for any other file
             raise
         except NinjaError as error:
+            error.path = error.path or table.place.name
             yield Batch([(error.key or "", error)], 0, True)
+
+
+def _of_table(table: Table, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
+    if table.kind == "scp":
+        listed = Listed(lambda stream, place: _entries_of(stream, place, asked, chosen))
+        return _ahead(kaldi.script(table, asked.vocabulary, listed), asked)
+    if table.kind == "folder":
+        return _folder(table.place, asked, chosen)
+    return _file(table.place, asked, chosen)
+
+
+def _refuse_ids(batch: Batch, table: Table, vocabulary: Vocabulary) -> None:
+    """Refuse lattices of ids where the words are those that other files spell."""
+    for place, (key, found) in enumerate(batch.entries):
+        if isinstance(found, Lattice) and found.words is None:
+            try:
+                batch.entries[place] = (key, vocabulary.attach(found))
+            except NinjaError as error:
+                error.path = error.path or table.place.name
+                batch.entries[place] = (key, error)
+                batch.faulty = True
 
 
 def reader_of(stream: Stream, asked: Asked, chosen: Reader | None = None) -> Reader | None:
@@ -98,16 +102,16 @@ def reader_of(stream: Stream, asked: Asked, chosen: Reader | None = None) -> Rea
 def spells(table: Table, asked: Asked) -> bool | None:
     """Tell whether a table may spell its words, which Kaldi's archives do not; of a script file, by the first file.
 
-    The standard input is kept in memory if it does.
+    The standard input, or another pipe, is kept in memory if it does.
 
     Returns:
         None: nobody can tell, since it cannot be read, or holds no lattices.
     """
-    if table.place.command is not None or _gives_bytes_once(table.place.path):
+    if table.place.command is not None:
         return False
     name = format_name(table, asked)
-    if table.place.path == STDIN and name not in (None, KALDI):
-        peek_standard_input(None)
+    if name not in (None, KALDI) and gives_bytes_once(table.place.path):
+        peek(table.place.path, None)
     return None if name is None else name != KALDI
 
 
@@ -118,24 +122,22 @@ def format_name(table: Table, asked: Asked) -> str | None:
         return KALDI if chosen is None else chosen.format.name
     if table.kind == "folder":
         return "espnet"
+    if table.place.command is not None:
+        return None
     try:
-        if table.place.command is not None or _gives_bytes_once(table.place.path):
-            return None
-        if table.place.path == STDIN:
-            if _is_kaldi(peek_standard_input(_FIRST, _is_kaldi)):
+        if table.kind == "scp":
+            fields = _first_line(table.place).split(None, 1)
+            places = resolve(fields[1].strip()) if len(fields) > 1 else []
+            if len(places) != 1:
+                return None
+            return KALDI if places[0].offset else format_name(Table(places[0]), asked)
+        if gives_bytes_once(table.place.path):
+            if _is_kaldi(peek(table.place.path, _FIRST, _is_kaldi)):
                 return KALDI
             from ninja.formats.catalogue import HEAD, recognised
 
-            known = recognised(peek_standard_input(HEAD), STDIN, asked.encoding)
+            known = recognised(peek(table.place.path, HEAD), table.place.path, asked.encoding)
             return None if known is None else known.format.name
-        if table.kind == "scp":
-            first = next((line for _, line in kaldi.rows(table.place) if line.strip()), "")
-            places = resolve(first.split(None, 1)[-1].strip())
-            if len(places) != 1:
-                return None
-            if places[0].offset:
-                return KALDI
-            table = Table(places[0])
         with open_stream(table.place) as stream:
             reader = reader_of(stream, asked)
             if reader is not None:
@@ -145,12 +147,16 @@ def format_name(table: Table, asked: Asked) -> str | None:
         return None
 
 
-def _gives_bytes_once(path: str) -> bool:
-    return path != STDIN and os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+def _first_line(place: Place) -> str:
+    """Return the first line of a script file, leaving it to be read."""
+    if not gives_bytes_once(place.path):
+        return next((line for _, line in kaldi.rows(place) if line.strip()), "")
+    head = peek(place.path, _FIRST_LINE, lambda head: b"\n" in head.lstrip()).strip()
+    return head.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
 
 def _is_kaldi(head: bytes) -> bool:
-    return _KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
+    return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
 
 def _chosen(asked: Asked) -> Reader | None:
@@ -165,7 +171,9 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
     with open_stream(place) as stream:
         reader = reader_of(stream, asked, chosen)
         if reader is not None:
-            yield from _ahead(_foreign(Content(stream, place.path), reader, asked), asked)
+            found = _foreign(Content(stream, place.path, late=asked.late), reader, asked)
+            is_mapped = asked.late and reader.format.name == "native"  # nothing is read that could be ahead
+            yield from found if is_mapped else _ahead(found, asked)
         elif stream.head(len(BOM)) == BOM:
             stream.readinto(memoryview(bytearray(len(BOM))))
             yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
@@ -191,28 +199,44 @@ def _folder(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch
 def _foreign(content: Content, reader: Reader, asked: Asked) -> Iterator[Batch]:
     """Read a file that is not Kaldi's."""
     batch = Batch()
-    for key, found in _entries(content, reader, asked):
-        batch.entries.append((key, found))
-        if isinstance(found, NinjaError):
-            batch.faulty = True
-        else:
-            batch.size += ARC_BYTES * found.num_arcs
-        if batch.size >= CHUNK or len(batch.entries) == 64:
+    try:
+        for key, found in _entries(content, reader, asked):
+            batch.entries.append((key, found))
+            if isinstance(found, NinjaError):
+                batch.faulty = True
+            else:
+                batch.size += ARC_BYTES * found.num_arcs
+            if batch.size >= CHUNK or len(batch.entries) == 64:
+                yield batch
+                batch = Batch()
+    except NinjaError:  # it ends the reading of this file; what comes before is sound
+        if batch.entries:
             yield batch
-            batch = Batch()
+        raise
     if batch.entries:
         yield batch
 
 
-def _entries(content: Content, reader: Reader, asked: Asked) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Read the lattices of a file, give them the user's symbol table, and refuse losses where that is asked for."""
+def _entries(content: Content, reader: Reader, asked: Asked) -> Iterator[Entry]:
+    """Read the lattices of a file as they are asked for."""
+    words = asked.vocabulary.words
+    losses: dict[str, Sequence[str]] = {}
+    wanted = asked.refuse_loss or asked.lost is not None
+    entries = reader.entries(content, words, losses.__setitem__ if wanted else None)
+    return entries if words is None and not wanted else _fitted(entries, losses, content, reader, asked)
+
+
+def _fitted(
+    entries: Iterator[Entry], losses: dict[str, Sequence[str]], content: Content, reader: Reader, asked: Asked
+) -> Iterator[Entry]:
+    """Give lattices the user's symbol table, and tell or refuse what reading loses of them."""
     words = asked.vocabulary.words
     respelling: Respelling | None = None
-    losses: dict[str, Sequence[str]] = {}
-    entries = reader.entries(content, words, losses.__setitem__ if asked.refuse_loss else None)
     for key, found in entries:
         lost = losses.pop(key, ())
-        if isinstance(found, Lattice) and lost:
+        if isinstance(found, Lattice) and lost and asked.lost is not None:
+            asked.lost(key, lost)
+        if isinstance(found, Lattice) and lost and asked.refuse_loss:
             message = f"reading it as {reader.format.name} loses {'; '.join(lost)}; allow it with --lossy allow"
             yield key, LatticeError(message, content.name, key=key)
             continue
@@ -233,26 +257,10 @@ def _entries(content: Content, reader: Reader, asked: Asked) -> Iterator[tuple[s
         yield key, found
 
 
-def _listed(asked: Asked, chosen: Reader | None, stream: Stream, key: str) -> Lattice | NinjaError | None:
-    """Return the lattice that a line of a script file names, where its file is not Kaldi's; None where it is.
-
-    Of a file with one lattice it is that one, of others the one with the line's key.
-    """
+def _entries_of(stream: Stream, place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Entry] | None:
+    """Return what a file that a script file names holds; None where it is Kaldi's."""
     reader = reader_of(stream, asked, chosen)
-    if reader is None:
-        return None
-    content = Content(stream, stream.name)
-    first: Lattice | NinjaError | None = None
-    several = False
-    for found_key, found in _entries(content, reader, asked):
-        if found_key == key:
-            return found
-        first, several = first or found, first is not None
-    if first is None:
-        return FormatError("there is no lattice in this file", content.name, key=key)
-    if several:
-        return FormatError("the file holds several lattices, but none with this key", content.name, key=key)
-    return first.with_key(key) if isinstance(first, Lattice) else first
+    return None if reader is None else _entries(Content(stream, place.path), reader, asked)
 
 
 def _ahead(batches: Iterator[Batch], asked: Asked) -> Iterator[Batch]:

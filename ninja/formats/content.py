@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ninja.errors import FormatError
-from ninja.formats.sources import STDIN
-from ninja.formats.streams import Stream
+from ninja.formats.sources import STDIN, Place
+from ninja.formats.streams import Stream, open_stream
 
 LARGEST = 1 << 34  # bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # of one packed with gzip, unpacked, ...
 LARGEST_RATIO = 100  # ... or so many times its size, if that is more: lattices are packed to a tenth or so
 CHUNK = 1 << 20
+BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
 BOM = b"\xef\xbb\xbf"
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 
 class Content:
@@ -23,25 +26,24 @@ class Content:
     Args:
         stream: The file, opened at its begin.
         path: Its name; "-" is the standard input.
+        late: What is wrong with a lattice may be said when it is used: whoever reads gets it raised anyway.
     """
 
-    def __init__(self, stream: Stream, path: str) -> None:
+    def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
+        self.late = late
         self.name = stream.name  # for messages
         self.path = path
-        self._stream = stream
+        self.stream = stream
         self._whole: bytes | None = None
 
     @property
     def key(self) -> str:
-        """Utterance id of a lattice that has none of its own: the file's name without its ending and .gz."""
-        if self.path == STDIN:
-            return "stdin"
-        name = os.path.basename(self.path).removesuffix(".gz")
-        return os.path.splitext(name)[0] or name
+        """Utterance id of a lattice that has none of its own."""
+        return key_of(self.path)
 
     def numbered(self, number: int) -> str:
         """Return the utterance id of one of several lattices without any, counted from 1."""
-        return str(number) if self.path == STDIN else f"{self.key}-{number}"
+        return str(number) if _is_nameless(self.path) else f"{self.key}-{number}"
 
     def whole(self) -> bytes:
         """Return all bytes, unpacked, without the mark with which some editors begin text.
@@ -57,8 +59,8 @@ class Content:
             pieces = io.BytesIO()  # gives its bytes away without a copy
             buffer = memoryview(bytearray(CHUNK))
             largest, reason = self._largest()
-            self._stream.head(len(BOM))
-            while count := self._stream.readinto(buffer):
+            self.stream.head(len(BOM))
+            while count := self.stream.readinto(buffer):
                 skipped = len(BOM) if not pieces.tell() and buffer[:count].tobytes().startswith(BOM) else 0
                 pieces.write(buffer[skipped:count])
                 if pieces.tell() > largest:
@@ -66,10 +68,77 @@ class Content:
             self._whole = pieces.getvalue()
         return self._whole
 
+    def first_lines(self, count: int = 4) -> bytes:
+        """Return the first whole lines, at least so many, without taking them; b"" where that would be the whole file.
+
+        Raises:
+            FormatError: The gzip stream is damaged.
+            InputError: The file cannot be read.
+        """
+        size = CHUNK
+        while len(head := self.stream.head(size)) == size:
+            if head.count(b"\n") >= count:
+                return head[: head.rfind(b"\n") + 1].removeprefix(BOM)
+            size *= 4
+        return b""
+
+    def readings(self) -> Callable[[], Iterable[bytes]]:
+        """Return what yields the file's blocks of whole lines as often as it is called.
+
+        A file is read again each time; what cannot be, such as a pipe, is held as a whole.
+        """
+        if self._whole is None and os.path.isfile(self.path):
+            return self._anew
+        content = self.whole()
+        return lambda: (content,)
+
+    def _anew(self) -> Iterator[bytes]:
+        with open_stream(Place(self.path)) as stream:
+            yield from Content(stream, self.path).blocks()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield all bytes as ``whole`` returns them, piece by piece, once.
+
+        Raises:
+            FormatError: The gzip stream is damaged.
+            InputError: The file cannot be read.
+        """
+        if self._whole is not None:
+            yield self._whole
+            return
+        if self.stream.head(len(BOM)) == BOM:
+            self.stream.readinto(memoryview(bytearray(len(BOM))))
+        buffer = memoryview(bytearray(BLOCK))
+        while count := self.stream.readinto(buffer):
+            yield bytes(buffer[:count])
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield all bytes as ``whole`` returns them, in blocks of whole lines, once; the last line may lack its end.
+
+        Raises:
+            FormatError: A line is longer than any file may be that is read as a whole, or the gzip stream is damaged.
+            InputError: The file cannot be read.
+        """
+        largest, reason = self._largest()
+        left: list[bytes] = []  # of a line that goes on
+        held = 0
+        for piece in self.pieces():
+            end = piece.rfind(b"\n") + 1
+            if end:
+                yield b"".join((*left, piece[:end]))
+                left, held = [], 0
+            if end < len(piece):
+                left.append(piece[end:])
+                held += len(piece) - end
+                if held > largest:
+                    raise FormatError(reason, self.name)
+        if left:
+            yield b"".join(left)
+
     def _largest(self) -> tuple[int, str]:
         """Return how many bytes are read at most, and what is wrong if there are more."""
         plain = (LARGEST, f"more than {LARGEST >> 30} GB, too much for one file of this format")
-        if self._stream.seekable or not os.path.isfile(self.path):
+        if self.stream.seekable or not os.path.isfile(self.path):
             return plain
         largest = max(LARGEST_PACKED, LARGEST_RATIO * os.path.getsize(self.path))
         what = f"{LARGEST_PACKED >> 20} MB and {LARGEST_RATIO} times its size"
@@ -78,4 +147,19 @@ class Content:
 
     def mapped(self) -> Path | bytes:
         """Return the file's path where its bytes can be mapped as they are, else all bytes."""
-        return Path(self.path) if self._stream.seekable else self.whole()
+        return Path(self.path) if self.stream.seekable else self.whole()
+
+
+def key_of(path: str) -> str:
+    """Return the utterance id of what has none of its own: its file's name without its ending and .gz.
+
+    Pipes that a shell made for ``<(command)`` have no names, only numbers that are others each time.
+    """
+    if _is_nameless(path):
+        return "stdin"
+    name = os.path.basename(path).removesuffix(".gz")
+    return os.path.splitext(name)[0] or name
+
+
+def _is_nameless(path: str) -> bool:
+    return path == STDIN or os.path.dirname(path) in _DESCRIPTORS

@@ -64,7 +64,7 @@ class StandardOutput:
 class PartFile:
     """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
 
-    What is no plain file (``/dev/null``, a named pipe) is written directly.
+    What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly.
 
     Args:
         path: Its name in the end.
@@ -74,8 +74,8 @@ class PartFile:
     def __init__(self, path: str, length: int = 0) -> None:
         self.name = path
         self._final = os.path.realpath(path)
-        self._direct = os.path.exists(self._final) and not os.path.isfile(self._final)
-        self._part = self._final if self._direct else part_of(path)
+        self._direct = os.path.exists(path) and not os.path.isfile(path)  # not by its real path: pipes may have none
+        self._part = path if self._direct else part_of(path)
         with reported(path):
             self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0)  # noqa: SIM115
             if length:

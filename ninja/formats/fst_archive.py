@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.openfst import MAGIC, write_fst
+from ninja.formats.pieces import Pieces, Window
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.openfst import ArcType, CostName, image_at, lost_of_image
 from ninja.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
+_HEAD = LONGEST_KEY + 8  # bytes that hold a key and what tells an image from text
+_SYMBOLS = "a symbol table claims"
 _BLANK = re.compile(rb"[ \t\r\n]")
 _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
 def read_fst_archive(
-    content: bytes,
+    content: Pieces,
     path: str | None = None,
     words: SymbolTable | None = None,
     lost: Callable[[str, Sequence[str]], None] | None = None,
@@ -31,7 +34,7 @@ def read_fst_archive(
     next begins.
 
     Args:
-        content: The whole archive.
+        content: The archive: all of it, or pieces of any size.
         path: File name for error messages.
         words: Symbol table to attach; its lack of a word is that lattice's error.
         lost: Told the key of a lattice and what reading it lost, before it comes; None: nobody asks, which is faster.
@@ -41,44 +44,91 @@ def read_fst_archive(
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """
-    at, line, counted = 0, 1, 0
-    while at < len(content):
-        line, counted = line + content.count(b"\n", counted, at), at
-        blank = _BLANK.search(content, at, at + LONGEST_KEY + 1)
+    window = Window(content)
+    line = 1
+    while True:
+        while len(window.content) - window.at < _HEAD and window.grow():
+            pass
+        at = window.at
+        if at == len(window.content):
+            return
+        blank = _BLANK.search(window.content, at, at + LONGEST_KEY + 1)
         if blank is None or blank.start() == at:
             what = "no key" if blank is not None else "a key without an end"
-            yield "", FormatError(f"{what} where an entry begins; the rest is not read", path, byte=at)
+            message = f"{what} where an entry begins; the rest is not read"
+            yield "", FormatError(message, path, byte=window.begin + at)
             return
-        key = content[at : blank.start()].decode("utf-8", "surrogateescape")
-        at = blank.start() if blank.group() == b"\n" else blank.end()
-        found: Lattice | NinjaError
-        begin = at
-        is_image = content.startswith(MAGIC, at)
+        key = window.content[at : blank.start()].decode("utf-8", "surrogateescape")
+        behind = (blank.start() if blank.group() == b"\n" else blank.end()) - at
+        is_image = window.content.startswith(MAGIC, at + behind)
         try:
-            if is_image:
-                found, at = image_at(content, at, key, path)
-            elif _BLANK.match(content, at):
-                end = _END.search(content, _first_line(content, at, path, key))
-                if end is None:
-                    raise FormatError("the archive ends inside this machine: it is cut short", path, key=key, byte=at)
-                found, at = _text(content[at : end.end()], line, key, path), end.end()
-            else:
-                message = "neither an OpenFst image nor text behind the key; the rest is not read"
-                raise FormatError(message, path, key=key, byte=at)
+            found, end = _machine(window, behind, line, key, path)
         except FormatError as error:
             yield key, error
             return
         if lost is not None and not isinstance(found, NinjaError):
-            lost(key, (lost_of_image if is_image else _lost_of_text)(content[begin:at]))
+            machine = window.content[window.at + behind : end]
+            lost(key, (lost_of_image if is_image else _lost_of_text)(machine))
+        line += window.content.count(b"\n", window.at, end)
+        window.at = end
         yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
 
 
-def _first_line(content: bytes, at: int, path: str | None, key: str) -> int:
-    """Return where the line break before a machine in text lies."""
-    start = content.find(b"\n", at)
-    if start < 0 or content[at:start].strip():
-        raise FormatError("text on the line of the key; the rest is not read", path, key=key, byte=at)
-    return start
+def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
+    """Return the next machine, or what is wrong with it, and where in the window it ends.
+
+    Args:
+        window: Its entry is the next one.
+        behind: Bytes of the key before it.
+        line: Number of the line on which the entry begins.
+        key: Of the entry.
+        path: File name for error messages.
+
+    Raises:
+        FormatError: It is damaged, so that nobody knows where it ends.
+    """
+    if not window.content.startswith(MAGIC, window.at + behind):
+        if not _BLANK.match(window.content, window.at + behind):
+            message = "neither an OpenFst image nor text behind the key; the rest is not read"
+            raise FormatError(message, path, key=key, byte=window.begin + window.at + behind)
+        end = _end_of_text(window, behind, key, path)
+        return _text(window.content[window.at + behind : end], line, key, path), end
+    said = ""
+    while True:
+        try:
+            found, end = image_at(window.content, window.at + behind, key, path)
+        except FormatError as error:
+            error.byte = None if error.byte is None else error.byte + window.begin
+            # What is wrong where the window ends is something else as soon as that is another place; but that there
+            # are too many symbols sounds the same.
+            if (said == str(error) and _SYMBOLS not in said) or not window.grow():
+                raise
+            said = str(error)
+        else:
+            if end < len(window.content) or not window.grow():  # an image may take all that there is
+                if isinstance(found, NinjaError) and found.byte is not None:
+                    found.byte += window.begin
+                return found, end
+
+
+def _end_of_text(window: Window, behind: int, key: str, path: str | None) -> int:
+    """Return where in the window the machine in text ends that stands so far behind the begin of its entry.
+
+    Raises:
+        FormatError: It begins on the line of the key, or does not end.
+    """
+    while True:
+        content, at = window.content, window.at + behind
+        start = content.find(b"\n", at)
+        has_text = content[at : None if start < 0 else start].strip() != b""
+        end = None if start < 0 or has_text else _END.search(content, start)
+        if end is not None:
+            return end.end()
+        if (start >= 0 and has_text) or not window.grow():
+            what = "text on the line of the key; the rest is not read"
+            if start >= 0 and not has_text:
+                what = "the archive ends inside this machine: it is cut short"
+            raise FormatError(what, path, key=key, byte=window.begin + at)
 
 
 def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | NinjaError:

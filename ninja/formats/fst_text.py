@@ -18,8 +18,9 @@ from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?|-[0-9]+")
 _EPSILONS = (b"0", textual.EPSILON_NAME.encode())
-_FIELDS, _STATE, _EMPTY = 1, 2, 4  # faults that the kernel finds
+_FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,16 @@ def read_fst_text(
         line: Number of the first line, for error messages.
 
     Raises:
-        FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once, or
-            names before integers, which may be words of weights or input labels of word ids.
+        FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once,
+            names before integers, which may be words of weights or input labels of word ids, or a file cut short: the
+            last line does not end, or a state that is entered has no line, as fstprint gives each. There is no other
+            mark of the end: where each state still has one, nobody sees that arcs or final states are gone.
         LatticeError: A cycle, no final state, an infinite or NaN weight of an arc.
         SymbolError: A word is not in ``words``.
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
     """
+    textual.refuse_unended(content, path, key, b"", line)
     naming = textual.Naming(key, path, words, options.encoding)
     acceptor = _is_acceptor(content, words, options, key, path, line)
     spelled = options.labels == "words" or words is not None
@@ -111,6 +115,8 @@ def _refusal(
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     if fault == _FIELDS:
         message = f"{count} fields, which neither an arc nor a final state of {kind} has"
+    elif fault == _LOST:
+        message = f"state {field.decode()} has no line, so the file may be cut short; a dead end has one with Infinity"
     else:
         message = f"{_shown(field)} is no {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)
@@ -166,6 +172,12 @@ def _ids(
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )
     if not ids:
+        for label, line in labels:
+            if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
+                message = (
+                    f"{_shown(label)} is no label; does the line lack one? A word it is with fst-text:labels=words"
+                )
+                raise FormatError(message, naming.path, key=naming.key, line=line)
         null = textual.EPSILON_NAME.encode()
         given, table = naming.table([(label, line) for label, line in labels if label != null])
         number = np.zeros(len(labels) + 1, np.int32)  # epsilon

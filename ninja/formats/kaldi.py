@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +18,29 @@ from ninja.formats.streams import Stream, open_stream
 from ninja.lattice import Lattice
 from ninja.symbols import SpelledTable, SymbolTable
 
+KALDI = "kaldi"  # what these tables are called among the formats
 MAGIC = b"\xd6\xfd\xb2\x7e"
+KALDI_IMAGE = re.compile(
+    rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL
+)  # how a binary one begins
 CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
 AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
 LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
 LARGEST_OFFSET = 1 << 62  # bytes
 
-# Returns the lattice of a file whose format is not Kaldi's, under a key; None where it is Kaldi's.
-Foreign = Callable[[Stream, str], "Lattice | NinjaError | None"]
+
+class Foreign(Protocol):
+    """Who reads a file that a script file names, where its format is not Kaldi's; what is not its own is None."""
+
+    def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
+        """Return a lattice of the file that it read last."""
+
+    def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
+        """Return a lattice of another file, which it closes in the end."""
+
+    def close(self) -> None:
+        """Close the last file."""
 
 
 @dataclass(slots=True)
@@ -78,9 +94,8 @@ class Vocabulary:
             return lattice
         for word in np.unique(lattice.word):
             if word >= len(self.known) or not self.known[word]:
-                raise SymbolError(
-                    f"word id {word} is not in the symbol table; is it the right one?", self.words.path, key=lattice.key
-                )
+                message = f"word id {word} is not in the symbol table; is it the right one?"
+                raise SymbolError(message, key=lattice.key)
         return lattice.with_words(self.words)
 
 
@@ -142,7 +157,7 @@ def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[B
     Args:
         table: The script file.
         vocabulary: Symbol table to attach.
-        foreign: Reads a file that is not Kaldi's.
+        foreign: Reads files that are not Kaldi's; it is closed in the end.
     """
     batch = Batch()
     with closing(_Shelf(vocabulary, foreign)) as shelf:
@@ -211,12 +226,14 @@ class _Shelf:
         place = places[0]
         if place.offset > LARGEST_OFFSET:
             raise FormatError(f"no file has a byte {place.offset}")
+        if place.offset == 0 and (found := self._foreign.again(place, key)) is not None:
+            return found
         if self._path != place.path or self._stream is None or not self._stream.seekable:
-            self.close()
+            self._close()
             self._path = None
             self._stream = open_stream(place)
-            if place.offset == 0 and (found := self._foreign(self._stream, key)) is not None:
-                self.close()
+            if place.offset == 0 and (found := self._foreign.first(self._stream, place, key)) is not None:
+                self._stream = None  # it is not ours to close any more
                 return found
             self._reader = self._vocabulary.reader(place.path)
             self._path = place.path
@@ -234,7 +251,11 @@ class _Shelf:
         return found
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the one of another format."""
+        self._close()
+        self._foreign.close()
+
+    def _close(self) -> None:
         if self._stream is not None:
             self._stream.close()
         self._stream = None

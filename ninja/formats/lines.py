@@ -3,77 +3,73 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_WEIGHT = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?)")
+_WEIGHT = re.compile(
+    rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
+)
 _COSTS = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")
 _STATE = re.compile(rb"\d{1,10}")
 _COLUMNS = re.compile(rb"\s*\S+-\d{1,9}(?:\s+[-+\d.eE]+)+\s*")
 _TOLD = 200  # lines that are looked at
 
+_Row = TypeVar("_Row")  # a line, whole or in fields
 
-def is_att_text(rows: Sequence[bytes]) -> bool:
-    """Tell whether lines are an FST in AT&T's text: an arc first, then arcs and final states; or one state alone."""
+
+# Of lines without a header: how many of them, as a share, are of a format. It is 1 where all are, less where some are
+# damaged, and 0 where most are, or the first one, which says more than any other.
+
+
+def att_text_share(rows: Sequence[bytes]) -> float:
+    """Return the share of an FST in AT&T's text: an arc first, then arcs and final states; or one state alone."""
     fields = _fields(rows)
-    if not fields or not all(_is_transition(row) for row in fields):
-        return False
-    long = [row for row in fields if len(row) > 3]
+    long = [row for row in fields if len(row) > 3 and _is_transition(row)]
     if long and all(len(row) == 4 and row[2] != row[3] and _COSTS.fullmatch(row[3]) for row in long):
-        return False  # a lattice of Kaldi's without its key
-    return len(fields[0]) >= 3 or (len(fields) == 1 and fields[0][0] == b"0")
+        return 0  # a lattice of Kaldi's without its key
+    begins = has_arc(rows) or (len(fields) == 1 and fields[0][0] == b"0")
+    return _share(fields, _is_transition) if begins else 0
 
 
-def is_ctm(rows: Sequence[bytes]) -> bool:
-    """Tell whether lines are a CTM: file, channel, begin, duration, word, a confidence perhaps."""
+def has_arc(rows: Sequence[bytes]) -> bool:
+    """Tell whether an FST in AT&T's text is more than one state."""
+    return any(len(row) > 2 for row in _fields(rows)[:1])
+
+
+def ctm_share(rows: Sequence[bytes]) -> float:
+    """Return the share of a CTM: file, channel, begin, duration, word, a confidence perhaps."""
     fields = [row for row in _fields(rows) if not row[0].startswith(b";;")]
-    return (
-        bool(fields)
-        and not is_columns(rows)
-        and all(len(row) in (5, 6) and _NUMBER.fullmatch(row[2]) and _NUMBER.fullmatch(row[3]) for row in fields)
-        # An FST with ids and weights has five numbers, too, of which two are whole where a CTM has seconds; so have
-        # posteriors of arcs, with frames for seconds.
-        and (
-            any(b"." in row[2] for row in fields)
-            or (len(fields) == 1 and fields[0][2] == b"0" and b"." in fields[0][3])
-        )
+    fitting = [row for row in fields if _is_ctm(row)]
+    # An FST with ids and weights has five numbers, too, of which two are whole where a CTM has seconds; so have
+    # posteriors of arcs, with frames for seconds.
+    has_seconds = any(b"." in row[2] for row in fitting) or (
+        len(fields) == 1 and fields == fitting and fields[0][2] == b"0" and b"." in fields[0][3]
     )
+    return _share(fields, _is_ctm) if has_seconds and not columns_share(rows) else 0
 
 
-def is_columns(rows: Sequence[bytes]) -> bool:
-    """Tell whether lines are n-best lists in columns: a key with a rank, scores, a bar, the words."""
-    halves = [row.partition(b"|") for row in rows[:_TOLD] if row.strip()]
-    return bool(halves) and all(bar and _COLUMNS.fullmatch(head) for head, bar, _ in halves)
+def columns_share(rows: Sequence[bytes]) -> float:
+    """Return the share of n-best lists in columns: a key with a rank, scores, a bar, the words."""
+    return _share([row for row in rows[:_TOLD] if row.strip()], _is_columns)
 
 
-def is_nemo(rows: Sequence[bytes]) -> bool:
-    """Tell whether lines are NeMo's beams: a sentence, a tab, a score, which unlike the ids of words is no integer."""
+def nemo_share(rows: Sequence[bytes]) -> float:
+    """Return the share of NeMo's beams: a sentence, a tab, a score, which unlike the ids of words is no integer."""
     whole = [row.rstrip(b"\r") for row in rows[:_TOLD] if row.strip()]
-    scores = [row.rpartition(b"\t")[2].strip() for row in whole if b"\t" in row]
-    return (
-        bool(whole)
-        and len(scores) == len(whole)
-        and all(_NUMBER.fullmatch(score) for score in scores)
-        and any(b"." in score or score.startswith(b"-") for score in scores)
-        and all(row.count(b"\t") == 1 for row in whole)
-    )
+    scores = [row.rpartition(b"\t")[2].strip() for row in whole if _is_beam(row)]
+    return _share(whole, _is_beam) if any(b"." in score or score.startswith(b"-") for score in scores) else 0
 
 
-def is_srilm_scores(rows: Sequence[bytes]) -> bool:
-    """Tell whether lines are SRILM's n-best lists without a header: two scores, the number of words, the words."""
+def srilm_share(rows: Sequence[bytes]) -> float:
+    """Return the share of SRILM's n-best lists without a header: two scores, the number of words, the words."""
     fields = [row for row in _fields(rows) if not row[0].startswith(b"##")]
-    return (
-        bool(fields)
-        and all(
-            len(row) >= 3 and _NUMBER.fullmatch(row[0]) and _NUMBER.fullmatch(row[1]) and _STATE.fullmatch(row[2])
-            for row in fields
-        )
-        # Words that count for no penalty make the number smaller than it looks; of all lines that is not so.
-        and any(
-            int(row[2]) in (len(row) - 3, len([each for each in row[3:] if each[:1] not in b"<["])) for row in fields
-        )
-    )
+    counted = [row for row in fields if _is_scored(row) and _is_counted(row)]
+    # Words that count for no penalty make the number smaller than it looks; of all lines that is not so.
+    if counted and all(map(_is_scored, fields)):
+        return 1
+    return _share(fields, lambda row: _is_scored(row) and _is_counted(row))
 
 
 def is_kaldi_text(rows: Sequence[bytes]) -> bool:
@@ -179,6 +175,37 @@ def _may_be_arc(fields: list[bytes]) -> bool:
 
 def _fields(rows: Sequence[bytes]) -> list[list[bytes]]:
     return [fields for row in rows[:_TOLD] if (fields := row.split())]
+
+
+def _share(rows: Sequence[_Row], fits: Callable[[_Row], bool]) -> float:
+    """Return how many of some lines are of a format, as a share; 0 where the first one or most are not."""
+    if not rows or not fits(rows[0]):
+        return 0
+    good = sum(map(fits, rows))
+    return good / len(rows) if 2 * good > len(rows) else 0
+
+
+def _is_ctm(fields: list[bytes]) -> bool:
+    return len(fields) in (5, 6) and bool(_NUMBER.fullmatch(fields[2]) and _NUMBER.fullmatch(fields[3]))
+
+
+def _is_columns(row: bytes) -> bool:
+    head, bar, _ = row.partition(b"|")
+    return bool(bar) and _COLUMNS.fullmatch(head) is not None
+
+
+def _is_beam(row: bytes) -> bool:
+    return row.count(b"\t") == 1 and _NUMBER.fullmatch(row.rpartition(b"\t")[2].strip()) is not None
+
+
+def _is_scored(fields: list[bytes]) -> bool:
+    return len(fields) >= 3 and bool(
+        _NUMBER.fullmatch(fields[0]) and _NUMBER.fullmatch(fields[1]) and _STATE.fullmatch(fields[2])
+    )
+
+
+def _is_counted(fields: list[bytes]) -> bool:
+    return int(fields[2]) in (len(fields) - 3, len([each for each in fields[3:] if each[:1] not in b"<["]))
 
 
 def _is_transition(fields: list[bytes]) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import InputError, OptionError
-from ninja.formats.nbest import NBest, manifest_keys, read_espnet_folder, read_nemo
+from ninja.formats.content import Content
+from ninja.formats.nbest import NBest, each_nemo, manifest_keys, read_espnet_folder, read_nemo
 from ninja.formats.textual import check_encoding
 
 ScoreAs = Literal["acoustic", "graph"]
@@ -25,13 +27,14 @@ class NemoOptions:
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
 
-    def lists(self, content: bytes, path: str) -> list[NBest]:
+    def lists(self, content: Content) -> Iterable[NBest]:
         """Read the lists of a file.
 
         Raises:
             FormatError: The file, or the manifest, is not what it should be.
             OptionError: Neither a manifest nor a beam is given.
         """
+        path = content.name
         if self.manifest is None and self.beam is None:
             message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
             raise OptionError(f"{path}: {message}")
@@ -42,7 +45,17 @@ class NemoOptions:
                     keys = manifest_keys(file.read(), self.field, self.manifest)
             except OSError as error:
                 raise InputError(f"cannot be read: {error.strerror}", self.manifest) from error
-        return read_nemo(content, keys, self.beam, path, score_as=self.score_as, encoding=self.encoding)
+        again = content.readings()
+        lines = sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in again() if block)
+        beam = self.beam
+        if lines and beam is None and keys:
+            beam = lines // len(keys)
+        if keys is None and beam and beam > 0:
+            count = -(-lines // beam)
+            keys = [content.key] if count == 1 else [content.numbered(number) for number in range(1, count + 1)]
+        if lines and beam and beam > 0 and keys is not None and lines == beam * len(keys):
+            return each_nemo(again(), keys, beam, path, score_as=self.score_as, encoding=self.encoding)
+        return read_nemo(content.whole(), keys, self.beam, path, score_as=self.score_as, encoding=self.encoding)
 
 
 @dataclass(frozen=True, slots=True)

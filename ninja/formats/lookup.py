@@ -14,7 +14,8 @@ import numpy.typing as npt
 from ninja._formats import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.formats.files import reported
-from ninja.formats.sources import STDIN, Source, tables
+from ninja.formats.pipes import gives_bytes_once
+from ninja.formats.sources import Source, tables
 from ninja.formats.streams import open_stream
 from ninja.formats.tables import read
 from ninja.lattice import Lattice
@@ -54,10 +55,10 @@ class Lookup:
         on_error: Callable[[NinjaError], None] | None = None,
         allow_pipes: bool = False,
     ) -> None:
-        for place in (table.place for table in tables(source, allow_pipes=allow_pipes)):
-            is_pipe = place.command is not None or place.path == STDIN or _gives_bytes_once(place.path)
-            if not is_pipe:
-                open_stream(place).close()
+        for table in tables(source, allow_pipes=allow_pipes):
+            is_pipe = table.place.command is not None or gives_bytes_once(table.place.path)
+            if not is_pipe and table.kind != "folder":
+                open_stream(table.place).close()
         self._name = source if isinstance(source, str | os.PathLike) else " ".join(map(str, source))
         self._on_error = on_error
         self._first_fault: NinjaError | None = None
@@ -135,10 +136,6 @@ class Lookup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _gives_bytes_once(path: str) -> bool:
-    return os.path.exists(path) and not os.path.isfile(path)
 
 
 class _Shelf:

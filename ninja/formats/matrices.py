@@ -15,10 +15,12 @@ import numpy as np
 from ninja import utf8
 from ninja.errors import FormatError, InputError
 from ninja.formats import torch_file
+from ninja.formats.content import key_of
 from ninja.formats.kaldi_matrices import BINARY, LONGEST_KEY, Matrix, OnError, read_archive, read_one
 from ninja.formats.sources import Place, Source, Table, resolve, tables
 from ninja.formats.streams import Stream, open_stream
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
+from ninja.formats.unread import refusal
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
 CHUNK = 1 << 20
@@ -67,6 +69,13 @@ def read_matrix_tables(
         InputError: A file cannot be read, or a pattern matches none.
         OptionError: An unknown option in an rspecifier.
     """
+    return ((key, matrix) for key, matrix, _ in located_matrices(source, on_error, allow_pipes=allow_pipes))
+
+
+def located_matrices(
+    source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
+) -> Iterator[tuple[str, Matrix, str]]:
+    """Yield what ``read_matrix_tables`` does, each with the name of its file; arguments and errors are the same."""
     for table in _tables(source, allow_pipes):
         name = table.place.name
         try:
@@ -74,7 +83,8 @@ def read_matrix_tables(
                 if table.kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
                     yield from _listed(_rest(stream), name, on_error)
                 else:
-                    yield from _of_stream(stream, _stem(table.place.path), name, on_error)
+                    for key, matrix in _of_stream(stream, key_of(table.place.path), name, on_error):
+                        yield key, matrix, name
         except (FormatError, InputError) as error:
             if on_error is None:
                 raise
@@ -108,12 +118,6 @@ def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
         yield from _tables(each, allow_pipes)
 
 
-def _stem(path: str) -> str:
-    """Return the key of what has none: the name of its file."""
-    name = os.path.basename(path).removesuffix(".gz")
-    return os.path.splitext(name)[0] or name
-
-
 def _holds_matrices(path: str) -> bool:
     """Tell by its first bytes whether a file holds matrices."""
     try:
@@ -134,8 +138,8 @@ def _is_list(head: bytes) -> bool:
     return os.path.isfile(place) or os.path.isfile(place.rpartition(":")[0])
 
 
-def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Matrix]]:
-    """Yield the matrices that the lines of a script file name."""
+def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Matrix, str]]:
+    """Yield the matrices that the lines of a script file name, each with its file's name."""
     for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
         if not fields:
@@ -148,9 +152,10 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
             for found in resolve(place):
                 with open_stream(found) as stream:
                     if stream.head(len(NPY)).startswith((NPY, ZIP)):
-                        yield from _of_stream(stream, key, found.name, on_error)
+                        for each, matrix in _of_stream(stream, key, found.name, on_error):
+                            yield each, matrix, found.name
                     else:
-                        yield key, _matrix(read_one(stream, key, found.name), found.name, key)
+                        yield key, _matrix(read_one(stream, key, found.name), found.name, key), found.name
         except (FormatError, InputError) as error:
             if on_error is None:
                 raise
@@ -174,6 +179,8 @@ def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | N
                 yield name, found
     elif head.startswith(BINARY) or head.lstrip().startswith(b"["):
         yield key, read_one(stream, key, path)
+    elif (said := refusal(head)) is not None:
+        raise FormatError(said, path)
     else:
         yield from read_archive(stream, path, on_error)
 

@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import textual
+from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -19,7 +21,9 @@ NO_WORD = "*DELETE*"
 NO_INFO = ["0", "0", ":", ":"]  # scores and phones where there are none
 
 LARGEST_SHARE = 1.01  # of 1, as far as the digits of files go
+SAME_SHARE = 0.001  # as far as posteriors that were rounded add up to what they did before
 Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
+Block = list[tuple[int, bytes]]  # the lines of a mesh with their numbers
 Lost = Callable[[str, Sequence[str]], None]
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
@@ -31,6 +35,24 @@ _PASSED = {  # lines that are passed over, with what they say
     "time": "times of positions",
 }
 _LATEST = 2**31 - 1  # frame
+
+
+class MeshText(str):
+    """The text of a word mesh that was made of a lattice, and what of the lattice it does not hold.
+
+    Args:
+        text: What stands in the file.
+        lost: What does not, in words.
+    """
+
+    __slots__ = ("lost",)
+    lost: tuple[str, ...]
+
+    def __new__(cls, text: str, lost: Sequence[str]) -> MeshText:
+        """Make the text one that says what it has lost."""
+        mesh = super().__new__(cls, text)
+        mesh.lost = tuple(lost)
+        return mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +81,7 @@ class Mesh:
     total: float = 1.0
     passed: set[str] = field(default_factory=set)  # what the lattice or network will not hold, in words
     _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
+    _sums: dict[int, float] = field(default_factory=dict)  # posteriors of positions
     _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
 
     def bins(self) -> list[list[Word]]:
@@ -74,6 +97,9 @@ class Mesh:
             if place not in self._bins:
                 raise self._refused(f"position {place} of {self.size} has no align line")
             bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
+        for place, said in self._sums.items():
+            if abs(said / self.total - sum(share for _, share, *_ in bins[place])) > SAME_SHARE:
+                self.passed.add("posteriors of positions")
         return bins
 
     def line_of(self, word: str) -> int:
@@ -108,7 +134,7 @@ class Mesh:
         elif keyword == "info" and len(values) >= 4:
             self._info(self._place(values[0]), values[1], values[2:])
         elif keyword == "posterior" and len(values) == 2:
-            self.passed.add("posteriors of positions")
+            self._sums[self._place(values[0])] = self._number(values[1])
         elif keyword in _PASSED:
             self.passed.add(_PASSED[keyword])
         else:
@@ -173,29 +199,36 @@ def is_mesh(head: bytes) -> bool:
     return _FIRST.match(head) is not None
 
 
-def blocks(content: bytes) -> Iterator[list[tuple[int, bytes]]]:
+def blocks(content: Pieces) -> Iterator[Block]:
     """Yield the lines of each mesh of a file with their numbers; a mesh begins with its name or its size.
 
     Args:
-        content: The whole file, unpacked.
+        content: The file, unpacked: all of it, or blocks of whole lines.
     """
-    block: list[tuple[int, bytes]] = []
+    return (block for block, _ in _blocks(content))
+
+
+def _blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
+    """Yield what ``blocks`` does, and whether a newline ends the last line of each."""
+    block: Block = []
     sized = False
-    for number, row in enumerate(content.split(b"\n"), start=1):
+    whole = True  # whether a newline ends the last line of the block
+    for number, row, ends in numbered_lines(content):
         first = row.split(None, 1)[:1]
         if not first:
             continue
         if sized and first[0] in _BEGIN:
-            yield block
+            yield block, True
             block, sized = [], False
         sized = sized or first[0] == b"numaligns"
         block.append((number, row))
+        whole = ends
     if block:
-        yield block
+        yield block, whole
 
 
 def read_mesh_lattices(
-    content: bytes,
+    content: Pieces,
     key: str,
     path: str | None = None,
     words: SymbolTable | None = None,
@@ -209,7 +242,7 @@ def read_mesh_lattices(
     and those at one position the same. A mesh of no positions is the empty sentence.
 
     Args:
-        content: The whole file, unpacked.
+        content: The file, unpacked: all of it, or blocks of whole lines.
         key: Utterance id of a mesh without a name; numbered from 1 where several meshes are in the file.
         path: File name for error messages.
         words: Symbol table that the words must be in; None: one of each mesh's own words is made, epsilon 0.
@@ -217,16 +250,17 @@ def read_mesh_lattices(
         lost: Told the key of each lattice, and what of its mesh it does not hold; None: nobody asks.
 
     Yields:
-        The lattice of each mesh, or what is wrong with it: another line than a mesh has (FormatError), a position
-        without words (LatticeError), a word that is not in ``words`` (SymbolError).
+        The lattice of each mesh, or what is wrong with it: another line than a mesh has or a last line that does not
+        end (FormatError), a position without words (LatticeError), a word that is not in ``words`` (SymbolError).
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
     """
-    found = blocks(content)
-    block = next(found, None)
+    found = _blocks(content)
+    this = next(found, None)
     nameless = 0
     several = False
-    while block is not None:
+    while this is not None:
+        block, whole = this
         following = next(found, None)
         several = several or following is not None
         mesh = Mesh(path, block[0][0])
@@ -234,6 +268,8 @@ def read_mesh_lattices(
         error: NinjaError | None = None
         try:
             for line, row in block:
+                if not whole and line == block[-1][0]:
+                    raise textual.cut_short(path, None, line)
                 mesh.take(naming.decoded(row, line), line)
         except NinjaError as caught:
             error = caught
@@ -253,7 +289,7 @@ def read_mesh_lattices(
         if error is not None:
             error.key = own
             yield error
-        block = following
+        this = following
 
 
 def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[Lattice, list[str]]:
@@ -307,13 +343,20 @@ def _times(bins: list[list[Word]], frame_shift: float) -> tuple[npt.NDArray[np.i
                 frame[boundary] = at
     if not timed or untimed:
         return None, "not all words have them" if timed else ""
-    # A boundary between positions without words is where the last one was; the first ones are where a word begins.
+    filled = filled_times(frame)
+    if any(later < earlier for earlier, later in pairwise(filled)):
+        return None, "they run backwards"
+    return np.array(filled, np.int32), ""
+
+
+def filled_times(frame: Sequence[int | None]) -> list[int]:
+    """Return the frames of boundaries where some are not known: None, but not all.
+
+    A boundary between positions without words is where the last one was; the first ones are where a word begins.
+    """
     now = next(at for at in frame if at is not None)
-    filled = np.empty(len(frame), np.int32)
-    for boundary, known in enumerate(frame):
-        if known is not None:
-            if known < now:
-                return None, "they run backwards"
-            now = known
-        filled[boundary] = now
-    return filled, ""
+    filled = []
+    for known in frame:
+        now = now if known is None else known
+        filled.append(now)
+    return filled

@@ -13,6 +13,7 @@ from ninja import _textual
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.nodes import word_nodes
+from ninja.formats.pieces import Pieces, Window
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -22,6 +23,7 @@ SILENT = frozenset({"<s>", "</s>"})  # which SRILM writes at the first and last 
 _LARGEST = 2**31 - 1
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM knows it
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
+_BLANK = re.compile(rb"\s+")
 _NEXT = re.compile(rb"\n(?=\s*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 
@@ -66,8 +68,10 @@ def read_pfsg(
         options: How the file is understood.
 
     Raises:
-        FormatError: The file is no PFSG, damaged, cut short, or there is more behind it.
-        LatticeError: A cycle, no path from the initial node to the final one, a cost beyond float32.
+        FormatError: The file is no PFSG, damaged, cut short (as one is whose last line does not end), or there is more
+            behind it.
+        LatticeError: A cycle, no path from the initial node to the final one, a transition into the initial node or
+            out of the final one, a cost beyond float32.
         SymbolError: A word is not in ``words``.
 
     Source: SRILM, pfsg-format(5).
@@ -80,7 +84,7 @@ def read_pfsg(
 
 
 def read_pfsgs(
-    content: bytes,
+    content: Pieces,
     path: str | None = None,
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
@@ -88,7 +92,7 @@ def read_pfsgs(
     """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
 
     Args:
-        content: The whole file, unpacked.
+        content: The file, unpacked: all of it, or blocks of whole lines.
         path: As for ``read_pfsg``.
         words: As for ``read_pfsg``.
         options: As for ``read_pfsg``.
@@ -99,23 +103,22 @@ def read_pfsgs(
     Raises:
         FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
     """
-    content = bytes(content)
-    at, line = 0, 1
-    while at < len(content):
+    window, line, first = Window(content), 1, True
+    while window.at < len(window.content) or window.grow():
+        blank = None if first else _BLANK.match(window.content, window.at)
+        if blank is not None:
+            line += window.content.count(b"\n", window.at, blank.end())
+            window.at = blank.end()
+            continue
+        first = False
         each: Lattice | NinjaError
         try:
-            found = _found(content, at, line, "", path, options)
+            found = _next(window, line, path, options)
         except LatticeError as error:  # which the kernel finds after the text, so that is sound
-            each, begin = error, at
-            header = _FIRST.match(content, at)
-            if header is not None:
-                name = header[1].decode(options.encoding, "replace")
-                error.key = _DURATION.sub("", name)
-            following = _NEXT.search(content, at if header is None else header.end())
-            at = len(content) if following is None else following.end()
-            line += content.count(b"\n", begin, at)
+            each = error
+            line += _passed(window, error, options)
         else:
-            at, line = found["stop"], found["line"]
+            window.at, line = found["stop"], found["line"]
             try:
                 name = textual.Naming("", path, words, options.encoding).decoded(found["name"], line)
                 each = textual.Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(found)
@@ -124,10 +127,39 @@ def read_pfsgs(
         yield each
 
 
+def _next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
+    """Return what the kernel finds where the next lattice begins."""
+    said = ""
+    while True:
+        try:
+            return _found(window.content, window.at, line, "", path, options)
+        except FormatError as error:
+            # A fault where the window ends says something else as soon as that is another place.
+            if said == str(error) or not window.grow():
+                raise
+            said = str(error)
+
+
+def _passed(window: Window, error: LatticeError, options: PfsgOptions) -> int:
+    """Go to where the next lattice begins, name the one that is passed over, and return how many lines it takes."""
+    header = _FIRST.match(window.content, window.at)
+    if header is not None:
+        error.key = _DURATION.sub("", header[1].decode(options.encoding, "replace"))
+    behind = 0 if header is None else header.end() - window.at
+    while (following := _NEXT.search(window.content, window.at + behind)) is None and window.grow():
+        pass
+    begin, window.at = window.at, len(window.content) if following is None else following.end()
+    return window.content.count(b"\n", begin, window.at)
+
+
 def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
     null = [word.encode(options.encoding) for word in (NULL, textual.EPSILON_NAME, *sorted(options.silent))]
     fold = 1 if options.fold == "null" else 0
-    return _textual.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
+    found = _textual.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
+    if found["stop"] == len(content):
+        name = _DURATION.sub("", found["name"].decode(options.encoding, "replace"))
+        textual.refuse_unended(content[at:], path, key or name, b"", line)
+    return found
 
 
 def write_pfsg(

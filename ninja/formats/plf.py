@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
+from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -121,7 +122,8 @@ def read_plf_whole(
     """
     found = _found(content, key, path, options, line)
     lattice = textual.Naming(key, path, words, options.encoding).lattice(found)
-    scores = found["scores"].reshape(-1, found["num_scores"])
+    num_scores = found["num_scores"]  # 0 where there is no arc
+    scores = found["scores"].reshape(len(found["scores"]) // max(num_scores, 1), num_scores)
     final_scores = np.full((lattice.num_states, found["num_scores"]), np.nan)
     ends = found["final_link"] >= 0
     final_scores[ends] = scores[found["final_link"][ends]]
@@ -131,7 +133,7 @@ def read_plf_whole(
 
 
 def read_plfs(
-    content: bytes,
+    content: Pieces,
     path: str | None = None,
     words: SymbolTable | None = None,
     options: PlfOptions = PlfOptions(),
@@ -139,7 +141,7 @@ def read_plfs(
     """Read the lattices of a PLF file, one a line; the numbers of the lines, from 1, are the keys.
 
     Args:
-        content: The whole file, unpacked.
+        content: The file, unpacked: all of it, or blocks of whole lines.
         path: As for ``read_plf``.
         words: As for ``read_plf``.
         options: As for ``read_plf``.
@@ -147,10 +149,7 @@ def read_plfs(
     Yields:
         The lattice of each line, or what is wrong with it.
     """
-    lines = content.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
+    for number, line, _ in numbered_lines(content):
         try:
             yield read_plf(line, str(number), path, words, options, line=number)
         except NinjaError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats import textual
+from ninja.formats.slf_base import LARGEST, Rebasing
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
 
@@ -46,6 +47,8 @@ class SlfOptions:
     silent: frozenset[str] = SILENT  # words that become epsilon, besides !NULL
     words_on: WordPosition = "auto"  # where the words of nodes stand: they begin or end at their node
     fold: Fold = "null"  # which links into the end become final costs: none, those with !NULL, or the silent ones, too
+    key: Literal["file", "utterance"] = "file"  # what names the lattice: the file, or its header, if that has a name
+    missing_score: float | None = None  # score (natural logarithm) of links that lack one others have; None: refused
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -53,6 +56,10 @@ class SlfOptions:
         textual.check_encoding(self.encoding)
         if self.words_on not in _POSITIONS or self.fold not in _FOLDS:
             raise OptionError(f"words_on is {self.words_on!r} and fold {self.fold!r}; see SlfOptions for what there is")
+        if self.key not in ("file", "utterance"):
+            raise OptionError(f"key is {self.key!r}, but must be file or utterance")
+        if self.missing_score is not None and not math.isfinite(self.missing_score):
+            raise OptionError(f"missing_score is {self.missing_score}, but must be a number; 0 is a probability of 1")
         names = [*(self.graph or ()), *(self.acoustic or ())]
         for name in names:
             if not _COST.fullmatch(name) or name in _NO_COSTS:
@@ -95,10 +102,7 @@ class SlfExtras:
         Of the header, what reading has used, and what says nothing, is no loss: base, start, end, dir, tscale, the
         version, the key, empty values, scales of 1 and a penalty of 0.
         """
-        header = [name for name, value in self.header if not _says_nothing(name, value, key)]
-        links, nodes = {*self.on_arc, *self.on_final}, {*self.on_state, *self.on_end}
-        found = (("header", header), ("link", sorted(links)), ("node", sorted(nodes)))
-        return tuple(f"{what} fields {', '.join(names)}" for what, names in found if names)
+        return _named(self.header, {*self.on_arc, *self.on_final}, {*self.on_state, *self.on_end}, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,7 @@ class SlfLattice:
     @property
     def utterance(self) -> str | None:
         """Name of the utterance that the header gives, without a duration that SRILM leaves behind it."""
-        given = next((value for name, value in self.extras.header if name in ("UTTERANCE", "U")), "")
-        return _DURATION.sub("", given) or None
+        return _utterance(self.extras.header)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -159,23 +162,32 @@ def read_slf(
     ``("n",)``, ``("l", "n")``, ``("i[0]",)`` for the first number of a list. No scale, no penalty of the header is
     applied. Sub-lattices are put in the place of the nodes that name them. Unknown fields are passed over.
 
+    No word and no score is made up. Where other links have words, one without (``W=``, on it or its node) is refused,
+    and where other links have a score that counts, one that takes a word and lacks it, on it or its node. Only the
+    null word and those of ``options.silent`` may come without: SRILM writes no scores there. It writes none, either,
+    for words that it has split or put in itself (``-split-multiwords``, ``-insert-pause``), where they stand for
+    probabilities of 1: ``missing_score=0`` reads these. A node to begin or to end with needs no word. What leaves the
+    last node, or enters the first, is refused.
+
     Args:
         content: The whole file, unpacked.
-        key: Utterance id the lattice is to have.
+        key: Utterance id the lattice is to have, unless ``options.key`` says that the header names it.
         path: File name for error messages.
         words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
         options: How the file is understood.
 
     Raises:
-        FormatError: The file is no HTK lattice, damaged or cut short; or a field that ``options`` names is missing.
+        FormatError: The file is no HTK lattice, damaged or cut short, as one is whose last line does not end; a word
+            or a score is missing from a link, or a field that ``options`` names from all.
         LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
         SymbolError: A word is not in ``words``.
 
-    Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice).
+    Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
     """
-    return textual.Naming(key, path, words, options.encoding).lattice(
-        _found(content, key, path, options, keep=False), options.frame_shift
-    )
+    found = _found(content, key, path, options, keep=False)
+    naming = textual.Naming(key, path, words, options.encoding)
+    lattice = naming.lattice(found, options.frame_shift)
+    return lattice if options.key == "file" else lattice.with_key(_utterance(_header_of(found, naming)) or key)
 
 
 def read_slf_whole(
@@ -202,18 +214,59 @@ def read_slf_whole(
     found = _found(content, key or "", path, options, keep=True)
     naming = textual.Naming(key or "", path, words, options.encoding)
     lattice = naming.lattice(found, options.frame_shift)
-    header = tuple((name.decode(), naming.decoded(value)) for name, value in found["header"])
+    header = _header_of(found, naming)
     extras = _extras(found, header, naming, lattice)
     whole = SlfLattice(lattice, extras, tuple(_lost(found, naming, options)))
-    if key is None and whole.utterance is not None:
+    if (key is None or options.key == "utterance") and whole.utterance is not None:
         whole = SlfLattice(lattice.with_key(whole.utterance), extras, whole.lost)
     return whole
 
 
+def read_slf_telling(
+    content: bytes,
+    key: str,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    options: SlfOptions = SlfOptions(),
+) -> tuple[Lattice, tuple[str, ...]]:
+    """Read a lattice as ``read_slf`` reads it; return it and what of the file it lacks, in words.
+
+    This is faster than to keep all that with ``read_slf_whole``, whose arguments and errors it has.
+    """
+    found = _found(content, key, path, options, keep=False)
+    naming = textual.Naming(key, path, words, options.encoding)
+    header = _header_of(found, naming)
+    links = {name.decode() for name, is_there, _ in found["others"] if is_there}
+    nodes = {name.decode() for name, _, is_there in found["others"] if is_there}
+    lattice = naming.lattice(found, options.frame_shift)
+    if options.key == "utterance":
+        lattice = lattice.with_key(_utterance(header) or key)
+    return lattice, (*_lost(found, naming, options), *_named(header, links, nodes, lattice.key))
+
+
+def _header_of(found: dict[str, Any], naming: textual.Naming) -> tuple[tuple[str, str], ...]:
+    return tuple((name.decode(), naming.decoded(value)) for name, value in found["header"])
+
+
+def _utterance(header: Iterable[tuple[str, str]]) -> str | None:
+    """Return the name that a header gives, if any, without a duration that SRILM leaves behind it."""
+    given = next((value for name, value in header if name in ("UTTERANCE", "U")), "")
+    return _DURATION.sub("", given) or None
+
+
+def _named(header: Iterable[tuple[str, str]], links: Set[str], nodes: Set[str], key: str) -> tuple[str, ...]:
+    """Name the fields of a header, of links and of nodes that a lattice alone lacks."""
+    said = [name for name, value in header if not _says_nothing(name, value, key)]
+    found = (("header", said), ("link", sorted(links)), ("node", sorted(nodes)))
+    return tuple(f"{what} fields {', '.join(names)}" for what, names in found if names)
+
+
 def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, keep: bool) -> dict[str, Any]:
+    content = bytes(content)
+    textual.refuse_unended(content, path, key or None)
     costs = options.costs()
     found = _textual.read_slf(
-        bytes(content),
+        content,
         path,
         key,
         frame_shift=options.frame_shift,
@@ -221,6 +274,7 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, k
         words=_POSITIONS[options.words_on],
         fold=_FOLDS[options.fold],
         costs=costs,
+        missing_score=options.missing_score,
         silent=[word.encode(options.encoding) for word in sorted(options.silent)],
         null=[NULL.encode(), textual.EPSILON_NAME.encode()],
     )
@@ -236,7 +290,7 @@ def _extras(
     found: dict[str, Any], header: tuple[tuple[str, str], ...], naming: textual.Naming, lattice: Lattice
 ) -> SlfExtras:
     """Sort the fields without a place by the states and arcs they belong to."""
-    names = [name.decode() for name, _ in found["others"]]
+    names = [name.decode() for name, *_ in found["others"]]
     on_state: dict[str, dict[int, str]] = {}
     on_arc: dict[str, dict[int, str]] = {}
     on_final: dict[str, dict[int, str]] = {}
@@ -315,16 +369,19 @@ def write_slf(
         lattice: The lattice.
         words: Its symbol table; None: the one attached to it.
         extras: What reading found beside the lattice, to be written again; the lattice must still be of that shape.
-        base: Of the logarithms; 0: probabilities; None: as ``extras`` say, else natural.
+        base: Of the logarithms; 0: probabilities; None: as ``extras`` say, else natural. Scores and the penalty that
+            ``extras`` keep come along into another base.
         frame_shift: Seconds; None: the lattice's own, else 0.01.
         encoding: Of the file.
 
     Raises:
-        OptionError: ``base`` or ``frame_shift`` makes no sense, or ``extras`` belong to another lattice.
+        OptionError: ``base`` or ``frame_shift`` makes no sense; ``extras`` belong to another lattice, keep ``a`` or
+            ``l``, or a field of which nobody knows whether it is a logarithm, where the base is not theirs.
         SymbolError: A word has no name.
-        LatticeError: No state is final, or a cost is too large for a probability.
+        FormatError: A score to be put into another base is no number.
+        LatticeError: No state is final, or a cost or a score is too large for a probability.
 
-    Source: HTK HNet.c (WriteLattice).
+    Source: HTK HNet.c (WriteLattice); which fields are in the base: SRILM HTKLattice.cc (readHTK, getHTKscore).
     """
     textual.refuse_empty(lattice)
     textual.check_encoding(encoding)
@@ -333,11 +390,20 @@ def write_slf(
         raise OptionError(
             f"extras of a lattice of {extras.shape[0]} states, {extras.shape[1]} arcs do not fit {lattice!r}"
         )
+    own = {*extras.on_arc, *extras.on_final} & {"a", "l"}
+    if own:
+        message = f"the extras keep {' and '.join(sorted(own))}, where the lattice's own costs are to stand"
+        raise OptionError(f"{message}; leave them out of the extras", key=lattice.key or None)
     header = dict(extras.header)
+    kept_base = float(header["base"]) if "base" in header else 1.0
     if base is None:
-        base = float(header["base"]) if "base" in header else 1.0
+        base = kept_base
     if not (base == 0 or 1 <= base < math.inf):
         raise OptionError(f"base is {base}, but 0 (probabilities), 1 (natural logarithms) or more are needed")
+    change = Rebasing(kept_base, base, lattice.key)
+    if change.changes:
+        header = change.of_header(header)
+        extras = _rebased(extras, change)
     shift = textual.checked_shift(frame_shift or lattice.frame_shift or 0.01)
     if base == 0:
         _check_probabilities(lattice)
@@ -363,6 +429,17 @@ def write_slf(
         on_link=on_link,
     )
     return _header(lattice, header, base, encoding, end=end) + lines
+
+
+def _rebased(extras: SlfExtras, change: Rebasing) -> SlfExtras:
+    on_end = change.of_rows({name: {0: value} for name, value in extras.on_end.items()})
+    return replace(
+        extras,
+        on_state=change.of_rows(extras.on_state),
+        on_arc=change.of_rows(extras.on_arc),
+        on_final=change.of_rows(extras.on_final),
+        on_end={name: values[0] for name, values in on_end.items()},
+    )
 
 
 def _header(lattice: Lattice, header: dict[str, str], base: float, encoding: str, *, end: bool) -> bytes:
@@ -400,7 +477,7 @@ def _needs_end(lattice: Lattice) -> bool:
 def _check_probabilities(lattice: Lattice) -> None:
     final = lattice.is_final
     for cost in (lattice.graph, lattice.acoustic, lattice.final_graph[final], lattice.final_acoustic[final]):
-        if np.abs(cost).max(initial=0) > 700:  # exp(-cost) would be 0 or infinite
+        if np.abs(cost).max(initial=0) > LARGEST:  # exp(-cost) would be 0 or infinite
             worst = float(cost[np.abs(cost).argmax()])
             raise LatticeError(f"the cost {worst:g} is too large for a probability; write logarithms", key=lattice.key)
 

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from ninja.errors import FormatError, InputError, OptionError
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 STDIN = "-"
-_SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)
+SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 _OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
 _RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
@@ -23,6 +24,9 @@ _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["ca
 _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
 _NOT_LATTICES = re.compile(r"(?:.*\.)?words\.txt(?:\.gz)?|(?:README|LICENSE).*")  # files that lie beside lattices
 _LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
+_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
+_LONGEST_NAME = 4096  # bytes
+_ROWS = 100  # lines of a list that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Place:
     @property
     def name(self) -> str:
         """What errors call it."""
-        return f"{self.command} |" if self.command else self.path
+        return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,19 @@ def tables(source: Source, *, allow_pipes: bool = False, forced: bool = False) -
     if isinstance(source, os.PathLike):
         return _of_path(os.fspath(source), forced=forced)
     if not isinstance(source, str):
-        return [table for each in source for table in tables(each, allow_pipes=allow_pipes, forced=forced)]
-    found = _SPECIFIER.fullmatch(source)
-    if found is None or os.path.exists(source):
+        found = []
+        for place, each in enumerate(source):
+            if each == STDIN and place:  # its bytes may come only when what stands before it has been read
+                found.append(Table(Place(STDIN)))
+            else:
+                found += tables(each, allow_pipes=allow_pipes, forced=forced)
+        return found
+    if source == STDIN:
+        return _of_stdin()
+    named = SPECIFIER.fullmatch(source)
+    if named is None or os.path.exists(source):
         return _of_path(source, forced=forced)
-    options = [option for option in re.split("[, ]+", found[1]) if option]
+    options = [option for option in re.split("[, ]+", named[1]) if option]
     unknown = [option for option in options if option not in _READ_OPTIONS]
     kinds = [option for option in options if option in ("ark", "scp")]
     if unknown:
@@ -80,7 +92,7 @@ def tables(source: Source, *, allow_pipes: bool = False, forced: bool = False) -
     if len(kinds) != 1:
         raise OptionError(f"rspecifier {source!r} must say 'ark' or 'scp' once")
     kind: Literal["ark", "scp"] = "ark" if kinds[0] == "ark" else "scp"
-    places = resolve(found[2].strip(), allow_pipes=allow_pipes, typed=True)
+    places = resolve(named[2].strip(), allow_pipes=allow_pipes, typed=True)
     return [Table(place, kind, permissive="p" in options) for place in places]
 
 
@@ -140,10 +152,9 @@ def _of_path(path: str, *, forced: bool) -> list[Table]:
         return _of_folder(path, forced=forced)
     if path.endswith("|"):
         return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
-    if os.path.isfile(path) and (listed := _listed(path)):
-        return [Table(Place(each), "scp" if each.endswith(".scp") else "ark") for each in listed]
-    kind: Literal["ark", "scp"] = "scp" if path.endswith(".scp") else "ark"
-    return [Table(place, kind) for place in _matching(path)]
+    if os.path.isfile(path):
+        return _of_file(path)
+    return [_table(place) for place in _matching(path)]
 
 
 def _of_folder(path: str, *, forced: bool) -> list[Table]:
@@ -162,18 +173,63 @@ def _of_folder(path: str, *, forced: bool) -> list[Table]:
     return [Table(Place(file)) for file in found]
 
 
-def _listed(path: str) -> list[str]:
-    """Return the files that a list names, one a line, some of which may be missing; none if it is no such list."""
+def _of_file(path: str) -> list[Table]:
+    """Return a file, or the files that it names if it is a list, one a line, some of which may be missing."""
+    with suppress(OSError), open(path, "rb") as file:
+        head = file.read(_LIST_HEAD)
+        if names_script(head):
+            return [Table(Place(path), "scp")]
+        if _is_list(head):
+            return _named(head + file.read())
+    return [_table(Place(path))]
+
+
+def _of_stdin() -> list[Table]:
+    """Return the standard input, or what it lists."""
+    from ninja.formats.pipes import peek
+
     try:
-        with open(path, "rb") as file:
-            head = file.read(_LIST_HEAD)
-            rows = [row for row in head.split(b"\n") if row.strip()]
-            rows = rows[:-1] if len(head) == _LIST_HEAD else rows
-            if b"\0" in head or not rows or 2 * sum(os.path.isfile(row.strip()) for row in rows) < len(rows):
-                return []
-            return [os.fsdecode(row.strip()) for row in (head + file.read()).split(b"\n") if row.strip()]
-    except (OSError, ValueError):
-        return []
+        head = peek(STDIN, _LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
+    except InputError:  # whoever reads it will say so
+        head = b""
+    head = head[: head.rfind(b"\n") + 1] or head  # the last line may go on
+    if names_script(head):
+        peek(STDIN, None)  # so that it can be read more than once
+        return [Table(Place(STDIN), "scp")]
+    return _named(peek(STDIN, None)) if _is_list(head) else [Table(Place(STDIN))]
+
+
+def _table(place: Place) -> Table:
+    return Table(place, "scp" if place.path.endswith(".scp") else "ark")
+
+
+def _named(content: bytes) -> list[Table]:
+    """Return the files that a list names."""
+    return [_table(Place(os.fsdecode(row.strip()))) for row in content.split(b"\n") if row.strip()]
+
+
+def _is_list(head: bytes) -> bool:
+    """Tell whether most lines of a file that begins so are names of files which are there."""
+    rows = first_rows(head)
+    return 2 * sum(map(is_file, rows)) >= len(rows) > 0
+
+
+def names_script(head: bytes) -> bool:
+    """Tell whether a file that begins so is a script file: lines of a key, and of a file that is there or an offset."""
+    rows = [row.split(None, 1) for row in first_rows(head)]
+    return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or is_file(row[1])) for row in rows)
+
+
+def first_rows(head: bytes) -> list[bytes]:
+    """Return the first lines of a text that are whole, without blanks around them; none of what is no text."""
+    rows = head.split(b"\n")
+    rows = rows[:-1] if len(head) >= _LIST_HEAD else rows
+    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
+
+
+def is_file(name: bytes) -> bool:
+    """Tell whether a name in a file is that of a file."""
+    return len(name) <= _LONGEST_NAME and os.path.isfile(name)
 
 
 def _matching(path: str) -> list[Place]:

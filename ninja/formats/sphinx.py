@@ -83,7 +83,8 @@ def read_sphinx(
         options: How the file is understood.
 
     Raises:
-        FormatError: The file is no Sphinx lattice, damaged or cut short.
+        FormatError: The file is no Sphinx lattice, damaged or cut short, or an edge leaves the last node or enters the
+            first.
         LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
         SymbolError: A word is not in ``words``.
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
+import stat
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
+from ninja.formats.pipes import GZIP_MAGIC, after_peeking, is_peeked, opened
 from ninja.formats.sources import STDIN, Place
 
-GZIP_MAGIC = b"\x1f\x8b"
 PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
+SHORTEST_MEMBER = 40  # bytes; whatever is shorter and no gzip is something else, even if it begins as gzip does
 UNKNOWN_SIZE = 1 << 62
 
 
@@ -44,7 +43,7 @@ class Stream:
         if self._head == GZIP_MAGIC:
             from isal import isal_zlib
 
-            self._failures = (OSError, EOFError, zlib.error, cast(type[Exception], isal_zlib.error))
+            self._failures = (OSError, EOFError, _NotGzip, zlib.error, cast(type[Exception], isal_zlib.error))
             self._readinto = _Unpacked(self._head, raw).readinto
             self._head = b""
             self._left = None
@@ -145,7 +144,26 @@ class Stream:
             return InputError(f"cannot be read: {error.strerror}", self.name)
         if isinstance(error, EOFError):
             return FormatError("the gzip stream ends too early: the file is cut short", self.name)
+        if isinstance(error, _NotGzip):
+            what = "no whole one" if error.like_gzip else "none"
+            message = f"the gzip stream ends here, and what follows is {what}: is something else appended to the file"
+            message += ", or is it cut short?" if error.like_gzip else "?"
+            return FormatError(message, self.name, byte=error.byte)
         return FormatError(f"the gzip stream is damaged: {error}", self.name)
+
+
+class _NotGzip(Exception):
+    """Something else follows a gzip member.
+
+    Args:
+        byte: Where it begins in the packed file.
+        like_gzip: It begins as gzip does.
+    """
+
+    def __init__(self, byte: int, *, like_gzip: bool) -> None:
+        super().__init__(byte)
+        self.byte = byte
+        self.like_gzip = like_gzip
 
 
 class _Unpacked:
@@ -157,9 +175,16 @@ class _Unpacked:
     """
 
     def __init__(self, head: bytes, raw: IO[bytes]) -> None:
+        from isal import isal_zlib
+
+        self._failures = (zlib.error, cast(type[Exception], isal_zlib.error))
         self._packed = head  # read and not yet unpacked
         self._raw = raw
+        self._read = len(head)  # bytes read so far
         self._unpacker: Any = None  # of the member that has begun
+        self._members = 0  # that have begun
+        self._begin = 0  # of the last of them, in the packed file
+        self._gave = False  # whether it has given a byte
         self._full = False  # whether the last buffer was filled to its end
 
     def readinto(self, buffer: memoryview) -> int:
@@ -167,11 +192,14 @@ class _Unpacked:
         while True:
             if self._unpacker is None and not self._begin_member():
                 return 0
-            if not self._packed and not self._full:
-                self._packed = self._raw.read(PACKED_CHUNK) or b""
-                if not self._packed:
-                    raise EOFError
-            content = self._unpacker.decompress(self._packed, len(buffer))
+            if not self._packed and not self._full and not self._more():
+                self._refuse_strange()
+                raise EOFError
+            try:
+                content = self._unpacker.decompress(self._packed, len(buffer))
+            except self._failures:
+                self._refuse_strange()
+                raise
             self._full = len(content) == len(buffer)  # there may be more to come without more to read
             self._packed = self._unpacker.unconsumed_tail
             if self._unpacker.eof:
@@ -179,6 +207,7 @@ class _Unpacked:
                 self._unpacker = None
                 self._full = False
             if content:
+                self._gave = True
                 buffer[: len(content)] = content
                 return len(content)
 
@@ -186,12 +215,30 @@ class _Unpacked:
         from isal import isal_zlib
 
         while not (packed := self._packed.lstrip(b"\0")):  # some pad their files
-            self._packed = self._raw.read(PACKED_CHUNK) or b""
-            if not self._packed:
+            if not self._more():
                 return False
         self._packed = packed
+        while len(self._packed) < len(GZIP_MAGIC) and self._more(self._packed):
+            pass
+        if not self._packed.startswith(GZIP_MAGIC):
+            raise _NotGzip(self._read - len(self._packed), like_gzip=False)
+        self._begin = self._read - len(self._packed)
+        self._members += 1
+        self._gave = False
         self._unpacker = isal_zlib.decompressobj(wbits=31)
         return True
+
+    def _refuse_strange(self) -> None:
+        """Refuse a member behind others that broke before it gave a byte, or is too short for one of lattices."""
+        if self._members > 1 and (not self._gave or self._read - self._begin < SHORTEST_MEMBER):
+            raise _NotGzip(self._begin, like_gzip=True)
+
+    def _more(self, left: bytes = b"") -> bool:
+        """Read on behind what is left; tell whether there was more."""
+        more = self._raw.read(PACKED_CHUNK) or b""
+        self._packed = left + more
+        self._read += len(more)
+        return bool(more)
 
 
 def open_stream(place: Place) -> Stream:
@@ -205,128 +252,17 @@ def open_stream(place: Place) -> Stream:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return Stream(process.stdout, place.name, process=process)
-    if place.path == STDIN:
-        return Stream(_standard_input(), "standard input")
-    try:
-        raw = open(place.path, "rb", buffering=0)  # noqa: SIM115 - the stream closes it
-        size = os.fstat(raw.fileno()).st_size
-        regular = os.path.isfile(place.path)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", place.path) from error
-    except ValueError as error:
-        raise InputError(f"cannot be read: {error}", place.path.replace("\0", "?")) from error
-    stream = Stream(cast("IO[bytes]", raw), place.path, size if regular else None)
+    if place.path == STDIN or is_peeked(place.path):
+        stream = Stream(after_peeking(place.path), place.name)
+    else:
+        raw = opened(place.path)
+        status = os.fstat(raw.fileno())
+        stream = Stream(raw, place.name, status.st_size if stat.S_ISREG(status.st_mode) else None)
     if place.offset:
         if not stream.seekable:
             stream.close()
-            raise FormatError(f"an offset ({place.offset}) needs a plain file, not gzip or a pipe", place.path)
+            raise FormatError(f"an offset ({place.offset}) needs a plain file, not gzip or a pipe", stream.name)
         stream.seek(place.offset)
     elif stream.seekable:
         stream.seek(0)
     return stream
-
-
-class _Peeked:
-    """What was read of the standard input before anybody opened it as a source."""
-
-    def __init__(self) -> None:
-        self.stdin: object = None  # whose bytes these are
-        self.content = b""
-        self.whole = False  # all of it: it can be opened again and again
-
-
-_peeked = _Peeked()
-
-
-def peek_standard_input(size: int | None, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
-    """Return the first bytes of the standard input, unpacked if they are gzip, and leave them to be read.
-
-    Args:
-        size: At most so many; None: all, and from now on it can be opened again and again.
-        enough: As for ``Stream.head``; of what is not gzip.
-
-    Raises:
-        InputError: It cannot be read.
-    """
-    if _peeked.stdin is not sys.stdin:
-        _peeked.stdin, _peeked.content, _peeked.whole = sys.stdin, b"", False
-    if not _peeked.whole:
-        raw = _unread_input()
-        try:
-            while (size is None or len(_peeked.content) < size) and not (_peeked.content and enough(_peeked.content)):
-                more = raw.read((1 << 20) if size is None else size - len(_peeked.content))
-                if not more:
-                    _peeked.whole = True
-                    break
-                _peeked.content += more
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror or error}", "standard input") from error
-    if not _peeked.content.startswith(GZIP_MAGIC) or size is None:
-        return _peeked.content[:size]
-    from isal import isal_zlib
-
-    with contextlib.suppress(cast(type[Exception], isal_zlib.error)):
-        return isal_zlib.decompressobj(wbits=31).decompress(_peeked.content, size)
-    return b""
-
-
-def _standard_input() -> IO[bytes]:
-    if _peeked.stdin is not sys.stdin or not _peeked.content:
-        return _unread_input()
-    content = _peeked.content
-    if _peeked.whole:
-        return cast("IO[bytes]", io.BytesIO(content))
-    _peeked.content = b""
-    return cast("IO[bytes]", _Behind(content, _unread_input()))
-
-
-class _Behind:
-    """Some bytes, and a stream behind them."""
-
-    def __init__(self, content: bytes, stream: IO[bytes]) -> None:
-        self._content = memoryview(content)
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        if not self._content:
-            return self._stream.read(size)
-        taken, self._content = self._content[:size], self._content[size:]
-        return bytes(taken)
-
-    def readinto(self, buffer: memoryview) -> int | None:
-        if not self._content:
-            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
-        count = min(len(buffer), len(self._content))
-        buffer[:count], self._content = self._content[:count], self._content[count:]
-        return count
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-def _unread_input() -> IO[bytes]:
-    if sys.stdin is None:
-        raise InputError("is closed", "standard input")
-    try:
-        # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
-        return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
-    except (AttributeError, OSError, ValueError):
-        return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # somebody put another stream there
-
-
-class _ReadOne:
-    """A stream that is not ours to close, read without waiting for more when some bytes are there."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        return self._stream.read1(size)  # type: ignore[attr-defined]
-
-    def readinto(self, buffer: memoryview) -> int:
-        content = self._stream.read1(len(buffer))  # type: ignore[attr-defined]
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        """Leave it open."""

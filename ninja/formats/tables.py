@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import NinjaError, OptionError
 from ninja.formats.batches import Asked, batches, spells
 from ninja.formats.kaldi import Batch, Vocabulary
 from ninja.formats.sources import Source, tables
 from ninja.formats.textual import check_encoding
-from ninja.formats.wording import merged
+from ninja.formats.wording import Merging
 from ninja.lattice import Lattice
 from ninja.symbols import SymbolTable
+
+if TYPE_CHECKING:
+    from ninja.formats.entries import Lost
 
 
 def read(
@@ -24,6 +27,7 @@ def read(
     format: str | None = None,
     encoding: str = "utf-8",
     lossy: Literal["allow", "refuse"] = "allow",
+    lost: Lost | None = None,
     on_error: Callable[[NinjaError], None] | None = None,
     allow_pipes: bool = False,
     read_ahead: bool = True,
@@ -47,8 +51,11 @@ def read(
             docs/formats.md. Needed where a file could be of two.
         encoding: Of text.
         lossy: "refuse": a lattice of which reading would lose something is faulty.
+        lost: Called with the key of each lattice of which reading loses something, and what, in words; from the thread
+            that reads ahead, if there is one. Without it nobody asks, which is faster for some formats.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
-            raised. After damage within a binary archive, the rest of that archive cannot be read.
+            raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage
+            within a binary archive, the rest of that archive cannot be read.
         allow_pipes: Run any command that `source` names; without it only ``gunzip -c``, ``zcat`` and ``cat`` are
             understood (and served without running them). Commands in script files are never run.
         read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file, 32 MB of anything else.
@@ -66,7 +73,7 @@ def read(
         raise OptionError(f"lossy is {lossy!r}, but must be allow or refuse")
     check_encoding(encoding)
     table = words if words is None or isinstance(words, SymbolTable) else SymbolTable.read(words)
-    asked = Asked(Vocabulary.of(table), format, encoding, lossy == "refuse", read_ahead)
+    asked = Asked(Vocabulary.of(table), format, encoding, lossy == "refuse", lost, read_ahead, late=on_error is None)
     found = tables(source, allow_pipes=allow_pipes, forced=format is not None)
     return _entries(batches(found, asked), on_error)
 
@@ -104,21 +111,22 @@ def vocabulary(
         (table, spells(table, asked)) for table in tables(source, allow_pipes=allow_pipes, forced=format is not None)
     ]
     bare = [table.place.command or table.place.path for table, spelled in found if spelled is False]
-    used: dict[int, SymbolTable] = {}
+    words = Merging()
     for table in [table for table, spelled in found if spelled]:
         for batch in batches([table], asked):
             for _, lattice in batch.entries:
                 if not isinstance(lattice, Lattice):
                     continue
                 if lattice.words is not None:
-                    used[id(lattice.words)] = lattice.words
+                    words.add(lattice.words)
                 elif lattice.word.any():
                     bare.append(table.place.path)
-    if used and bare:
+    merged = words.table()
+    if merged is not None and bare:
         raise OptionError(
             f"{bare[0]} holds ids of words, but another source spells words; say with words= (--words) what ids mean"
         )
-    return merged(used.values()) if used else None
+    return merged
 
 
 def _entries(batches: Iterator[Batch], on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:

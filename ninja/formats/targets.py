@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ninja.errors import OptionError
 from ninja.formats.choice import parted
+from ninja.formats.sources import SPECIFIER
 from ninja.formats.sources import STDIN as STDOUT
 
-_SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)
 _WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
 _PACKER = re.compile(r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*")
 
@@ -40,7 +40,7 @@ _READ_ONLY = {  # endings of files that are read, but never written under that n
     ".columns": "lists in columns are only read; write them as JSON lines (.jsonl)",
     ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
 }
-ALIASES = {
+ALIASES = {  # other names of formats, for reading and writing
     "kaldi": "binary",
     "kaldi-text": "text",
     "htk": "slf",
@@ -73,7 +73,7 @@ def target(name: str | os.PathLike[str]) -> Target:
 
     Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
     """
-    found = None if isinstance(name, os.PathLike) else _SPECIFIER.fullmatch(name)
+    found = None if isinstance(name, os.PathLike) else SPECIFIER.fullmatch(name)
     if found is None:
         path = os.fspath(name)
         if path.startswith("|"):
@@ -104,7 +104,7 @@ def target(name: str | os.PathLike[str]) -> Target:
 
 def is_specifier(name: str | os.PathLike[str]) -> bool:
     """Tell whether a target is named in Kaldi's way, ``ark:…``."""
-    return not isinstance(name, os.PathLike) and _SPECIFIER.fullmatch(name) is not None
+    return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
 
 
 def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[str, dict[str, str]]:

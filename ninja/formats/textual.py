@@ -224,6 +224,44 @@ def first_line(head: bytes) -> bytes:
     return b""
 
 
+def unended_line(content: bytes, comment: bytes = b"#") -> int:
+    """Return the number of a file's last line if nothing ends it, counted from 1; 0: it ends, or says nothing.
+
+    Args:
+        content: The whole file, or its end.
+        comment: What comments begin with; b"": there are none.
+    """
+    begin = content.rfind(b"\n") + 1
+    rest = content[begin:].strip(b" \t\r\v\f")
+    if not rest or (comment and rest.startswith(comment)):
+        return 0
+    return content.count(b"\n", 0, begin) + 1
+
+
+def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
+    """Return the error of a file whose last line does not end, where half a word or number would look like a whole."""
+    message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
+    return FormatError(message, path, key=key, line=line)
+
+
+def refuse_unended(content: bytes, path: str | None, key: str | None, comment: bytes = b"#", line: int = 1) -> None:
+    """Refuse a file whose last line does not end, unless it is blank or a comment.
+
+    Args:
+        content: The whole file.
+        path: Its name.
+        key: Utterance id of the lattice that ends there, where it is known.
+        comment: As for ``unended_line``.
+        line: Number of the first line.
+
+    Raises:
+        FormatError: It is cut short, for all that can be seen.
+    """
+    last = unended_line(content, comment)
+    if last:
+        raise cut_short(path, key, line - 1 + last)
+
+
 def refuse_blanks(name: bytes, key: str) -> None:
     """Refuse a name that a format without quotes cannot hold.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,13 @@ import numpy as np
 from ninja.errors import SymbolError
 from ninja.lattice import Array, Lattice
 from ninja.symbols import EPSILON, SpelledTable, SymbolTable
+
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
+
+
+def is_one_field(word: str) -> bool:
+    """Tell whether a word can stand in a file of words and ids, whose lines are parted at blanks."""
+    return bool(word) and _BLANK.search(word) is None
 
 
 class Respelling:
@@ -51,25 +58,34 @@ class Respelling:
         return self._last[1]
 
 
-def merged(tables: Iterable[SymbolTable]) -> SpelledTable:
-    """Make one table of the words of several, in the order in which they come; epsilon is 0.
+class Merging:
+    """One table of the words of several, in the order in which they come; epsilon is 0.
 
     A word keeps its id unless another word has it already.
     """
-    used = list({id(table): table for table in tables}.values())
-    if len(used) == 1:
-        return SpelledTable(used[0])
-    number_of: dict[str, int] = {}
-    taken: set[int] = set()
-    free = EPSILON + 1
-    for table in used:
+
+    def __init__(self) -> None:
+        self._number_of: dict[str, int] = {}
+        self._taken: set[int] = set()
+        self._free = EPSILON + 1
+        self._last: SymbolTable | None = None  # lattices of one file share their table
+
+    def add(self, table: SymbolTable) -> None:
+        """Take in the words of a table."""
+        if table is self._last:
+            return
+        self._last = table
+        number_of, taken = self._number_of, self._taken
         for word, number in table:
             if word in number_of or (number == EPSILON and EPSILON in taken):
                 continue
             if number in taken:
-                while free in taken:
-                    free += 1
-                number = free
+                while self._free in taken:
+                    self._free += 1
+                number = self._free
             number_of[word] = number
             taken.add(number)
-    return SpelledTable(number_of.items())
+
+    def table(self) -> SpelledTable | None:
+        """Return the table; None: none was taken in."""
+        return None if self._last is None else SpelledTable(self._number_of.items())

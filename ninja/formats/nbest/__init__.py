@@ -4,9 +4,25 @@ from ninja.formats.nbest.columns import ColumnOptions, each_column_list, read_co
 from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, each_ctm_utterance, read_ctm
 from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
-from ninja.formats.nbest.kaldi import joined, linear_hypothesis, linear_lattices, read_kaldi_names, tables_nbest
-from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
-from ninja.formats.nbest.objects import DSTC10, ObjectFields, each_object, read_objects, write_objects
+from ninja.formats.nbest.json_text import no_document
+from ninja.formats.nbest.kaldi import (
+    each_kaldi_list,
+    joined,
+    linear_hypothesis,
+    linear_lattices,
+    read_kaldi_names,
+    tables_nbest,
+)
+from ninja.formats.nbest.nemo import each_nemo, manifest_keys, read_nemo, write_nemo
+from ninja.formats.nbest.objects import (
+    DSTC10,
+    ObjectFields,
+    each_object,
+    each_of_document,
+    each_of_lines,
+    read_objects,
+    write_objects,
+)
 from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
 from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
 
@@ -21,13 +37,18 @@ __all__ = [
     "SrilmOptions",
     "each_column_list",
     "each_ctm_utterance",
+    "each_kaldi_list",
+    "each_nemo",
     "each_object",
+    "each_of_document",
+    "each_of_lines",
     "joined",
     "linear_hypothesis",
     "linear_lattices",
     "manifest_keys",
     "nbest_lattice",
     "nbest_lattices",
+    "no_document",
     "read_columns",
     "read_ctm",
     "read_espnet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -25,49 +25,51 @@ class Block(Generic[T]):
         self.error = self.error or error
 
 
-def blocks(lines: Iterable[Line[T]], path: str | None) -> list[Block[T]]:
-    """Gather lines that follow each other by their keys.
+def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
+    """Gather lines that follow each other by their keys, and yield what nothing behind can belong to any more.
 
     A bad line spoils the utterance whose key it has, and the one that it stands within; any other is an entry of its
     own. An utterance that goes on after another one is one, too.
     """
-    made: list[Block[T]] = []
     seen: set[str] = set()
     last: Block[T] | None = None
-    stray: list[Block[T]] = []  # bad lines since that one, which end `made`
+    stray: list[Block[T]] = []  # bad lines since that one
     for key, line, found in lines:
         if last is not None and key == last.key:
             block = last
             for each in stray:
-                _move(each, block, made)
+                _spoil(block, each)
             stray = []
         elif isinstance(found, FormatError):
             if not stray or stray[-1].key != key or not key:
                 stray.append(Block(key, error=found))
-                made.append(stray[-1])
             continue
         else:
+            if last is not None:
+                yield last
             block = last = Block(key)
             for each in stray:
                 if each.key == key:
-                    _move(each, block, made)
+                    _spoil(block, each)
+                else:
+                    yield each
             stray = []
             if key in seen:
                 block.spoil(
                     FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
                 )
             seen.add(key)
-            made.append(block)
         if isinstance(found, FormatError):
             block.spoil(found)
         else:
             block.found.append(found)
-    return made
+    if last is not None:
+        yield last
+    yield from stray
 
 
-def _move(stray: Block[T], block: Block[T], made: list[Block[T]]) -> None:
+def _spoil(block: Block[T], stray: Block[T]) -> None:
     """Let a bad line be that of an utterance."""
-    made.pop(next(place for place in reversed(range(len(made))) if made[place] is stray))
     assert stray.error is not None
     stray.error.key = block.key
     block.spoil(stray.error)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError
-from ninja.formats.nbest.blocks import Line, blocks
+from ninja.formats.nbest.blocks import Block, Line, blocks
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.rows import each_row, number, split, strict
+from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding
 
 _KEY = re.compile(r"(.+)-([0-9]{1,9})")
@@ -43,7 +44,7 @@ def read_columns(content: bytes, path: str | None = None, options: ColumnOptions
 
     Raises:
         FormatError: A line is something else, has another number of scores than the first, or an utterance goes on
-            after another one.
+            after another one; or the last line does not end.
 
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """
@@ -51,31 +52,42 @@ def read_columns(content: bytes, path: str | None = None, options: ColumnOptions
 
 
 def each_column_list(
-    content: bytes, path: str | None = None, options: ColumnOptions = ColumnOptions()
+    content: Pieces, path: str | None = None, options: ColumnOptions = ColumnOptions()
 ) -> Iterator[NBest | FormatError]:
     """Yield each list as ``read_columns`` reads it, or what is wrong with it: a bad line costs its utterance.
+
+    Args:
+        content: The file, unpacked: all of it, or blocks of whole lines.
+        path: As for ``read_columns``.
+        options: As for ``read_columns``.
 
     Raises:
         FormatError: There are no lines.
     """
-    found = blocks(_lines(content, path, options), path)
-    if not found:
-        raise FormatError("there are no hypotheses", path)
-    for block in found:
+    block: Block[tuple[Hypothesis, int]] | None = None
+    for block in blocks(_lines(content, path, options), path):
         if block.error is not None:
             yield block.error
             continue
         unused = block.found[0][1] - len({options.acoustic, options.graph} - {None})
         lost = (f"{unused} scores of each hypothesis",) if unused else ()
         yield NBest(block.key, tuple(hypothesis for hypothesis, _ in block.found), lost=lost)
+    if block is None:
+        raise FormatError("there are no hypotheses", path)
 
 
-def _lines(content: bytes, path: str | None, options: ColumnOptions) -> Iterator[Line[tuple[Hypothesis, int]]]:
+def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterator[Line[tuple[Hypothesis, int]]]:
     """Yield the key of each line with its hypothesis and how many scores it has."""
     columns: int | None = None
-    for line, row in each_row(content, path, options.encoding):
+    key = ""
+
+    def key_of(fields: list[str]) -> str:
+        named = _KEY.fullmatch(fields[0]) if fields else None
+        return named[1] if named else key  # if it is not told, it may be that of the line before
+
+    for line, row in each_row(content, path, options.encoding, key_of=key_of):
         if isinstance(row, FormatError):
-            yield "", line, row
+            yield row.key or "", line, row
             continue
         head, bar, text = row.partition("|")
         fields = split(head)

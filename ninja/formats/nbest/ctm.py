@@ -10,9 +10,11 @@ from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.blocks import Block, Line, blocks
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.rows import each_row, number, split, strict
+from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
 
 LAST_FRAME = 2**31 - 2
+_COMMENT = ";;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
         options: How the file is understood.
 
     Raises:
-        FormatError: A line is none of a CTM, times go back, a file has two channels or goes on after another one, or
-            there are alternatives (``<ALT>``).
+        FormatError: A line is none of a CTM, times go back, a file has two channels or goes on after another one,
+            there are alternatives (``<ALT>``), or the last line does not end.
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
@@ -72,35 +74,46 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
 
 
 def each_ctm_utterance(
-    content: bytes, path: str | None = None, options: CtmOptions | None = None
+    content: Pieces, path: str | None = None, options: CtmOptions | None = None
 ) -> Iterator[CtmUtterance | FormatError]:
     """Yield each utterance as ``read_ctm`` reads it, or what is wrong with it: a bad line costs its utterance.
+
+    Args:
+        content: The file, unpacked: all of it, or blocks of whole lines.
+        path: As for ``read_ctm``.
+        options: As for ``read_ctm``.
 
     Raises:
         FormatError: There are no words.
     """
     options = options or CtmOptions()
-    found = blocks(_lines(content, path, options), path)
-    if not found:
-        raise FormatError("there are no words", path)
-    for block in found:
+    block: Block[_Word] | None = None
+    for block in blocks(_lines(content, path, options), path):
         try:
             if block.error is not None:
                 raise block.error
             yield _utterance(block, path, options.frame_shift)
         except FormatError as error:
             yield error
+    if block is None:
+        raise FormatError("there are no words", path)
 
 
-def _lines(content: bytes, path: str | None, options: CtmOptions) -> Iterator[Line[_Word]]:
-    for line, row in each_row(content, path, options.encoding):
+def _lines(content: Pieces, path: str | None, options: CtmOptions) -> Iterator[Line[_Word]]:
+    parts = 1 if options.keys == "file" else 2
+    key = ""
+
+    def key_of(fields: list[str]) -> str:
+        return "-".join(fields[:parts]) if len(fields) >= parts else key  # or it may be that of the line before
+
+    for line, row in each_row(content, path, options.encoding, comment=_COMMENT, key_of=key_of):
         if isinstance(row, FormatError):
-            yield "", line, row
+            yield row.key or "", line, row
             continue
         fields = split(row)
-        if not fields or fields[0].startswith(";;"):
+        if not fields or fields[0].startswith(_COMMENT):
             continue
-        key = fields[0] if options.keys == "file" else "-".join(fields[:2])
+        key = "-".join(fields[:parts])
         try:
             yield key, line, _word(fields, row, line, path, key, options.frame_shift)
         except FormatError as error:

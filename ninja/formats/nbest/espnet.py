@@ -39,7 +39,8 @@ def read_espnet(
         encoding: Of the files.
 
     Raises:
-        FormatError: A line is not what it should be, an utterance has no score, or occurs twice.
+        FormatError: A line is not what it should be, the last one does not end, an utterance has no score, or occurs
+            twice.
 
     Source: ESPnet, espnet2/bin/asr_inference.py.
     """

@@ -14,6 +14,7 @@ from ninja.errors import FormatError, LatticeError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.prefixes import EPSILON_NAME, nbest_lattice
 from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.pieces import Pieces
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON, SymbolTable
 
@@ -147,34 +148,51 @@ def read_kaldi_names(content: bytes, path: str | None = None, *, encoding: str =
 
     Raises:
         FormatError: A line is none of a linear lattice: ``state next-state word graph,acoustic,labels`` with labels
-            ``1_2_3`` or none, then ``state`` or ``state graph,acoustic,labels``; or a key without number.
+            ``1_2_3`` or none, then ``state`` or ``state graph,acoustic,labels``; a key without number; a last line that
+            does not end.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
     """
-    lists: list[tuple[str, list[Hypothesis]]] = []
+    return list(each_kaldi_list(content, path, encoding=encoding))
+
+
+def each_kaldi_list(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
+    """Yield each list as ``read_kaldi_names`` reads it.
+
+    Args:
+        content: The file, unpacked: all of it, or blocks of whole lines.
+        path: As for ``read_kaldi_names``.
+        encoding: As for ``read_kaldi_names``.
+
+    Raises:
+        FormatError: As for ``read_kaldi_names``; what comes before has been given.
+    """
+    key = ""
+    hypotheses: list[Hypothesis] = []
     line_of_path: _Line | None = None
     state = 0
     for line, row in rows(content, path, encoding):
         fields = split(row)
         if not fields:
             if line_of_path is not None and not line_of_path.done:
-                raise FormatError("the lattice has no final state", path, key=lists[-1][0], line=line)
+                raise FormatError("the lattice has no final state", path, key=key, line=line)
             line_of_path = None
         elif line_of_path is None:
             found = _KEY.fullmatch(fields[0])
             if len(fields) != 1 or not found:
                 raise FormatError(f"expected a key such as utt-1 alone, found {row[:60]!r}", path, line=line)
-            if not lists or lists[-1][0] != found[1]:
-                lists.append((found[1], []))
+            if hypotheses and key != found[1]:
+                yield NBest(key, tuple(hypotheses))
+                hypotheses = []
+            key = found[1]
             line_of_path, state = _Line(line=line), 0
         else:
-            key = lists[-1][0]
             if line_of_path.done or fields[0] != str(state) or len(fields) > 4:
                 message = f"expected the one way on from state {state}, found {row[:60]!r}"
                 raise FormatError(message, path, key=key, line=line)
             if len(fields) <= 2:
                 weight = _weight(fields[1] if len(fields) == 2 else ",,", path, key, line)
-                lists[-1][1].append(line_of_path.ended(*weight))
+                hypotheses.append(line_of_path.ended(*weight))
                 continue
             state += 1
             if fields[1] != str(state):
@@ -184,8 +202,9 @@ def read_kaldi_names(content: bytes, path: str | None = None, *, encoding: str =
             word = EPSILON if fields[2] == EPSILON_NAME else fields[2]
             line_of_path.arc(word, *_weight(fields[3] if len(fields) == 4 else ",,", path, key, line))
     if line_of_path is not None and not line_of_path.done:
-        raise FormatError("the file ends within a lattice", path, key=lists[-1][0])
-    return [NBest(key, tuple(hypotheses)) for key, hypotheses in lists]
+        raise FormatError("the file ends within a lattice", path, key=key)
+    if hypotheses:
+        yield NBest(key, tuple(hypotheses))
 
 
 class _Line:

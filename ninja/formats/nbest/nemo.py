@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Literal
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
+from ninja.formats.pieces import Pieces
 from ninja.symbols import SymbolTable
 
 ScoreAs = Literal["acoustic", "graph"]
@@ -38,26 +41,14 @@ def read_nemo(
         encoding: Of the file.
 
     Raises:
-        FormatError: A line is no sentence and score, or there are not as many for each utterance.
+        FormatError: A line is no sentence and score, the last one does not end, or there are not as many for each
+            utterance.
         OptionError: Neither keys nor a beam, or a beam below 1.
 
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
     neural rescorer.
     """
-    check_score_as(score_as)
-    hypotheses = []
-    for line, row in rows(content, path, encoding):
-        text, tab, score = row.rpartition("\t")
-        if not tab:
-            raise FormatError(f"expected a sentence, a tab and a score, found {row[:60]!r}", path, line=line)
-        cost = -number(score.strip(" "), "a score", path, line) + 0.0
-        graph, acoustic = costs(cost, score_as)
-        hypotheses.append(sentence(split(text), graph, acoustic, line))
-    return dealt(hypotheses, keys, beam, path)
-
-
-def dealt(hypotheses: list[Hypothesis], keys: list[str] | None, beam: int | None, path: str | None) -> list[NBest]:
-    """Return the list of each utterance."""
+    hypotheses = list(_hypotheses(content, path, score_as, encoding))
     if beam is None:
         if not keys:
             raise OptionError("whose beams these are must be said: give the manifest, or how many lines are of each")
@@ -68,8 +59,51 @@ def dealt(hypotheses: list[Hypothesis], keys: list[str] | None, beam: int | None
     if len(hypotheses) != beam * count or not count:
         message = f"there are {len(hypotheses)} lines, but {count} utterances of {beam}; is it the right manifest?"
         raise FormatError(message, path)
-    names = keys if keys is not None else [str(place) for place in range(1, count + 1)]
-    return [NBest(key, tuple(hypotheses[place * beam :][:beam])) for place, key in enumerate(names)]
+    return list(_dealt(hypotheses, keys, beam))
+
+
+def each_nemo(
+    content: Pieces,
+    keys: list[str] | None,
+    beam: int,
+    path: str | None = None,
+    *,
+    score_as: ScoreAs = "acoustic",
+    encoding: str = "utf-8",
+) -> Iterator[NBest]:
+    """Yield the lists of a file that is known to have `beam` lines for each utterance.
+
+    Args:
+        content: The file, unpacked: all of it, or blocks of whole lines.
+        keys: As for ``read_nemo``.
+        beam: Lines of each utterance.
+        path: As for ``read_nemo``.
+        score_as: As for ``read_nemo``.
+        encoding: As for ``read_nemo``.
+
+    Raises:
+        FormatError: A line is no sentence and score.
+    """
+    return _dealt(_hypotheses(content, path, score_as, encoding), keys, beam)
+
+
+def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: str) -> Iterator[Hypothesis]:
+    check_score_as(score_as)
+    for line, row in rows(content, path, encoding):
+        text, tab, score = row.rpartition("\t")
+        if not tab:
+            raise FormatError(f"expected a sentence, a tab and a score, found {row[:60]!r}", path, line=line)
+        cost = -number(score.strip(" "), "a score", path, line) + 0.0
+        graph, acoustic = costs(cost, score_as)
+        yield sentence(split(text), graph, acoustic, line)
+
+
+def _dealt(hypotheses: Iterable[Hypothesis], keys: list[str] | None, beam: int) -> Iterator[NBest]:
+    left = iter(hypotheses)
+    place = 0
+    while taken := tuple(islice(left, beam)):
+        yield NBest(str(place + 1) if keys is None else keys[place], taken)
+        place += 1
 
 
 def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
@@ -85,7 +119,7 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
         FormatError: A line is no such object, or two utterances have the same name.
     """
     keys: dict[str, int] = {}
-    for line, row in rows(content, path):
+    for line, row in rows(content, path, marked=True):
         try:
             entry = json.loads(row)
         except (ValueError, RecursionError) as error:

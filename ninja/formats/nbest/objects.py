@@ -6,62 +6,73 @@ The schema, with the names of ``ObjectFields`` as they are by default::
 
 One such object a line (JSON lines), a list of them, lists of lists (dialogues of turns), or an object that maps keys to
 lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and may have its words with times:
-``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``, in seconds. ``ESPnet``, ``icefall``, ``SpeechBrain`` and
-``Whisper`` leave the form of such files to their users; name the fields as yours have them.
+``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``, in seconds. The text may be a list of its words; a hypothesis
+may be a text alone, whose score stands at its place in a list beside that of hypotheses. ``ESPnet``, ``icefall``,
+``SpeechBrain`` and ``Whisper`` leave the form of such files to their users; name the fields as yours have them.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Protocol
 
-from ninja.errors import FormatError, OptionError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
-from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
-from ninja.formats.nbest.rows import decoded, each_row, split, strict
+from ninja.errors import FormatError, NinjaError
+from ninja.formats.nbest import json_text
+from ninja.formats.nbest.hypothesis import Hypothesis, NBest
+from ninja.formats.nbest.json_text import shown
+from ninja.formats.nbest.object_fields import DSTC10, ObjectFields
+from ninja.formats.nbest.object_hypotheses import Where, hypotheses_of, listed_of, text_of
+from ninja.formats.nbest.rows import strict
 from ninja.formats.nbest.srilm import spelled
-from ninja.formats.textual import check_encoding, checked_shift
 from ninja.symbols import SymbolTable
 
-
-@dataclass(frozen=True, slots=True)
-class ObjectFields:
-    """What the fields are called, and what their scores mean."""
-
-    key: str | None = "key"  # utterance id; None: objects are numbered, "3" or "2-3" where lists lie within a list
-    nbest: str | None = "nbest"  # list of hypotheses; None: each object is a hypothesis itself, the only one
-    text: str = "text"  # the sentence
-    score: str = "score"  # of all models together
-    am_score: str = "am_score"  # of the acoustic model
-    lm_score: str = "lm_score"  # of the language model
-    words: str = "words"  # objects with these three fields; where they are there, the text is not read
-    word: str = "word"
-    start: str = "start"
-    end: str = "end"
-    meaning: Literal["logprob", "cost"] = "logprob"  # more is better, or less
-    base: float = math.e  # of the logarithms
-    score_as: ScoreAs = "acoustic"  # which cost the score of all models becomes
-    missing_score: float | None = None  # score of hypotheses without one; None: these are refused
-    skip: bool = (
-        False  # leave out objects without hypotheses, such as the turns of a system; otherwise they are refused
-    )
-    frame_shift: float = 0.01  # seconds; times are rounded to frames
-    encoding: str = "utf-8"
-
-    def __post_init__(self) -> None:
-        check_encoding(self.encoding)
-        checked_shift(self.frame_shift)
-        check_score_as(self.score_as)
-        if self.meaning not in ("logprob", "cost"):
-            raise OptionError(f"meaning is {self.meaning!r}, but must be logprob or cost")
-        if not 1 < self.base < math.inf:
-            raise OptionError(f"base is {self.base}, but logarithms need one greater than 1")
+__all__ = [
+    "DSTC10",
+    "Naming",
+    "ObjectFields",
+    "each_object",
+    "each_of_document",
+    "each_of_lines",
+    "read_objects",
+    "write_objects",
+]
 
 
-DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
+class Naming(Protocol):
+    """Names of objects that have no key: ``Content`` makes them of the name of its file."""
+
+    @property
+    def key(self) -> str:
+        """Name of the only one."""
+        ...
+
+    def numbered(self, number: int) -> str:
+        """Return the name of one of several, counted from 1."""
+        ...
+
+
+@dataclass(slots=True)
+class _Found:
+    """The hypotheses of a key so far."""
+
+    key: str
+    hypotheses: list[Hypothesis]
+    lost: Counter[str]  # what was not read, and how often
+    line: int | None
+    is_pair: bool  # whether the key stands before its list
+
+    def nbest(self, fields: ObjectFields) -> NBest:
+        timed = any(each.begin is not None for each in self.hypotheses)
+        lost = tuple(f"{count} {what}" for what, count in self.lost.items() if count)
+        return NBest(self.key, tuple(self.hypotheses), fields.frame_shift if timed else None, lost)
+
+
+# The key of an object where it is known; what is found, what is wrong with it, or None: it is to be skipped.
+_Keyed = tuple[str | None, _Found | FormatError | None]
 
 
 def read_objects(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[NBest]:
@@ -87,56 +98,191 @@ def each_object(
     Raises:
         FormatError: There is nothing, or the file as a whole is no JSON.
     """
+    return list(each_of_document(content, path, fields))
+
+
+def each_of_document(
+    content: bytes,
+    path: str | None = None,
+    fields: ObjectFields | None = None,
+    *,
+    counted: bool = True,
+    naming: Naming | None = None,
+) -> Iterator[NBest | FormatError]:
+    """Yield what ``each_object`` returns.
+
+    Args:
+        content: The whole file, unpacked.
+        path: File name for error messages.
+        fields: What the fields are called.
+        counted: Let the first list tell how many objects are skipped, for which all are held until the end.
+        naming: Names of objects that have no key; None: only where there is to be none, they are numbered.
+
+    Raises:
+        FormatError: There is nothing, or the file as a whole is no JSON.
+    """
     fields = fields or ObjectFields()
-    made: list[NBest | FormatError] = []
+    return _each(json_text.entries(content, path, fields), path, fields, counted, naming)
+
+
+def each_of_lines(
+    content: Iterable[bytes],
+    why: ValueError,
+    path: str | None = None,
+    fields: ObjectFields | None = None,
+    *,
+    counted: bool = True,
+    naming: Naming | None = None,
+) -> Iterator[NBest | FormatError]:
+    """Yield what ``each_object`` returns of a file that comes in blocks of whole lines, each of which is an object.
+
+    Args:
+        content: The blocks.
+        why: Why the file is no JSON as a whole, as ``no_document`` tells.
+        path: File name for error messages.
+        fields: What the fields are called.
+        counted: As for ``each_of_document``.
+        naming: As for ``each_of_document``.
+
+    Raises:
+        FormatError: There is nothing, or no line is an object.
+    """
+    fields = fields or ObjectFields()
+    return _each(json_text.of_lines(content, path, fields, why), path, fields, counted, naming)
+
+
+def _each(
+    entries: Iterator[json_text.Entry], path: str | None, fields: ObjectFields, counted: bool, naming: Naming | None
+) -> Iterator[NBest | FormatError]:
+    held: list[NBest | FormatError] | None = [] if counted and fields.skip else None
     seen: set[str] = set()
-    skipped = 0
-    for name, entry, line in _entries(content, path, fields):
-        try:
-            found = _list(name, entry, line, path, fields)
-            if found is not None and found.key in seen:
-                raise FormatError("the utterance occurs twice", path, key=found.key, line=line)
-        except FormatError as error:
-            made.append(error)
-            continue
-        if found is None:
+    skipped, any_made = 0, False
+    found = _found(entries if naming is None else _named(entries, naming, fields), path, fields)
+    for key, each in _grouped(found) if fields.group else found:
+        if each is None:
             skipped += 1
+            continue
+        made: NBest | FormatError
+        if isinstance(each, FormatError):
+            made = each
+            if fields.group and key is not None:
+                seen.add(key)  # what comes of it later would be a part
+        elif each.key in seen:
+            made = FormatError(f"the utterance occurs twice{_why(each, fields)}", path, key=each.key, line=each.line)
         else:
-            seen.add(found.key)
-            made.append(found)
-    if not made:
+            seen.add(each.key)
+            made = each.nbest(fields)
+        any_made = True
+        if held is None:
+            yield made
+        else:
+            held.append(made)
+    if not any_made:
         raise FormatError("there are no hypotheses", path)
-    first = next((place for place, each in enumerate(made) if isinstance(each, NBest)), None)
-    if skipped and first is not None:
-        each = made[first]
-        assert isinstance(each, NBest)
-        made[first] = replace(each, lost=(*each.lost, f"{skipped} objects without hypotheses"))
-    return made
+    for made in held or ():
+        if skipped and isinstance(made, NBest):
+            made, skipped = replace(made, lost=(*made.lost, f"{skipped} objects without hypotheses")), 0
+        yield made
 
 
-def _list(name: str, entry: Any, line: int | None, path: str | None, fields: ObjectFields) -> NBest | None:
-    """Return the list of an object; None: it is to be skipped."""
-    if isinstance(entry, FormatError):
-        raise entry
+def _why(found: _Found, fields: ObjectFields) -> str:
+    """Say what may be meant by a key that occurs twice."""
+    if fields.group:
+        return ", with others between"
+    if fields.nbest is None and not found.is_pair:
+        return "; if objects that follow each other are hypotheses of one list, say so (group=true)"
+    return ""
+
+
+def _named(entries: Iterator[json_text.Entry], naming: Naming, fields: ObjectFields) -> Iterator[json_text.Entry]:
+    """Name objects by their file, for which two of them are awaited; the only one may lack its key."""
+    ahead: list[json_text.Entry] = []
+    failure: NinjaError | None = None
+    try:
+        for entry in entries:
+            ahead.append(entry)
+            if len(ahead) == 2:
+                break
+    except NinjaError as error:  # what comes before is sound
+        failure = error
+    if len(ahead) == 1 and failure is None:
+        _, only, line = ahead[0]
+        if isinstance(only, dict) and fields.key is not None and only.get(fields.key) is None:
+            only = {**only, fields.key: naming.key}
+        yield naming.key, only, line
+        return
+    for name, entry, line in chain(ahead, entries if failure is None else ()):
+        if not isinstance(entry, tuple):
+            number, dash, turn = name.partition("-")
+            name = f"{naming.numbered(int(number))}{dash}{turn}"
+        yield name, entry, line
+    if failure is not None:
+        raise failure
+
+
+def _found(entries: Iterable[json_text.Entry], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
+    """Yield the key of each object, if it is known, and what it holds, or what is wrong with it."""
+    for name, entry, line in entries:
+        where, key = Where(path, name, line), None
+        try:
+            if isinstance(entry, FormatError):
+                raise entry
+            key = _key(entry, where, fields)
+            yield key, _list(entry, where._replace(key=key), fields)
+        except FormatError as error:
+            yield key, error
+
+
+def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
+    """Put together what follows each other with one key; a bad part of it costs it all."""
+    held: _Found | None = None
+    spoiled: str | None = None
+    for key, each in found:
+        if key is None or each is None:  # nobody knows whose part that is, or it is skipped
+            yield key, each
+            continue
+        if key == spoiled:
+            continue
+        if held is not None and key == held.key and isinstance(each, _Found):
+            held.hypotheses += each.hypotheses
+            held.lost += each.lost
+            continue
+        if held is not None and key != held.key:
+            yield held.key, held
+        held = spoiled = None
+        if isinstance(each, _Found):
+            held = each
+        else:
+            spoiled = key
+            yield key, each
+    if held is not None:
+        yield held.key, held
+
+
+def _key(entry: Any, where: Where, fields: ObjectFields) -> str:
+    """Return the key of an object."""
     if isinstance(entry, tuple):  # a key and its list
-        key, listed = entry
-    else:
-        if not isinstance(entry, dict):
-            raise FormatError(f"expected an object, found {_shown(entry)}", path, key=name, line=line)
-        key = name if fields.key is None else _text(entry, fields.key, path, name, line)
-        listed = [entry] if fields.nbest is None else entry.get(fields.nbest)
-        if fields.skip and not listed:
-            return None
-    if not isinstance(listed, list) or not listed:
-        raise FormatError(f"expected a list of hypotheses as {fields.nbest!r}", path, key=key, line=line)
-    hypotheses, beside = [], 0
-    for each in listed:
-        hypothesis, more = _hypothesis(each, fields, path, key, line)
-        hypotheses.append(hypothesis)
-        beside += more
-    lost = (f"{beside} scores of all models, beside those of each",) if beside else ()
-    timed = any(each.begin is not None for each in hypotheses)
-    return NBest(key, tuple(hypotheses), fields.frame_shift if timed else None, lost)
+        key: str = entry[0]
+        return key
+    if not isinstance(entry, dict):
+        raise where.error(f"expected an object, found {shown(entry)}")
+    if fields.key is None:
+        return where.key
+    if entry.get(fields.key) is None:
+        message = f"expected text as {fields.key!r}, found None; name the field of the key, or let objects be numbered"
+        raise where.error(f"{message} (key=none)")
+    return text_of(entry, fields.key, where)
+
+
+def _list(entry: Any, where: Where, fields: ObjectFields) -> _Found | None:
+    """Return the list of an object; None: it is to be skipped."""
+    is_pair = isinstance(entry, tuple)
+    listed = entry[1] if is_pair else listed_of(entry, fields, where)
+    if fields.skip and not listed and not is_pair:
+        return None
+    if not isinstance(listed, list) or not (listed or fields.join):
+        raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
+    return _Found(where.key, *hypotheses_of(listed, fields, where), where.line, is_pair)
 
 
 def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
@@ -166,212 +312,5 @@ def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _entries(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any, int | None]]:
-    """Yield a name for messages, the object of each utterance (its key and list, or its error), and its line."""
-    try:
-        whole, doubled = _loaded(decoded(content, path, encoding=fields.encoding))
-    except ValueError as error:
-        yield from _of_lines(content, path, fields, error)
-        return
-    for name, entry in _of_whole(whole, path, fields):
-        if doubled and _is_doubled(entry):
-            entry = FormatError(f"not JSON: {_TWICE} (object {name})", path)
-        yield name, entry, None
-
-
-def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any]]:
-    if isinstance(whole, dict):
-        own = fields.nbest is None or fields.nbest in whole or fields.key in whole
-        if own or not whole or not all(isinstance(value, list) for value in whole.values()):
-            yield "1", whole
-        else:
-            pairs = whole.pairs if isinstance(whole, _Doubled) else whole.items()
-            yield from ((key, (key, value)) for key, value in pairs)
-    elif isinstance(whole, list):
-        for number, entry in enumerate(whole, start=1):
-            if isinstance(entry, list):
-                yield from ((f"{number}-{turn}", inner) for turn, inner in enumerate(entry, start=1))
-            else:
-                yield str(number), entry
-    else:
-        raise FormatError(f"expected objects with hypotheses, found {_shown(whole)}", path)
-
-
-def _of_lines(
-    content: bytes, path: str | None, fields: ObjectFields, error: ValueError
-) -> Iterator[tuple[str, Any, int | None]]:
-    """Yield the objects of lines, if a file is of these that is not JSON as a whole.
-
-    Raises:
-        FormatError: No line is an object, so the file is no JSON at all.
-    """
-    made: list[tuple[str, Any, int | None]] = []
-    parsed = False
-    if content.lstrip()[:1] != b"[" and b"\n" in content.strip():
-        for line, row in each_row(content, path, fields.encoding):
-            entry: Any = row
-            if isinstance(row, str):
-                if not row.strip():
-                    continue
-                try:
-                    entry, doubled = _loaded(row)
-                except ValueError as bad:
-                    entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
-                else:
-                    # The lines of one object that is written over many are indented.
-                    parsed |= isinstance(entry, dict) and row[0] == "{"
-                    if doubled:
-                        entry = FormatError(f"not JSON: {_TWICE}", path, line=line)
-            made.append((str(len(made) + 1), entry, line))
-    if not parsed:
-        if isinstance(error, FormatError):
-            raise error
-        bad_lines = [entry for _, entry, _ in made if isinstance(entry, FormatError)]
-        raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
-    yield from made
-
-
-_TWICE = "an object names a field twice"
-
-
-class _Doubled(dict[str, Any]):
-    """An object that names a field twice."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
-
-
-def _is_doubled(entry: Any) -> bool:
-    """Tell whether an object, or one within it, names a field twice."""
-    left = [entry]
-    while left:
-        each = left.pop()
-        if isinstance(each, _Doubled):
-            return True
-        if isinstance(each, list | tuple):
-            left.extend(inner for inner in each if isinstance(inner, list | dict))
-        elif isinstance(each, dict):
-            left.extend(inner for inner in each.values() if isinstance(inner, list | dict))
-    return False
-
-
-def _loaded(text: str) -> tuple[Any, bool]:
-    """Return what JSON says, and whether some object in it names a field twice."""
-    doubled = []
-
-    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entry = dict(pairs)
-        if len(entry) < len(pairs):
-            entry = _Doubled(pairs)
-            doubled.append(True)
-        return entry
-
-    try:
-        return json.loads(text, object_pairs_hook=made, parse_constant=_no_number), bool(doubled)
-    except RecursionError as error:
-        raise ValueError("lists within lists, too deep") from error
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _hypothesis(
-    entry: Any, fields: ObjectFields, path: str | None, key: str, line: int | None
-) -> tuple[Hypothesis, bool]:
-    """Return a hypothesis, and whether a score of it was not read."""
-    if isinstance(entry, str):
-        entry = {fields.text: entry}
-    if not isinstance(entry, dict):
-        raise FormatError(f"expected a hypothesis, found {_shown(entry)}", path, key=key, line=line)
-
-    def cost(name: str) -> float | None:
-        value = entry.get(name)
-        if value is None:
-            return None
-        try:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError
-            score = float(value) * math.log(fields.base)
-            if not math.isfinite(score):
-                raise ValueError
-        except (ValueError, OverflowError) as error:
-            raise FormatError(
-                f"expected a number as {name!r}, found {_shown(value)}", path, key=key, line=line
-            ) from error
-        return (score if fields.meaning == "cost" else -score) + 0.0
-
-    both, acoustic, graph = cost(fields.score), cost(fields.am_score), cost(fields.lm_score)
-    more = both is not None and (acoustic is not None or graph is not None)
-    if acoustic is None and graph is None:
-        if both is None:
-            if fields.missing_score is None:
-                message = f"a hypothesis has neither {fields.score!r} nor {fields.am_score!r} and {fields.lm_score!r}; "
-                raise FormatError(message + "name its fields, or say what a missing score is", path, key=key, line=line)
-            sign = 1.0 if fields.meaning == "cost" else -1.0
-            both = sign * fields.missing_score * math.log(fields.base) + 0.0
-        graph, acoustic = costs(both, fields.score_as)
-    elif acoustic is None or graph is None:
-        missing = fields.am_score if acoustic is None else fields.lm_score
-        raise FormatError(f"a hypothesis has one model's score, but no {missing!r}", path, key=key, line=line)
-    if entry.get(fields.words) is None:
-        return sentence(split(_text(entry, fields.text, path, key, line)), graph, acoustic, line), more
-    names, begins, ends = _timed(entry[fields.words], fields, path, key, line)
-    none = (0.0,) * len(names)
-    return Hypothesis(tuple(names), (*none, graph), (*none, acoustic), tuple(begins), tuple(ends), line=line), more
-
-
-def _timed(
-    entries: Any, fields: ObjectFields, path: str | None, key: str, line: int | None
-) -> tuple[list[str], list[int], list[int]]:
-    """Return words and the frames of their begins and ends."""
-    names: list[str] = []
-    begins: list[int] = []
-    ends: list[int] = []
-    if not isinstance(entries, list):
-        raise FormatError(f"expected a list as {fields.words!r}, found {_shown(entries)}", path, key=key, line=line)
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise FormatError(f"expected a word, found {_shown(entry)}", path, key=key, line=line)
-        word = split(_text(entry, fields.word, path, key, line))
-        start, end = (_moment(entry.get(name)) for name in (fields.start, fields.end))
-        if len(word) != 1 or not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
-            raise FormatError(f"expected a word, its start and end, found {_shown(entry)}", path, key=key, line=line)
-        names.append(word[0])
-        begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
-        ends.append(max(round(end / fields.frame_shift), begins[-1]))
-    return names, begins, ends
-
-
-def _text(entry: dict[str, Any], name: str, path: str | None, key: str, line: int | None) -> str:
-    """Return a field that must be a string (a number is one, too, where it is a key)."""
-    value = entry.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
-        value = str(value)
-    try:
-        if not isinstance(value, str):
-            raise ValueError
-        value.encode()
-    except ValueError as error:
-        raise FormatError(f"expected text as {name!r}, found {_shown(value)}", path, key=key, line=line) from error
-    return value
-
-
-def _moment(value: object) -> float:
-    """Return seconds, -1 where there are none."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
-
-
 def _seconds(frame: int, nbest: NBest) -> float:
     return round(frame * (nbest.frame_shift or 0.0), 6)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return f"an object with {[str(name)[:20] for name in value][:6]}"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, int) and abs(value) > 1e18:
-        return "a large number"
-    return ascii(value[:60] if isinstance(value, str) else value)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, check, sentence
 from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.slf import SILENT
 from ninja.formats.textual import check_encoding, checked_shift, encoded
 from ninja.symbols import SymbolTable
 
 FIRST, SECOND = "NBestList1.0", "NBestList2.0"
 BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
 LOG10 = math.log(10.0)  # nats
+_COMMENT = "##"
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
 _IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
@@ -29,6 +33,7 @@ class SrilmOptions:
 
     frame_shift: float = 0.01  # seconds; times of NBestList2.0 are rounded to frames
     encoding: str = "utf-8"
+    silent: frozenset[str] = SILENT  # words that are left out
 
     def __post_init__(self) -> None:
         checked_shift(self.frame_shift)
@@ -45,7 +50,8 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is that of the words which
       count for a word penalty; where it is another than there are, it is lost. So are hypotheses of probability 0.
 
-    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Empty lines and
+    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
+    ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
     comments (``##``) are passed over.
 
     Args:
@@ -55,15 +61,16 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
         options: How the file is understood.
 
     Raises:
-        FormatError: A line is none of the format's, or there is none.
+        FormatError: A line is none of the format's, the last one does not end, or there is none.
 
     Source: SRILM manual, nbest-format(5).
     """
     options = options or SrilmOptions()
     variant, hypotheses, differ, impossible = "", [], 0, 0
-    for line, row in rows(content, path, options.encoding):
+    silent: Counter[str] = Counter()
+    for line, row in rows(content, path, options.encoding, comment=_COMMENT, key=key):
         fields = split(row)
-        if not fields or fields[0].startswith("##"):
+        if not fields or fields[0].startswith(_COMMENT):
             continue
         if not variant and fields[0] in (FIRST, SECOND):
             variant = fields[0]
@@ -73,19 +80,21 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
             if any(_IMPOSSIBLE.fullmatch(field) for field in fields[:2]):
                 impossible += 1
                 continue
-            each, differs = _scores(fields, path, key, line)
-            differ += differs
-            hypotheses.append(each)
+            each, announced = _scores(fields, path, key, line)
         else:
             score = _bytelog(fields[0], path, key, line)
             words = fields[1:]
+            announced = None
             if variant == FIRST:
-                hypotheses.append(sentence(words, 0.0, -score * BYTELOG, line))
+                each = sentence(words, 0.0, -score * BYTELOG, line)
             else:
-                hypotheses.append(_timed(words, score, options.frame_shift, path, key, line))
+                each = _timed(words, score, options.frame_shift, path, key, line)
+        spoken = _spoken(each, options.silent, silent)
+        differ += announced not in (None, len(each.words), len(spoken.words))
+        hypotheses.append(spoken)
     if not hypotheses:
         raise FormatError("there are no hypotheses", path, key=key)
-    lost = []
+    lost = [f"{count} times the word {word!r}: read as epsilon" for word, count in silent.items()]
     if differ:
         lost.append(f"{differ} word counts that differ from the number of words")
     if impossible:
@@ -99,7 +108,8 @@ def write_srilm(
     """Return a list as the bytes of a file.
 
     "NBestList1.0" rounds the sum of both costs to whole bytelogs (0.1 nats); "NBestList2.0" does so with each word's,
-    and needs times. "scores" keeps both costs of a sentence, to nine digits. Labels stay behind.
+    and needs times; a word that lasts for no time gets a frame of its neighbour's. "scores" keeps both costs of a
+    sentence, to nine digits. Labels stay behind.
 
     Args:
         nbest: The list.
@@ -149,7 +159,8 @@ def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
     return names
 
 
-def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[Hypothesis, bool]:
+def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[Hypothesis, int]:
+    """Return a hypothesis of a line without words' scores, and how many words the line announces."""
     if len(fields) < 3:
         raise FormatError("expected two scores and the number of words", path, key=key, line=line)
     acoustic = number(fields[0], "an acoustic score", path, line, key)
@@ -160,8 +171,28 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[H
     if len(fields[2]) > 9 or int(fields[2]) > len(words):  # there may be more, which count for no penalty
         message = f"{fields[2][:20]} words are announced, but {len(words)} follow; the line may be cut short"
         raise FormatError(message, path, key=key, line=line)
-    return sentence(words, -graph * LOG10, -acoustic * LOG10, line), fields[2].lstrip("0") != str(len(words)).lstrip(
-        "0"
+    return sentence(words, -graph * LOG10, -acoustic * LOG10, line), int(fields[2])
+
+
+def _spoken(each: Hypothesis, silent: frozenset[str], found: Counter[str]) -> Hypothesis:
+    """Return a hypothesis without its silent words, which are counted."""
+    if silent.isdisjoint(each.words):
+        return each
+    kept = [place for place, word in enumerate(each.words) if word not in silent]
+    found.update(str(word) for word in each.words if word in silent)
+    ends = [place + 1 for place in kept]
+    last = ends[-1] if ends else 0
+    graph, acoustic = (
+        (*(math.fsum(cost[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)), math.fsum(cost[last:]))
+        for cost in (each.graph, each.acoustic)
+    )
+    return replace(
+        each,
+        words=tuple(str(each.words[place]) for place in kept),
+        graph=graph,
+        acoustic=acoustic,
+        begin=None if each.begin is None else tuple(each.begin[place] for place in kept),
+        end=None if each.end is None else tuple(each.end[place] for place in kept),
     )
 
 
@@ -218,13 +249,35 @@ def _timed_line(each: Hypothesis, names: list[str], nbest: NBest) -> str:
             raise LatticeError(f"its words have no times, which {SECOND} needs", key=nbest.key)
         return f"({_whole(each.acoustic_cost + each.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
+    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two, which tell frames of 0.01 s apart
+    begins, ends = _lasting(each.begin, each.end)
     fields, said = [], 0
     for place, name in enumerate(names):
-        begin, end = each.begin[place] * shift, max(each.end[place] - 1, each.begin[place]) * shift
+        begin, end = (f"{frame * shift:.{digits}f}" for frame in (begins[place], ends[place] - 1))
         graph, acoustic = _whole(each.graph[place]), _whole(each.acoustic[place])
         said += graph + acoustic
-        fields.append(f"{name} ( st: {begin:.2f} et: {end:.2f} g: {graph} a: {acoustic} )")
+        fields.append(f"{name} ( st: {begin} et: {end} g: {graph} a: {acoustic} )")
     return " ".join([f"({said + _whole(each.graph[-1] + each.acoustic[-1])})", *fields])
+
+
+def _lasting(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the begins and ends of words that last a frame at least, each after the one before it.
+
+    A word that began with the one before it would be taken for a phone of that one. Whoever lasts for no time gets its
+    frame from the next word, or, where there is none to give, from those before it.
+    """
+    begins, ends = list(begin), list(end)
+    until = 0
+    for place in range(len(begins)):
+        begins[place] = max(begins[place], until)
+        until = ends[place] = max(ends[place], begins[place] + 1)
+    until = max((*end, len(end)), default=0)
+    for place in reversed(range(len(begins))):
+        if ends[place] <= until:
+            break
+        ends[place] = until
+        until = begins[place] = min(begins[place], until - 1)
+    return begins, ends
 
 
 def _whole(cost: float) -> int:

@@ -40,7 +40,7 @@ FORMATS = {
     "pfsg": Format(options.OneCost, "lattice", lattices.pfsg_lost, lattices.pfsg, parted=True, text=True),
     "plf": Format(options.Plf, "lattice", lattices.plf_lost, lattices.plf, key="nothing"),
     "mesh": Format(options.Mesh, "mesh", lists.mesh_lost, lists.mesh, one=True, parted=True, text=True),
-    "openfst": Format(options.Fst, "lattice", lattices.fst_lost, lattices.fst, one=True, ids=True, key="name"),
+    "openfst": Format(options.Openfst, "lattice", lattices.fst_lost, lattices.fst, one=True, ids=True, key="name"),
     "fst-text": Format(
         options.FstText, "lattice", lattices.fst_text_lost, lattices.fst_text, one=True, ids=True, key="name"
     ),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, SymbolError
 from ninja.formats.writing import losses
 from ninja.formats.writing.options import Asked, FstText
 from ninja.lattice import Lattice
@@ -106,7 +106,13 @@ def fst(lattice: Lattice, asked: Asked) -> bytes:
     from ninja.formats.textual import refuse_empty
 
     refuse_empty(lattice)
-    return write_fst(lattice, asked.options.arc_type, asked.options.costs, asked.options.acoustic_scale)
+    options = asked.options
+    symbols = None
+    if options.symbols:
+        symbols = lattice.words if asked.words is None else asked.words
+        if symbols is None:
+            raise SymbolError("the words have no names to write; give their symbol table (--words)", key=lattice.key)
+    return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 
 def fst_lost(lattice: Lattice, asked: Asked) -> list[str]:

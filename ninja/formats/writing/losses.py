@@ -132,8 +132,8 @@ def of_list(nbest: NBest, n: int, *, labels: bool = False, times: bool = False, 
     return lost
 
 
-def sum_of_costs(nbest: NBest, costs: str = "total") -> list[str]:
-    """Return what a list loses whose hypotheses have one cost: the sum, or one of its terms.
+def sum_of_costs(nbest: NBest, costs: str = "total", acoustic_scale: float = 1.0) -> list[str]:
+    """Return what a list loses whose hypotheses have one cost: the sum, its terms scaled, or one of them as it is.
 
     Its readers take that for the acoustic cost.
     """
@@ -141,8 +141,11 @@ def sum_of_costs(nbest: NBest, costs: str = "total") -> list[str]:
     acoustic = any(each.acoustic_cost for each in nbest.hypotheses)
     if costs == "acoustic":
         return [GRAPH] if graph else []
-    lost = [ACOUSTIC] if costs == "graph" and acoustic else []
-    return [*lost, APART] if graph else lost
+    if acoustic and (costs == "graph" or acoustic_scale == 0.0):
+        return [ACOUSTIC, APART] if graph else [ACOUSTIC]
+    if acoustic and acoustic_scale != 1.0 and not graph:
+        return [UNSCALED]
+    return [APART] if graph else []
 
 
 def changed(cost: npt.ArrayLike, back: npt.ArrayLike) -> bool:

@@ -75,6 +75,13 @@ class Fst(OneCost):
 
 
 @dataclass(frozen=True, slots=True)
+class Openfst(Fst):
+    """Options of an OpenFst file."""
+
+    symbols: bool = False  # put the symbol table of the words into the file
+
+
+@dataclass(frozen=True, slots=True)
 class FstText(OneCost):
     """Options of ``ninja.formats.fst_text.write_fst_text``."""
 

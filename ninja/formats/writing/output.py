@@ -26,8 +26,8 @@ Self = TypeVar("Self", bound="Output")
 MAKERS = {
     "lattice": "lattices; make one of an n-best list with ninja.graph.nbest_lattice",
     "nbest": "n-best lists; make one of a lattice with ninja.graph.lattice_nbest",
-    "mesh": "confusion networks; make one of a lattice with ninja.consensus.mbr_decode and confusion_network, and its "
-    "text with ninja.consensus.mesh_text",
+    "mesh": "the text of confusion networks; make it of a lattice with ninja.consensus.lattice_mesh, of a network with "
+    "ninja.consensus.mesh_text",
 }
 
 

@@ -1,0 +1,233 @@
+"""The hypotheses of one object of JSON."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ninja.errors import FormatError
+from ninja.formats.nbest.hypothesis import Hypothesis, sentence
+from ninja.formats.nbest.json_text import shown
+from ninja.formats.nbest.nemo import costs
+from ninja.formats.nbest.object_fields import AM_SCORE, LM_SCORE, ObjectFields, parts
+from ninja.formats.nbest.rows import split
+
+Costs = tuple[float, float]  # graph and acoustic
+
+ALL_BESIDE = "scores of all models, beside those of each"
+EACH_BESIDE = "pairs of scores of single models, beside that of all"
+
+
+class Where(NamedTuple):
+    """What errors say of the object."""
+
+    path: str | None
+    key: str
+    line: int | None
+
+    def error(self, message: str) -> FormatError:
+        """Return the error with that message."""
+        return FormatError(message, self.path, key=self.key, line=self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """The words of a hypothesis, or of a piece of one."""
+
+    words: list[str]
+    begin: list[int] | None = None  # frames
+    end: list[int] | None = None
+
+    def hypothesis(self, found: Costs, line: int | None) -> Hypothesis:
+        """Return it with costs."""
+        graph, acoustic = found
+        if self.begin is None or self.end is None:
+            return sentence(self.words, graph, acoustic, line)
+        none = (0.0,) * len(self.words)
+        times = tuple(self.begin), tuple(self.end)
+        return Hypothesis(tuple(self.words), (*none, graph), (*none, acoustic), *times, line=line)
+
+
+def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
+    """Return what stands in the list of an object, with the scores that stand in lists of their own beside it.
+
+    Raises:
+        FormatError: Such a list has another length.
+    """
+    if fields.nbest is None:
+        return [entry]
+    listed = entry.get(fields.nbest)
+    if not isinstance(listed, list) or any(isinstance(each, dict) for each in listed):
+        return listed
+    beside = [name for name in fields.scores if isinstance(entry.get(name), list)]
+    for name in beside:
+        if len(entry[name]) != len(listed):
+            message = f"there are {len(listed)} hypotheses as {fields.nbest!r}, but {len(entry[name])} values as "
+            raise where.error(f"{message}{name!r}")
+    if not beside:
+        return listed
+    return [{fields.text: each, **{name: entry[name][place] for name in beside}} for place, each in enumerate(listed)]
+
+
+def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> tuple[list[Hypothesis], Counter[str]]:
+    """Return the hypotheses of a list, and how much of what is not read.
+
+    Raises:
+        FormatError: One of them is none.
+    """
+    lost: Counter[str] = Counter()
+    found = []
+    for each in listed:
+        entry = {fields.text: each} if isinstance(each, str) or _is_words(each) else each
+        if not isinstance(entry, dict):
+            raise where.error(f"expected a hypothesis, found {shown(entry)}")
+        scored = _costs(entry, fields, where, lost)
+        if scored is None and not fields.join:
+            scored = _missing(fields, where)
+        found.append((_spoken(entry, fields, where), scored))
+    if fields.join:
+        return [_joined(found, fields, where, lost)], lost
+    return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found], lost
+
+
+def text_of(entry: dict[str, Any], name: str, where: Where) -> str:
+    """Return a field that must be a string (a number is one, too, where it is a key).
+
+    Raises:
+        FormatError: It is none.
+    """
+    value = entry.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
+        value = str(value)
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        value.encode()
+    except ValueError as error:
+        raise where.error(f"expected text as {name!r}, found {shown(value)}") from error
+    return value
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _joined(
+    found: list[tuple[Spoken, Costs | None]], fields: ObjectFields, where: Where, lost: Counter[str]
+) -> Hypothesis:
+    """Make one hypothesis of pieces that follow each other: their costs are added up, if any has one."""
+    scored = [costs for _, costs in found if costs is not None]
+    if scored and len(scored) < len(found):
+        raise where.error(f"{len(found) - len(scored)} of {len(found)} pieces to be joined have no score, others have")
+    total = (math.fsum(graph for graph, _ in scored), math.fsum(acoustic for _, acoustic in scored))
+    words = [word for spoken, _ in found for word in spoken.words]
+    timed = [spoken for spoken, _ in found if spoken.begin is not None]
+    if not timed or any(spoken.words and spoken.begin is None for spoken, _ in found):
+        if timed:
+            lost["pieces with times, joined to others without"] += len(timed)
+        return Spoken(words).hypothesis(total, where.line)
+    begins: list[int] = []
+    ends: list[int] = []
+    for spoken in timed:
+        for begin, end in zip(spoken.begin or (), spoken.end or (), strict=True):
+            begins.append(max(begin, ends[-1] if ends else 0))
+            ends.append(max(end, begins[-1]))
+    return Spoken(words, begins, ends).hypothesis(total, where.line)
+
+
+def _missing(fields: ObjectFields, where: Where) -> Costs:
+    """Return the costs of a hypothesis without scores."""
+    if fields.missing_score is None:
+        names = repr(fields.score)
+        if fields.models_apart:
+            names = f"neither {names} nor {fields.am_score!r} and {fields.lm_score!r}"
+        else:
+            names = f"no {names}"
+        raise where.error(f"a hypothesis has {names}; name its fields, or say what a missing score is")
+    sign = 1.0 if fields.meaning == "cost" else -1.0
+    return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
+
+
+def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where, lost: Counter[str]) -> Costs | None:
+    """Return the costs of a hypothesis; None: it has no score."""
+    both = _sum(entry, fields.score, fields, where)
+    if not fields.models_apart:
+        # Who names a score wants that one; what others there are need not even be numbers.
+        lost[EACH_BESIDE] += any(entry.get(name) is not None for name in (AM_SCORE, LM_SCORE))
+        return None if both is None else costs(both, fields.score_as)
+    acoustic, graph = (_sum(entry, names, fields, where) for names in (fields.am_score, fields.lm_score))
+    if acoustic is None and graph is None:
+        return None if both is None else costs(both, fields.score_as)
+    lost[ALL_BESIDE] += both is not None
+    if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
+        missing = fields.am_score if acoustic is None else fields.lm_score
+        message = f"a hypothesis has one model's score, but no {missing!r}"
+        raise where.error(f"{message}; name the one that counts (score=…), or that there is none (none)")
+    return graph or 0.0, acoustic or 0.0
+
+
+def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: Where) -> float | None:
+    """Return the sum of the scores of some names as a cost; None: there is none of them."""
+    found = [(name, entry.get(name)) for name in parts(names)]
+    if all(value is None for _, value in found):
+        return None
+    return math.fsum(_cost(name, value, fields, where) for name, value in found)
+
+
+def _cost(name: str, value: object, fields: ObjectFields, where: Where) -> float:
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        score = float(value) * math.log(fields.base)
+        if not math.isfinite(score):
+            raise ValueError
+    except (ValueError, OverflowError) as error:
+        raise where.error(f"expected a number as {name!r}, found {shown(value)}") from error
+    return (score if fields.meaning == "cost" else -score) + 0.0
+
+
+def _spoken(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Spoken:
+    """Return what a hypothesis says, and when, if it says so."""
+    entries = entry.get(fields.words)
+    if entries is None:
+        return Spoken(_words(entry, fields.text, where))
+    if entries and _is_words(entries):
+        return Spoken(_words(entry, fields.words, where))
+    names: list[str] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    if not isinstance(entries, list):
+        raise where.error(f"expected a list as {fields.words!r}, found {shown(entries)}")
+    for each in entries:
+        if not isinstance(each, dict):
+            raise where.error(f"expected a word, found {shown(each)}")
+        word = split(text_of(each, fields.word, where))
+        start, end = (_moment(each.get(name)) for name in (fields.start, fields.end))
+        if len(word) != 1 or not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
+            raise where.error(f"expected a word, its start and end, found {shown(each)}")
+        names.append(word[0])
+        begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
+        ends.append(max(round(end / fields.frame_shift), begins[-1]))
+    return Spoken(names, begins, ends)
+
+
+def _words(entry: dict[str, Any], name: str, where: Where) -> list[str]:
+    """Return the words of a sentence, or of a list of them, of which empty ones are none."""
+    value = entry.get(name)
+    if not isinstance(value, list) or not _is_words(value):
+        return split(text_of(entry, name, where))
+    found = []
+    for each in value:
+        word = split(text_of({name: each}, name, where))
+        if len(word) > 1:
+            raise where.error(f"expected a list of words as {name!r}, found {shown(each)} in it, with a blank")
+        found += word
+    return found
+
+
+def _moment(value: object) -> float:
+    """Return seconds, -1 where there are none."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else -1

@@ -1,0 +1,73 @@
+"""Files that are not read as they are, known by how they begin, and what to do with them."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ninja.formats.pipes import GZIP_MAGIC
+from ninja.formats.sources import STDIN, Place, first_rows, is_file, names_script
+
+_UNPACK = "unpack it first"
+_MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
+    (re.compile(mark, re.DOTALL), message)
+    for mark, message in (
+        (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", f"packed with bzip2: {_UNPACK} (bunzip2)"),
+        (rb"\xfd7zXZ\0", f"packed with xz: {_UNPACK} (unxz)"),
+        (rb"\x5d\0\0.{2}\xff{8}", f"packed with lzma: {_UNPACK} (unlzma)"),
+        (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", f"packed with zstd: {_UNPACK} (unzstd)"),
+        (rb"\x04\x22\x4d\x18", f"packed with lz4: {_UNPACK} (unlz4)"),
+        (rb"\x1f\x9d", f"packed with compress: {_UNPACK} (uncompress)"),
+        (GZIP_MAGIC, f"packed with gzip twice: {_UNPACK} once (gunzip)"),
+        (rb"7z\xbc\xaf\x27\x1c", f"packed with 7-Zip: {_UNPACK} (7z x)"),
+        (rb"PK\x03\x04(?!.{0,508}data\.pkl)", f"a zip file that is not torch's: {_UNPACK} (unzip)"),
+        (rb".{257}ustar", f"a tar file: {_UNPACK} (tar -xf)"),
+        (
+            rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
+            "torch's old format: load it with torch and save it again with torch.save, which now writes a zip file",
+        ),
+        (rb"\x80[\x02-\x05].", "a pickle of Python's, which could run anything: save it in another format"),
+        (
+            rb"PAR1",
+            "Parquet, which is not mapped: make it an Arrow file with pyarrow, "
+            "feather.write_feather(parquet.read_table(FILE), 'lat.arrow', compression='uncompressed')",
+        ),
+    )
+)
+_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
+
+
+def refusal(head: bytes) -> str | None:
+    """Say what a file is, by its first bytes, that no reader takes as it is; None: nothing that is known.
+
+    Args:
+        head: The first bytes, unpacked if they were gzip; at least 512 if there are so many.
+    """
+    return next((message for mark, message in _MARKS if mark.match(head)), None)
+
+
+def advice(head: bytes, name: str) -> str | None:
+    """Say what a text may be that is of no format for all that can be seen; None: nobody knows.
+
+    Args:
+        head: The first bytes.
+        name: What messages call the file.
+    """
+    rows = first_rows(head)
+    if not rows:
+        return None
+    path = STDIN if name == Place(STDIN).name else name
+    if names_script(head):
+        return f"it looks like a script file; read it as scp:{path}"
+    if all(_NAME.fullmatch(row) or is_file(row) for row in rows):
+        missing = next((row for row in rows if not is_file(row)), None)
+        if missing is not None:
+            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
+        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
+    if all(_is_ctm_of_integers(row.split()) for row in rows):
+        return "no format that is known by its content; if it is a CTM: --from ctm"
+    return None
+
+
+def _is_ctm_of_integers(fields: list[bytes]) -> bool:
+    return len(fields) in (5, 6) and fields[2].isdigit() and fields[3].isdigit() and not fields[4].isdigit()

@@ -1,0 +1,22 @@
+"""A slow, obvious twin of word meshes made of lattices whose paths all go through the same states."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from reference_graph import cost_of, paths
+
+from ninja.lattice import Lattice
+
+
+def slow_columns(lattice: Lattice, **scales: float) -> list[dict[int, float]]:
+    """Return how probable each word is at each place of a path, of all paths with what each of them costs."""
+    all_paths = paths(lattice)
+    costs = [cost_of(lattice, path, **scales) for path in all_paths]
+    share = [math.exp(min(costs) - cost) for cost in costs]
+    columns: list[dict[int, float]] = [defaultdict(float) for _ in all_paths[0]]
+    for path, each in zip(all_paths, share, strict=True):
+        for place, arc in enumerate(path):
+            columns[place][int(lattice.word[arc])] += each / sum(share)
+    return columns

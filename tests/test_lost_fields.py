@@ -1,0 +1,148 @@
+"""Real lattices that lost a field, a line or their end: refused, or read as the whole, but for what no file tells.
+
+What the files cannot tell is listed in ``untold_slf`` and ``untold_fst``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from functools import lru_cache
+
+import numpy as np
+import reference_slf as slow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_text import needs_files, unpacked
+
+from ninja.errors import NinjaError
+from ninja.formats.fst_text import read_fst_text, write_fst_text
+from ninja.formats.slf import read_slf
+from ninja.lattice import Lattice, check
+
+EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "100"))
+SLF = [
+    "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz",
+    "theanolm/lattice.slf",
+    "an4_pocketsphinx/an4-cen3-mdms2-b.slf.gz",
+]
+COSTS = ("a", "l", "r")
+
+
+def same(one: Lattice, other: Lattice, *, time: bool = True) -> bool:
+    names = ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic", *(("time",) if time else ()))
+    assert one.words is not None
+    assert other.words is not None
+    spelled = [[lattice.words.word(word) for word in lattice.word.tolist()] for lattice in (one, other)]
+    return spelled[0] == spelled[1] and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def body(lines: list[bytes]) -> list[int]:
+    return [place for place, line in enumerate(lines) if line[:2] in (b"I=", b"J=")]
+
+
+def untold_slf(content: bytes, line: bytes, field: str) -> bool:
+    """Tell whether an HTK lattice means another thing without a field, and nobody can see that it was there.
+
+    * A score of a link that is known to have no word: SRILM leaves it out, where it is 1.
+    * The word of the node to begin or to end with.
+    """
+    found = dict(slow.slf_fields(line.decode().rstrip("\n")))
+    made = slow.read_slf(content)
+    if "I" in found:
+        return field == "W" and int(found["I"]) in (made.start, made.end)
+    node = int(found["S"] if made.begins else found["E"])
+    return field in COSTS and found.get("W", made.words.get(node)) in slow.SILENT
+
+
+@needs_files
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(SLF), st.sampled_from(["field", "line", "cut"]), st.integers(0, 2**32))
+def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name: str, kind: str, seed: int) -> None:
+    content, whole = real_slf(name)
+    lines = content.splitlines(keepends=True)
+    chance = random.Random(seed)
+    place = chance.choice(body(lines))
+    line, field = lines[place], ""
+    if kind == "field":
+        fields = line.split()
+        gone = fields.pop(chance.randrange(len(fields)))
+        field = gone.split(b"=")[0].decode()
+        lines[place] = b"\t".join(fields) + b"\n"
+    elif kind == "line":
+        lines.pop(place)
+    damaged = content[: chance.randrange(1, len(content))] if kind == "cut" else b"".join(lines)
+    try:
+        lattice = read_slf(damaged, "k")
+    except NinjaError:
+        return
+    assert kind == "field", "no line, and no end, can be gone: the header counts them"
+    check(lattice)
+    if field == "t":  # a state without a time leaves none to the others, which is said to be lost
+        assert lattice.time is None
+    assert same(lattice, whole, time=field != "t") or untold_slf(content, line, field), (line, field)
+
+
+@lru_cache
+def real_slf(name: str) -> tuple[bytes, Lattice]:
+    content = unpacked(name)
+    return content, read_slf(content, "k")
+
+
+def untold_fst(lines: list[bytes], place: int, kind: str, index: int) -> bool:
+    """Tell whether an FST in text means another thing without a line or field, and nobody can see that it was there.
+
+    * A weight: that of 1 is left out.
+    * A line, if each state that is still entered has another one, or none is: an arc, a final state, the start.
+    * A label before an integer: what is left may be a label and a weight, or labels without one.
+    """
+    fields = lines[place].split()
+    if kind == "line":
+        return True
+    return index == len(fields) - 1 or fields[-1].isdigit()
+
+
+@needs_files
+@settings(max_examples=EXAMPLES)
+@given(
+    st.sampled_from(SLF),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["field", "line", "cut"]),
+    st.integers(0, 2**32),
+)
+def test_real_fsts_in_text_that_lost_something_are_refused_or_mean_the_same(
+    name: str, acceptor: bool, spelled: bool, kind: str, seed: int
+) -> None:
+    content, whole = real_fst(name, acceptor, spelled)
+    lines = content.splitlines(keepends=True)
+    chance = random.Random(seed)
+    place, index = chance.randrange(len(lines)), 0
+    damaged = content[: chance.randrange(1, len(content))]
+    if kind == "field":
+        fields = lines[place].split()
+        index = chance.randrange(len(fields))
+        damaged = b"".join(
+            [*lines[:place], b"\t".join(fields[:index] + fields[index + 1 :]) + b"\n", *lines[place + 1 :]]
+        )
+    elif kind == "line":
+        damaged = b"".join(lines[:place] + lines[place + 1 :])
+    try:
+        lattice = read_fst_text(damaged, "k")
+    except NinjaError:
+        return
+    check(lattice)
+    if kind == "cut":
+        assert damaged.endswith(b"\n")
+        described = {line.split()[0] for line in damaged.splitlines()}
+        assert {row[1] for row in map(bytes.split, damaged.splitlines()) if len(row) > 2} <= described
+        return
+    equal = lattice.words == whole.words and lattice.identical(whole)
+    assert equal or untold_fst(lines, place, kind, index), (lines[place], index)
+
+
+@lru_cache
+def real_fst(name: str, acceptor: bool, spelled: bool) -> tuple[bytes, Lattice]:
+    lattice = real_slf(name)[1]
+    content = write_fst_text(lattice, labels="words" if spelled else "ids", acceptor=acceptor)
+    return content, read_fst_text(content, "k")

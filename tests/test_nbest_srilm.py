@@ -1,0 +1,151 @@
+"""SRILM's lists: words that are silence, and words that last for no time."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import FormatError, LatticeError
+from ninja.formats.nbest import Hypothesis, NBest, SrilmOptions, read_srilm, write_srilm
+from ninja.formats.nbest.srilm import BYTELOG, LOG10, SECOND
+from ninja.formats.slf import SILENT
+
+LISTS = {
+    "NBestList1.0": b"NBestList1.0\n(-1234) <s> the cat </s>\n(-1300) <s> </s>\n",
+    "scores": b"-1234.5 -6.25 4 <s> the cat </s>\n-1230 -7.5 2 <s> a cat </s>\n-1 -1 1 <s> a cat </s>\n",
+    "NBestList2.0": (
+        b"NBestList2.0\n(-40) <s> ( st: 0.00 et: 0.09 g: 0 a: -4 ) h# ( st: 0.00 et: 0.09 g: 0 a: -4 ) "
+        b"the ( st: 0.10 et: 0.29 g: -3 a: -10 ) <s> ( st: 0.30 et: 0.39 g: -1 a: -2 ) "
+        b"cat ( st: 0.40 et: 0.49 g: -2 a: -11 ) </s> ( st: 0.50 et: 0.59 g: -5 a: -1 )\n"
+    ),
+}
+
+
+def test_silent_words_are_left_out_of_each_variant() -> None:
+    first = read_srilm(LISTS["NBestList1.0"], "u")
+    assert [each.words for each in first.hypotheses] == [("the", "cat"), ()]
+    assert [each.acoustic_cost for each in first.hypotheses] == [1234 * BYTELOG, 1300 * BYTELOG]
+    assert first.lost == ("2 times the word '<s>': read as epsilon", "2 times the word '</s>': read as epsilon")
+    scores = read_srilm(LISTS["scores"], "u")
+    assert [each.words for each in scores.hypotheses] == [("the", "cat"), ("a", "cat"), ("a", "cat")]
+    assert scores.hypotheses[0].acoustic_cost == 1234.5 * LOG10
+    # The number may count them or not.
+    assert scores.lost[2:] == ("1 word counts that differ from the number of words",)
+
+
+def test_what_silent_words_cost_is_kept() -> None:
+    (one,) = read_srilm(LISTS["NBestList2.0"], "u").hypotheses
+    assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 40), (30, 50))
+    assert one.graph == pytest.approx((3 * BYTELOG, 3 * BYTELOG, 5 * BYTELOG))
+    assert one.acoustic == pytest.approx((14 * BYTELOG, 13 * BYTELOG, 2 * BYTELOG))  # one is what the line has beyond
+    kept = read_srilm(LISTS["NBestList2.0"], "u", None, SrilmOptions(silent=frozenset())).hypotheses[0]
+    assert kept.words == ("<s>", "the", "<s>", "cat", "</s>")
+    assert kept.graph_cost == pytest.approx(one.graph_cost)
+    assert kept.acoustic_cost == pytest.approx(one.acoustic_cost)
+
+
+@pytest.mark.parametrize("variant", LISTS)
+def test_which_words_are_silent_is_an_option(variant: str, tmp_path: Path) -> None:
+    path = tmp_path / "utt.nbest"
+    path.write_bytes(LISTS[variant])
+
+    def words(form: str | None) -> set[str]:
+        ((_, lattice),) = ninja.read(str(path), format=form)
+        assert lattice.words is not None
+        return {word for word, _ in lattice.words} - {"<eps>"}
+
+    assert words(None).isdisjoint(SILENT)
+    assert words("srilm:silent=") >= {"<s>", "</s>", "cat"}
+    assert words("srilm:silent=cat+<s>") & {"<s>", "</s>", "cat"} == {"</s>"}
+    with pytest.raises(LatticeError, match=r"reading it as srilm loses [123] times the word '<s>': read as epsilon"):
+        list(ninja.read(str(path), lossy="refuse"))
+
+
+def test_more_words_announced_than_there_are_is_damage_with_silent_words_too() -> None:
+    with pytest.raises(FormatError, match="5 words are announced, but 4 follow"):
+        read_srilm(b"-1234.5 -6.25 5 <s> the cat </s>\n", "u")
+
+
+def test_silent_words_that_are_written_are_named_as_lost(tmp_path: Path) -> None:
+    nbest = NBest("utt", (Hypothesis(("<s>", "a"), (0.0,) * 3, (0.0,) * 3),))
+    with ninja.write(str(tmp_path / "utt.nbest")) as output:
+        output.write(nbest)
+    assert dict(output.lost) == {"words that are read as silence (<s> or !ENTER)": 1}
+
+
+@st.composite
+def timed(draw: st.DrawFn) -> NBest:
+    """A list of which many words last for no time."""
+    shift = draw(st.sampled_from([0.01, 0.01, 0.02, 0.0125, 0.005, 0.001, 0.03]))
+    hypotheses = []
+    for _ in range(draw(st.integers(1, 3))):
+        count = draw(st.integers(1, 6))
+        moments = sorted(draw(st.lists(st.integers(0, 12), min_size=2 * count, max_size=2 * count)))
+        words = tuple(draw(st.lists(st.sampled_from(["a", "b", "b-1"]), min_size=count, max_size=count)))
+        zeros = (0.0,) * (count + 1)
+        hypotheses.append(Hypothesis(words, zeros, zeros, tuple(moments[::2]), tuple(moments[1::2])))
+    return NBest("utt", tuple(hypotheses), shift)
+
+
+@settings(max_examples=300)
+@given(timed())
+def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
+    content = write_srilm(nbest, SECOND)
+    back = read_srilm(content, "utt", None, SrilmOptions(nbest.frame_shift or 0.01))
+    changed = False
+    for one, other in zip(nbest.hypotheses, back.hypotheses, strict=True):
+        assert one.begin is not None
+        assert one.end is not None
+        assert other.begin is not None
+        assert other.end is not None
+        assert other.words == one.words
+        moments = [moment for pair in zip(other.begin, other.end, strict=True) for moment in pair]
+        assert moments == sorted(moments)
+        assert all(begin < end for begin, end in zip(other.begin, other.end, strict=True))
+        if all(begin < end for begin, end in zip(one.begin, one.end, strict=True)):
+            assert (other.begin, other.end) == (one.begin, one.end)
+        else:
+            changed = True
+        assert other.end[-1] <= max(one.end[-1], len(one.words))  # no frame is made up where there are enough
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ninja.write(f"{folder}/utt.nbest", to=f"srilm:variant={SECOND}") as output,
+    ):
+        output.write(nbest)
+    assert ("times" in output.lost) == changed
+    assert ("frame shift" in output.lost) == (nbest.frame_shift != 0.01)
+
+
+def test_times_that_would_change_are_refused_if_loss_is(tmp_path: Path) -> None:
+    zeros = (0.0,) * 3
+    nbest = NBest("utt", (Hypothesis(("a", "b"), zeros, zeros, (5, 5), (5, 9)),), 0.01)
+    with (
+        ninja.write(str(tmp_path / "utt.nbest"), to=f"srilm:variant={SECOND}", lossy="refuse") as output,
+        pytest.raises(LatticeError, match="key 'utt': srilm would lose: times; allow it"),
+    ):
+        output.write(nbest)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "begins", "ends"),
+    [
+        ((5, 5), (5, 9), (5, 6), (6, 9)),  # from the next word
+        ((5, 9), (9, 9), (5, 8), (8, 9)),  # from the one before
+        ((0, 0, 0), (0, 0, 0), (0, 1, 2), (1, 2, 3)),  # there are none to take
+        ((0, 1, 2, 3), (1, 2, 3, 3), (0, 1, 2, 3), (1, 2, 3, 4)),
+        ((0, 2, 3), (2, 3, 3), (0, 1, 2), (1, 2, 3)),
+        ((3, 7), (3, 8), (3, 7), (4, 8)),  # from the gap
+    ],
+)
+def test_a_frame_is_taken_from_a_neighbour(
+    begin: tuple[int, ...], end: tuple[int, ...], begins: tuple[int, ...], ends: tuple[int, ...]
+) -> None:
+    zeros = (0.0,) * (len(begin) + 1)
+    nbest = NBest("u", (Hypothesis(tuple("abcd"[: len(begin)]), zeros, zeros, begin, end),), 0.01)
+    (back,) = read_srilm(write_srilm(nbest, SECOND), "u").hypotheses
+    assert (back.begin, back.end) == (begins, ends)

@@ -1,0 +1,210 @@
+"""What OpenFst's machines hold that no lattice has: arcs of the semiring's zero, and symbol tables of either side."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import lattices
+
+import ninja
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.fst_archive import read_fst_archive
+from ninja.formats.fst_text import read_fst_text
+from ninja.formats.openfst import OpenfstOptions, read_fst, write_fst
+from ninja.lattice import Lattice, check
+from ninja.symbols import SymbolTable
+
+fst = pytest.importorskip("pywrapfst")
+
+ARC_TYPES = ("standard", "log", "log64")
+WORDS = SymbolTable([("<eps>", 0), ("옷", 7), ("a b", 8), ("far", 1_000_000)])
+
+
+def compiled(text: str, arc_type: str = "standard", *, acceptor: bool = False) -> Any:
+    compiler = fst.Compiler(acceptor=acceptor, arc_type=arc_type)
+    compiler.write(text)
+    return compiler.compile()
+
+
+def symbols(*words: str) -> Any:
+    table = fst.SymbolTable()
+    for number, word in enumerate(words):
+        table.add_symbol(word, number)
+    return table
+
+
+def same(one: Lattice, other: Lattice) -> bool:
+    names = ("arc_begin", "dst", "word", "graph", "final_graph")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+@settings(max_examples=80, deadline=None)
+@given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.randoms(use_true_random=False))
+def test_arcs_of_weight_zero_are_as_if_they_were_not_there(lattice: Lattice, arc_type: Any, chance: Any) -> None:
+    """They may go anywhere, also backwards, and stand anywhere among a state's arcs."""
+    plain, more = fst.VectorFst(arc_type), fst.VectorFst(arc_type)
+    for machine in (plain, more):
+        machine.add_states(lattice.num_states)
+        machine.set_start(0)
+    zero = fst.Weight.zero(plain.weight_type())
+    for state in range(lattice.num_states):
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            if chance.randrange(3) == 0:
+                more.add_arc(state, fst.Arc(3, 4, zero, chance.randrange(lattice.num_states)))
+            word, weight = int(lattice.word[arc]), fst.Weight(plain.weight_type(), str(float(lattice.graph[arc])))
+            for machine in (plain, more):
+                machine.add_arc(state, fst.Arc(word, word, weight, int(lattice.dst[arc])))
+        more.add_arc(state, fst.Arc(-1, 4, zero, chance.randrange(lattice.num_states)))
+        if lattice.is_final[state]:
+            for machine in (plain, more):
+                machine.set_final(state, str(float(lattice.final_graph[state])))
+    found = Lattice.from_openfst(more)
+    check(found)
+    assert same(found, Lattice.from_openfst(plain))
+
+
+TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n"  # one arc would close a cycle
+
+
+@pytest.mark.parametrize("kind", ["binary", "text", "archive", "archive in text"])
+def test_each_reader_of_fsts_drops_arcs_of_weight_zero(kind: str) -> None:
+    image = compiled(TEXT).write_to_string()
+    if kind == "binary":
+        lattice = read_fst(image, "utt")
+    elif kind == "text":
+        lattice = read_fst_text(TEXT.encode(), "utt")
+    else:
+        content = b"utt " + image if kind == "archive" else b"utt \n" + TEXT.encode() + b"\n"
+        ((_, found),) = read_fst_archive((content,))
+        assert isinstance(found, Lattice)
+        lattice = found
+    assert lattice.word.tolist() == [5, 8]
+    assert lattice.is_final.tolist() == [False, False, True]
+
+
+def test_a_machine_whose_only_way_has_weight_zero_has_a_state_without_arcs() -> None:
+    lattice = read_fst_text(b"0 1 5 5 Infinity\n0 2\n1\n", "utt")
+    assert (lattice.num_arcs, lattice.is_final[0]) == (0, True)
+    with pytest.raises(LatticeError, match="no state is final"):
+        read_fst_text(b"0 1 5 5 0.5\n1 Infinity\n", "utt")
+
+
+def test_a_final_weight_beyond_float32_is_refused_rather_than_taken_for_zero() -> None:
+    with pytest.raises(
+        LatticeError, match=r"key 'utt': state 1 has the final weight 1e\+40, more than a float32 holds"
+    ):
+        read_fst(compiled("0 1 5 5\n1 1e40\n0 2\n", "log64").write_to_string(), "utt")
+
+
+TRANSDUCER = "0 1 1 2 0.5\n1 2 2 1 0.25\n2\n"
+ACCEPTOR = "0 1 1 1 0.5\n1 2 2 2 0.25\n1 2 1 2 Infinity\n2\n"  # an arc that is none says nothing
+
+
+def labelled(text: str, *, of_inputs: Any = None, of_outputs: Any = None) -> bytes:
+    machine = compiled(text)
+    if of_inputs is not None:
+        machine.set_input_symbols(of_inputs)
+    if of_outputs is not None:
+        machine.set_output_symbols(of_outputs)
+    content: bytes = machine.write_to_string()
+    return content
+
+
+IN, OUT = symbols("<eps>", "p_AA", "p_B"), symbols("<eps>", "odd", "even")
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "spelled"),
+    [
+        (labelled(TRANSDUCER, of_inputs=IN), "output", [2, 1]),
+        (labelled(TRANSDUCER, of_inputs=IN, of_outputs=OUT), "output", ["even", "odd"]),
+        (labelled(TRANSDUCER, of_outputs=OUT), "output", ["even", "odd"]),
+        (labelled(ACCEPTOR, of_inputs=IN), "output", ["p_AA", "p_B"]),
+        (labelled(ACCEPTOR, of_inputs=IN, of_outputs=OUT), "output", ["odd", "even"]),
+        (labelled(TRANSDUCER, of_inputs=IN), "input", ["p_AA", "p_B"]),
+        (labelled(TRANSDUCER, of_inputs=IN, of_outputs=OUT), "input", ["p_AA", "p_B"]),
+        (labelled(TRANSDUCER, of_outputs=OUT), "input", [1, 2]),
+        (labelled(ACCEPTOR, of_outputs=OUT), "input", ["odd", "even"]),
+        (labelled(ACCEPTOR), "output", [1, 2]),
+    ],
+)
+def test_symbols_name_the_labels_they_belong_to(content: bytes, words: Any, spelled: list[Any]) -> None:
+    lattice = read_fst(content, "utt", None, OpenfstOptions(words))
+    ids = lattice.word.tolist()
+    assert (ids if lattice.words is None else lattice.words.spell(ids)) == spelled
+
+
+def test_the_side_of_the_words_is_an_option_of_reading(tmp_path: Path) -> None:
+    path = tmp_path / "a.fst"
+    path.write_bytes(labelled(TRANSDUCER, of_inputs=IN))
+    ((_, lattice),) = ninja.read(str(path), format="openfst:words=input")
+    assert lattice.words is not None
+    assert lattice.words.spell(lattice.word) == ["p_AA", "p_B"]
+    for option, lost in (("output", "input labels"), ("input", "output labels")):
+        with pytest.raises(LatticeError, match=f"reading it as openfst loses {lost}; allow"):
+            list(ninja.read(str(path), format=f"openfst:words={option}", lossy="refuse"))
+    with pytest.raises(OptionError, match="openfst: words=both is not one of output, input"):
+        list(ninja.read(str(path), format="openfst:words=both"))
+    with pytest.raises(OptionError, match="words is 'both', but output or input is needed"):
+        OpenfstOptions("both")  # type: ignore[arg-type]
+
+
+def named() -> Lattice:
+    costs = [[1.5, 2.0, 0.25], [-10.0, 4.0, 8.0], [np.inf, 0.5, 0.0], [np.inf, 1.0, 3.0]]
+    return Lattice.from_arrays("utt", [0, 2, 3, 3], [1, 2, 2], [7, 8, 0], *costs).with_words(WORDS)
+
+
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
+    content = write_fst(named(), arc_type, symbols=WORDS)
+    machine = fst.Fst.read_from_string(content)
+    assert machine.verify()
+    theirs = [(name, number) for number, name in machine.output_symbols()]
+    assert theirs == list(WORDS)
+    assert [(name, number) for number, name in machine.input_symbols()] == theirs
+    assert machine.output_symbols().available_key() == 1_000_001
+    again = read_fst(machine.write_to_string(), "utt")
+    assert same(again, read_fst(content, "utt"))
+    assert again.words == read_fst(content, "utt").words == WORDS
+    assert same(again, read_fst(write_fst(named(), arc_type), "utt"))
+
+
+@pytest.mark.skipif(shutil.which("fstprint") is None, reason="OpenFst's command-line tools are not installed")
+def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
+    table = SymbolTable([("<eps>", 0), ("hello", 7), ("옷", 8)])
+    (tmp_path / "a.fst").write_bytes(write_fst(named(), symbols=table))
+    command = ["fstprint", "--save_isymbols=in", "--save_osymbols=out", "a.fst"]
+    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines()[0].split() == ["0", "1", "hello", "hello", "-8.5"]
+    assert SymbolTable.read(tmp_path / "in") == SymbolTable.read(tmp_path / "out") == table
+
+
+def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
+    path, archive = tmp_path / "utt.fst", tmp_path / "a.fsts"
+    with ninja.write(str(path), to="openfst:symbols=true") as output:
+        output.write(named())
+    ((_, lattice),) = ninja.read(str(path))
+    assert lattice.words == WORDS
+    with (
+        ninja.write(str(tmp_path / "other.fst"), to="openfst:symbols=true") as output,
+        pytest.raises(SymbolError, match=r"key 'utt': the words have no names to write; give their symbol table"),
+    ):
+        output.write(read_fst(write_fst(named()), "utt"))
+    with pytest.raises(SymbolError, match="word id 8 is not in the symbol table"):
+        write_fst(named(), symbols=SymbolTable([("<eps>", 0), ("옷", 7)]))
+    with pytest.raises(OptionError, match="fst-ark has no option 'symbols'"):
+        ninja.write(str(archive), to="fst-ark:symbols=true")
+
+
+def test_a_symbol_table_that_is_cut_short_is_damage() -> None:
+    content = write_fst(named(), symbols=WORDS)
+    for length in range(40, len(content), 3):
+        with pytest.raises(FormatError, match=r"key 'utt'"):
+            read_fst(content[:length], "utt")

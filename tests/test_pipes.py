@@ -1,0 +1,207 @@
+"""What gives its bytes once is read as files are: pipes with a name, process substitution, the standard input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ninja.cli import main
+from ninja.errors import InputError, NinjaError
+from ninja.formats import pipes
+from ninja.formats.lookup import Lookup
+from ninja.formats.nbest import NBest, sentence, write_objects
+from ninja.formats.slf import write_slf
+from ninja.formats.tables import read, vocabulary
+from ninja.formats.writer import write
+from ninja.graph import from_arcs
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+
+
+def chain(key, words=(1, 2), *, table=WORDS):
+    ends = list(range(1, len(words) + 1))
+    costs = [0.5] * len(words)
+    found = from_arcs(key, [end - 1 for end in ends], ends, list(words), costs, costs, finals={len(words): 0.0})
+    return found if table is None else found.with_words(table)
+
+
+def archive(*keys):
+    with write("made.ark") as output:
+        for key in keys:
+            output.write(chain(key, table=None))
+    return Path("made.ark").read_bytes()
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not {*pipes._peeked} - {"-"}  # nothing of a pipe is left that another one of its name would seem to give
+
+
+@pytest.fixture
+def pipe(there):
+    """Make a pipe with a name, out of which bytes come once."""
+    writers = []
+
+    def made(name, content):
+        os.mkfifo(name)
+
+        def run():
+            with open(name, "wb", buffering=0) as file:
+                view = memoryview(content)
+                while view:
+                    view = view[file.write(view) :]
+
+        writers.append(threading.Thread(target=run, daemon=True))
+        writers[-1].start()
+        return name
+
+    yield made
+    for writer in writers:
+        writer.join(10)
+        assert not writer.is_alive()  # all was read
+
+
+def test_a_pipe_is_read_as_a_file(pipe):
+    assert [key for key, _ in read(pipe("utt.slf", write_slf(chain("x"))))] == ["utt"]
+    assert [key for key, _ in read(pipe("a.gz", gzip.compress(archive("u", "v"))))] == ["u", "v"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_words_that_a_pipe_spells_are_counted_before_it_is_read(pipe, packed):
+    content = write_slf(chain("x", (2, 3)))
+    name = pipe("utt.slf", gzip.compress(content) if packed else content)
+    words = vocabulary(name)
+    assert words is not None
+    ((_, lattice),) = read(name, words=words)
+    assert lattice.words is words
+    assert words.spell(lattice.word[lattice.word > 0]) == ["b", "c"]
+
+
+def test_a_pipe_of_the_same_name_gives_its_own_bytes(pipe):
+    for key, (first, second) in {"one": (1, 2), "two": (3, 1)}.items():
+        name = pipe("utt.slf", write_slf(chain("x", (first, second))))
+        words = vocabulary(name)
+        ((_, lattice),) = read(name, words=words)
+        assert words.spell(lattice.word[lattice.word > 0]) == [WORDS.word(first), WORDS.word(second)], key
+        os.unlink(name)
+    for key in ("u", "v"):
+        name = pipe("x.ark", archive(key))
+        assert vocabulary(name) is None
+        assert [found for found, _ in read(name)] == [key]
+        os.unlink(name)
+
+
+def test_a_pipe_that_held_no_lattices_is_not_kept_either(pipe):
+    name = pipe("x", b"no lattices\n")
+    assert vocabulary(name) is None
+    with pytest.raises(NinjaError, match="x, byte 3"):
+        list(read(name))
+    os.unlink(name)
+    assert [found for found, _ in read(pipe("x", archive("u")))] == ["u"]
+
+
+def test_an_archive_of_ids_is_not_kept_in_memory(pipe, monkeypatch):
+    monkeypatch.setattr(pipes, "LARGEST_KEPT", 1 << 16)
+    keys = [f"utt{number}" for number in range(2000)]
+    content = archive(*keys)
+    assert len(content) > 2 << 16
+    name = pipe("x.ark", content)
+    assert vocabulary(name) is None
+    assert len(pipes._peeked[name].content) < 1 << 14
+    assert [key for key, _ in read(name)] == keys
+
+
+def test_more_than_can_be_kept_is_refused(there, monkeypatch):
+    monkeypatch.setattr(pipes, "LARGEST_KEPT", 1 << 12)
+    monkeypatch.setattr(pipes, "CHUNK_KEPT", 1 << 10)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write_slf(chain("x")) + b"#" * (1 << 17))))
+    with pytest.raises(InputError, match="standard input: more than 0 GB, too much to be read twice"):
+        vocabulary("-")
+
+
+def test_a_pipe_can_be_what_others_are_joined_with(pipe):
+    with Lookup(pipe("second", archive("u", "v"))) as lookup:
+        assert lookup.get("v").num_arcs == 2
+        assert list(lookup.rest()) == ["u"]
+
+
+def test_a_list_of_lattices_may_come_out_of_a_pipe(pipe):
+    Path("1.slf").write_bytes(write_slf(chain("x", (3, 2))))
+    Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
+    content = b"\nu 1.slf\nv 2.slf\n"
+    name = pipe("list.scp", content)
+    words = vocabulary(f"scp:{name}")
+    assert {word for word, _ in words} >= {"a", "b", "c"}
+    assert [key for key, _ in read(f"scp:{name}", words=words)] == ["u", "v"]
+
+
+def test_a_list_of_lattices_on_the_standard_input_is_one(there, monkeypatch, capfd):
+    Path("1.slf").write_bytes(write_slf(chain("x", (3, 2))))
+    Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
+    Path("list.scp").write_text("u 1.slf\nv 2.slf\n")
+    expected = main(["best", "list.scp"]), capfd.readouterr().out
+    assert expected == (0, "u c b\nv a\n")
+    for content in ("u 1.slf\nv 2.slf\n", "\n \nu 1.slf\nv 2.slf"):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+            assert (main(["best", "scp:-"]), capfd.readouterr().out) == expected
+    Path("list.scp.gz").write_bytes(gzip.compress(Path("list.scp").read_bytes()))
+    with monkeypatch.context() as patch, open("list.scp.gz") as file:
+        patch.setattr("sys.stdin", file)
+        assert (main(["best", "scp:-"]), capfd.readouterr().out) == expected
+
+
+def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(there, monkeypatch):
+    archive("u", "v")
+    with write("ark,scp:x.ark,x.scp") as output:
+        for key in ("u", "v"):
+            output.write(chain(key, table=None))
+    with open("x.scp") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert vocabulary("scp:-") is None
+        assert [key for key, _ in read("scp:-")] == ["u", "v"]
+
+
+def test_what_is_no_list_is_refused_as_one(there, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
+    assert vocabulary("scp:-") is None
+    with pytest.raises(NinjaError, match="standard input:1"):
+        list(read("scp:-"))
+
+
+def test_split_says_that_it_reads_twice(pipe, capfd):
+    name = pipe("x.ark", b"")
+    assert main(["split", name, "--nj", "2", "-o", "out.JOB.ark"]) == 2
+    assert "is read twice" in capfd.readouterr().err
+    Path(name).read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_process_substitution_is_read_by_the_command(there):
+    Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
+    lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]
+    Path("n.jsonl").write_bytes(write_objects(lists))
+    archive("u", "v")
+    ninja = f"{sys.executable} -m ninja"
+    for command, expected in (
+        (f"{ninja} best <(zcat utt.slf.gz)", "stdin c b\n"),
+        (f"{ninja} best <(cat utt.slf.gz)", "stdin c b\n"),
+        (f"{ninja} equivalent <(zcat utt.slf.gz) <(cat utt.slf.gz)", ""),
+        (f"{ninja} best <(printf \"((('a',-1,1),),)\\n((('b',-1,1),),)\\n\")", "1 a\n2 b\n"),
+        (f"{ninja} best <(cat n.jsonl)", "u a b\nv a b\n"),
+        (f"{ninja} best <(cat made.ark) --words <(printf '<eps> 0\\na 1\\nb 2\\n')", "u a b\nv a b\n"),
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == expected, command

@@ -1,0 +1,166 @@
+"""HTK's lattices that lack something: no word and no score is made up, and no path is lost behind the ends."""
+
+from __future__ import annotations
+
+import pytest
+import reference_slf as slow
+from strategies_text import SMALL, same_as_twin, sentences
+
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.formats import read
+from ninja.formats.pfsg import read_pfsg, read_pfsgs
+from ninja.formats.slf import SlfOptions, read_slf
+
+ON_NODES = b"""N=4 L=4
+I=0 W=!NULL
+I=1 W=one
+I=2 W=two
+I=3 W=!NULL
+J=0 S=0 E=1 a=-1 l=-5
+J=1 S=0 E=2 a=-2 l=-6
+J=2 S=1 E=3 a=-3 l=-7
+J=3 S=2 E=3 a=-4 l=-8
+"""
+LACKS = "but others have; if that stands for one, say which: --from slf:missing_score=0"
+
+
+def refused(content: bytes, message: str, options: SlfOptions | None = None) -> None:
+    with pytest.raises(FormatError) as caught:
+        read_slf(content, "k", "f.slf", options=options or SlfOptions())
+    assert str(caught.value) == f"f.slf:{message}"
+    if options is None:
+        with pytest.raises(slow.Refused):
+            slow.read_slf(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "message"),
+    [
+        (SMALL, b" a=-11", f"10, key 'k': the link has no score a=, {LACKS}"),
+        (SMALL, b" l=-1", f"9, key 'k': the link has no score l=, {LACKS}"),
+        (SMALL, b" a=-6 l=-0.25", f"12, key 'k': the link has no score l=, {LACKS}"),
+        (ON_NODES, b" a=-2", f"7, key 'k': the link has no score a=, {LACKS}"),
+        (b"dir=b\n" + ON_NODES, b" a=-4", f"10, key 'k': the link has no score a=, {LACKS}"),
+        (SMALL.replace(b" a=", b" acoustic="), b" acoustic=-6", f"12, key 'k': the link has no score a=, {LACKS}"),
+        (
+            b"N=2 L=2\n#..\nJ=0 S=0 E=1 a=-1\nJ=1 S=0 E=1 a=-2\n",
+            b" a=-2",
+            f"4, key 'k': the link has no score a=, {LACKS}",
+        ),
+        (SMALL, b" W=two", "10, key 'k': the link has no word (W=), but others have; a link without any says W=!NULL"),
+        (
+            SMALL,
+            b" W=!NULL",
+            "11, key 'k': the link has no word (W=), but others have; a link without any says W=!NULL",
+        ),
+        (
+            ON_NODES,
+            b" W=two",
+            "7, key 'k': the link takes the word of node 2, which has none (W=), but others have; a node without any "
+            "says W=!NULL",
+        ),
+    ],
+)
+def test_a_link_that_lost_a_field_is_refused_with_its_line(content: bytes, field: bytes, message: str) -> None:
+    same_as_twin(content)
+    refused(content.replace(field, b"", 1), message)
+
+
+def test_fields_that_count_for_no_cost_may_be_missing() -> None:
+    content = SMALL.replace(b" a=-11", b" a=-11 n=-3 v=2 x1=4")
+    assert read_slf(content, "k").identical(read_slf(SMALL, "k"))
+    message = f"9, key 'k': the link has no score n=, {LACKS}"
+    refused(content, message, SlfOptions(graph=("n",)))
+    lists = SMALL.replace(b" l=", b" i=-1,")
+    assert sentences(read_slf(lists, "k", options=SlfOptions(graph=("i[1]",))))[0] == ("one", 1.5, 15.0)
+    message = f"10, key 'k': the link has no score i= (item 1), {LACKS}"
+    refused(lists.replace(b" i=-1,-2", b""), message, SlfOptions(graph=("i[1]",)))
+
+
+def test_links_without_a_word_may_lack_scores_as_srilm_writes_them() -> None:
+    content = b"N=4 L=4 start=0 end=3\nI=0\nI=1\nI=2\nI=3\nJ=0 S=0 E=1 W=!NULL\nJ=1 S=1 E=2 W=one a=-3 l=-1\n"
+    content += b"J=2 S=1 E=2 W=two a=-4 l=-2\nJ=3 S=2 E=3 W=%s\n"
+    for word in (b"!NULL", b"</s>", b"!SENT_END"):
+        assert sentences(same_as_twin(content % word)[1]) == [("one", 1, 3), ("two", 2, 4)]
+    refused(content % b"three", f"9, key 'k': the link has no score l=, {LACKS}")
+
+
+def test_the_end_of_a_lattice_needs_no_word() -> None:
+    for direction, node in ((b"", b"I=3 W=!NULL"), (b"dir=b\n", b"I=0 W=!NULL")):
+        content = direction + ON_NODES
+        expected = sentences(read_slf(content, "k"))
+        assert sentences(same_as_twin(content.replace(node, node[:3]))[1]) == expected
+
+
+def test_a_missing_score_is_what_the_user_says() -> None:
+    content = SMALL.replace(b" a=-11", b"").replace(b" l=-1\n", b"\n")
+    lattice = read_slf(content, "k", options=SlfOptions(missing_score=0))
+    assert sentences(lattice) == [("one", 0.5, 15.0), ("two four", 2.25, 6.0)]
+    lattice = read_slf(b"base=10\n" + content, "k", options=SlfOptions(missing_score=-2.5))
+    assert sentences(read_slf(content, "k", options=SlfOptions(missing_score=-2.5))) == [
+        ("one", 3.0, 15.0),
+        ("two four", 2.25, 8.5),
+    ]
+    assert lattice.graph[0] == 2.5  # a natural logarithm whatever the base
+    with pytest.raises(OptionError, match="missing_score is nan"):
+        SlfOptions(missing_score=float("nan"))
+
+
+def test_a_missing_score_can_be_said_on_the_command_line(tmp_path) -> None:
+    path = tmp_path / "utt.slf"
+    path.write_bytes(SMALL.replace(b" a=-11", b""))
+    with pytest.raises(FormatError, match="missing_score=0"):
+        list(read(path))
+    ((key, lattice),) = read(path, format="slf:missing_score=0")
+    assert (key, lattice.num_arcs) == ("utt", 4)
+
+
+def test_a_score_has_one_name_on_a_line() -> None:
+    refused(SMALL.replace(b" a=-11", b" a=-11 acoustic=-3"), "10, key 'k': field 'acoustic' stands twice on this line")
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        (
+            b"J=2 S=3 E=2",
+            "6, key 'k': the link leaves node 3, which is the last one of the lattice; one of the two is wrong",
+        ),
+        (
+            b"J=2 S=1 E=0",
+            "6, key 'k': the link enters node 0, which is the first one of the lattice; one of the two is wrong",
+        ),
+        (
+            b"J=2 S=0 E=0",
+            "6, key 'k': the link enters node 0, which is the first one of the lattice; one of the two is wrong",
+        ),
+    ],
+)
+def test_links_past_the_ends_are_refused_with_their_line(link: bytes, message: str) -> None:
+    content = b"start=0 end=3\nN=4 L=4\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\n%s W=c\nJ=3 S=1 E=3 W=d\n" % link
+    refused(content, message)
+
+
+def test_which_node_is_last_must_be_clear_and_dead_ends_stay() -> None:
+    content = b"%sN=4 L=3\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\nJ=2 S=1 E=3 W=c\n"
+    refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Say end=")
+    lattice = same_as_twin(content % b"end=3\n")[1]
+    assert (lattice.num_states, lattice.num_arcs) == (4, 3)
+    assert [words for words, *_ in sentences(lattice)] == ["a c"]
+
+
+PFSG = b"name one\nnodes 4 NULL a b NULL\ninitial 0\nfinal 3\ntransitions 3\n0 1 -10\n1 2 -20\n%s -30\n"
+
+
+def test_transitions_past_the_ends_of_a_pfsg_are_refused_and_cost_only_their_lattice() -> None:
+    good = PFSG % b"2 3"
+    assert read_pfsg(good, "k").num_arcs == 2
+    for transition, what in (
+        (b"3 2", "leaves node 3, which is the last"),
+        (b"2 0", "enters node 0, which is the first"),
+    ):
+        with pytest.raises(LatticeError, match=f"^f.pfsg:8, key 'k': the transition {what} one of the lattice"):
+            read_pfsg(PFSG % transition, "k", "f.pfsg")
+        found = list(read_pfsgs(PFSG % transition + b"\n" + good.replace(b"one", b"two"), "f.pfsg"))
+        assert [type(each) for each in found] == [LatticeError, type(read_pfsg(good, "k"))]
+        assert [each.key for each in found] == ["one", "two"]

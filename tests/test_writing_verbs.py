@@ -1,0 +1,340 @@
+"""What verbs write in formats of one cost is joined by their scales, and words that no table holds cost one lattice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import ninja as package
+from ninja.formats.wording import is_one_field
+from ninja.graph import best_path, equivalent, from_arcs, scale
+from ninja.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "good", "bad"])
+# Good by 0.1 times its acoustic cost, bad by the whole.
+LATTICE = from_arcs(
+    "u", [0, 0], [1, 1], [1, 2], [1.0, 3.0], [10.0, 4.0], finals={1: 0.5}, labels=[[3, 3], [3, 3]]
+).with_words(WORDS)
+ARPA = "\\data\\\nngram 1=5\n\n\\1-grams:\n-1 <unk>\n-99 <s>\n-0.5 </s>\n-0.5 good\n-0.5 bad\n\n\\end\\\n"
+SLF = b"VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=%b a=-1 l=-2\nJ=1 S=1 E=2 W=world a=-1 l=-2\n"
+
+VERBS = {
+    "prune": "prune --beam inf",
+    "determinize-pruned": "determinize-pruned --beam 100",
+    "union": "union other.ark --determinize=false",
+    "limit-depth": "limit-depth --max-arcs-per-frame 9",
+    "rescore": "rescore --rnnlm lm.arpa --lm-weight 0 --beam inf --prune-beam inf",
+    "context": "context --entities none.jsonl",
+}
+ONE_COST = ("openfst", "fst-text:labels=words", "fst-ark", "pfsg", "plf")
+LISTS = ("json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi")
+OF_ONE_SCORE = ("srilm:variant=NBestList1.0", "nemo", "espnet")
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with package.write("lat.ark") as output:
+        output.write(LATTICE)
+    with package.write("other.ark") as output:
+        output.write(LATTICE.with_key("another"))
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in WORDS))
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    (tmp_path / "none.jsonl").write_text('{"utt": "another", "entities": [{"text": "good", "class": ""}]}\n')
+    return tmp_path
+
+
+def run(ninja, verb, *arguments):
+    """Run a verb on the archive; return stderr."""
+    name, *options = verb.split()
+    code, _, errors = ninja(name, "lat.ark", *options, *arguments, "--words", "words.txt")
+    assert code == 0, errors
+    return errors
+
+
+def read(path, to):
+    """Return the lattice that was written."""
+    form = {"nemo": "nemo:beam=2"}.get(to)
+    ((_, found),) = package.read(str(path), words="words.txt", format=form)
+    return found
+
+
+def first(lattice):
+    return lattice.words.spell(best_path(lattice).words)
+
+
+def with_option(to, option):
+    return f"{to}{',' if ':' in to else ':'}{option}"
+
+
+@pytest.mark.parametrize("to", [*ONE_COST, *OF_ONE_SCORE])
+@pytest.mark.parametrize("verb", VERBS)
+def test_costs_are_joined_by_the_scale_of_the_verb_or_of_the_format(ninja, there, verb, to):
+    run(ninja, VERBS[verb], "--acoustic-scale", "0.1", "-o", "expected.ark")
+    expected = read("expected.ark", None)
+    for option, factor in ((None, 0.1), ("acoustic_scale=0.5", 0.5), ("lm_scale=1", 1.0)):
+        if option == "lm_scale=1" and to in ONE_COST:
+            continue
+        target = there / f"out{factor}"
+        errors = run(
+            ninja,
+            VERBS[verb],
+            "--acoustic-scale",
+            "0.1",
+            "--to",
+            with_option(to, option) if option else to,
+            "-o",
+            target,
+        )
+        wanted = scale(expected, acoustic_scale=factor)
+        found = read(target, to.partition(":")[0])
+        assert equivalent(wanted, found, 0.06, costs="total")
+        assert first(found) == first(wanted)
+        what = "costs are joined as" if to in ONE_COST else "hypotheses are in the order of"
+        form = to.partition(":")[0]
+        note = f"ninja: {what} graph + 0.1 acoustic, as --acoustic-scale says; another: --to {form}:acoustic_scale=…\n"
+        assert (note in errors) == (option is None)
+        assert (" + 0.1 acoustic" in errors) == (option is None)
+
+
+@pytest.mark.parametrize("to", LISTS)
+def test_the_best_hypotheses_are_those_of_the_verbs_scale(ninja, there, to):
+    for scales, word in ((("0.1",), "good"), (("1",), "bad"), (("1", "--lm-scale", "4"), "good")):
+        run(ninja, "prune --beam inf", "--acoustic-scale", *scales, "--to", with_option(to, "n=1"), "-o", f"out{word}")
+        form = {"nemo": "nemo:beam=1"}.get(to)
+        ((_, found),) = package.read(f"out{word}", words="words.txt", format=form)
+        assert first(found) == [word]
+        if to == "espnet":
+            break
+
+
+def test_a_list_of_json_begins_with_the_best_and_keeps_both_costs(ninja, there):
+    for options, texts in (
+        ((), ["good", "bad"]),
+        (("--to", "json:acoustic_scale=1"), ["bad", "good"]),
+        (("--to", "json:n=1"), ["good"]),
+    ):
+        errors = run(ninja, VERBS["rescore"], *options, "-o", "out.jsonl")  # its scale is 0.1 by itself
+        assert ("order of graph + 0.1 acoustic" in errors) == ("acoustic_scale" not in str(options))
+        listed = json.loads((there / "out.jsonl").read_text())["nbest"]
+        assert [each["text"] for each in listed] == texts
+        assert {each["text"]: each["am_score"] for each in listed}["good"] == -10.0
+
+
+def test_the_posteriors_of_a_mesh_are_those_of_the_verbs_scales(ninja, there):
+    shares = {}
+    for name, options in {
+        "verb": ("--acoustic-scale", "0.1", "--lm-scale", "0.5"),
+        "inverse": ("--inv-acoustic-scale", "10", "--lm-scale", "0.5"),
+        "format": ("--acoustic-scale", "7", "--to", "mesh:acoustic_scale=0.1,lm_scale=0.5"),
+        "other": ("--acoustic-scale", "1"),
+    }.items():
+        to = () if "--to" in options else ("--to", "mesh")
+        errors = run(ninja, "prune --beam inf", *options, *to, "-o", f"{name}.mesh")
+        assert ("costs are joined as 0.5 graph + 0.1 acoustic, as --acoustic-scale and --lm-scale say" in errors) == (
+            name in ("verb", "inverse")
+        )
+        shares[name] = (there / f"{name}.mesh").read_text()
+    assert shares["verb"] == shares["inverse"] == shares["format"] != shares["other"]
+
+
+def test_a_format_without_a_graph_scale_gets_the_proportion_of_both(ninja, there):
+    options = ("--acoustic-scale", "0.1", "--lm-scale", "0.5")
+    errors = run(ninja, "prune --beam inf", *options, "-o", "out.fst")
+    assert "costs are joined as graph + 0.2 acoustic, as --acoustic-scale and --lm-scale say" in errors
+    assert equivalent(scale(LATTICE, acoustic_scale=0.2), read("out.fst", None), costs="total")
+    errors = run(ninja, "prune --beam inf", "--acoustic-scale", "0.1", "--lm-scale", "0", "--to", "pfsg", "-o", "x")
+    assert "costs are joined as graph + 0.1 acoustic, as --acoustic-scale says" in errors
+
+
+def test_the_penalty_of_words_counts_in_the_order_of_lists(ninja, there):
+    errors = run(ninja, "prune --beam inf", "--word-penalty", "-2", "--acoustic-scale", "0.1", "-o", "out.jsonl")
+    order = "order of graph + 0.1 acoustic + -2 for each word, as --acoustic-scale and --word-penalty say; another"
+    assert order in errors
+
+
+@pytest.mark.parametrize(
+    ("verb", "factor"),
+    [
+        ("convert", 1.0),
+        ("scale --acoustic-scale 0.1", 0.1),
+        ("copy", 1.0),
+        ("lmrescore --lm lm.arpa --lm-scale 0", 1.0),
+    ],
+)
+def test_a_verb_without_such_a_scale_or_with_scaled_costs_joins_them_as_they_are(ninja, there, verb, factor):
+    errors = run(ninja, verb, "-o", "out.fst")
+    assert "costs are joined" not in errors
+    assert "which cost is graph and which acoustic" in errors
+    assert equivalent(scale(LATTICE, acoustic_scale=factor), read("out.fst", None), 1e-3, costs="total")
+
+
+def test_combined_lattices_have_their_scales_in_their_costs_already(ninja, there):
+    run(ninja, "combine other.ark", "--acoustic-scale", "0.1", "-o", "out.ark")
+    errors = run(ninja, "combine other.ark", "--acoustic-scale", "0.1", "-o", "out.fst")
+    assert "costs are joined" not in errors
+    assert equivalent(read("out.ark", None), read("out.fst", None), 1e-3, costs="total")
+
+
+@pytest.mark.parametrize("to", ["openfst:costs=graph", "openfst:costs=acoustic", "plf:scores=both", "slf", "native"])
+def test_costs_that_are_not_joined_take_no_scale(ninja, there, to):
+    errors = run(ninja, "prune --beam inf", "--acoustic-scale", "0.1", "--to", to, "-o", "out")
+    assert "joined" not in errors
+    costs = to.partition("=")[2]
+    form = "plf:graph=0,acoustic=1" if to == "plf:scores=both" else None
+    ((_, found),) = package.read("out", words="words.txt", format=form)
+    if costs in ("graph", "acoustic"):
+        assert found.graph.tolist() == getattr(LATTICE, costs).tolist()
+    else:
+        assert equivalent(LATTICE, found, 1e-3, costs="both")
+
+
+def test_a_scale_and_its_inverse_are_refused(ninja, there):
+    code, _, errors = ninja("prune", "lat.ark", "--acoustic-scale", "2", "--inv-acoustic-scale", "2", "-o", "x.fst")
+    assert (code, "cannot be used with --inv-acoustic-scale" in errors) == (2, True)
+
+
+def test_a_list_of_one_score_that_has_no_graph_costs_loses_what_acoustic_costs_were(ninja, there):
+    with package.write("plain.ark") as output:
+        output.write(scale(LATTICE, graph_scale=0.0))
+    arguments = ["prune", "plain.ark", "--words", "words.txt", "--to", "nemo", "-o", "x.tsv"]
+    assert "lost, which the format does not hold: unscaled" in ninja(*arguments, "--acoustic-scale", "0.1")[2]
+    assert "unscaled" not in ninja(*arguments)[2]
+    assert "does not hold: acoustic costs" in ninja(*arguments, "--acoustic-scale", "0", "--lm-scale", "0")[2]
+
+
+@pytest.fixture
+def blanks(there):
+    (there / "slf").mkdir()
+    (there / "slf" / "a.slf").write_bytes(SLF % b'"world wide"')
+    (there / "slf" / "b.slf").write_bytes(SLF % b"hello")
+    return there
+
+
+REASON = "the word 'world wide' has blanks, which no symbol table can hold; "
+
+
+def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, blanks):
+    table = "<eps> 0\nworld 2\nhello 3\n"
+    for options in (["-o", "x.ark"], ["--to", "openfst", "-o", "fsts"], ["--to", "openfst", "-o", "fsts"]):
+        code, _, errors = ninja("convert", "slf", *options)
+        assert code == 1
+        assert f"failed: slf, key 'a': {REASON}write a format that spells words\n" in errors
+        assert "1 lattices" in errors
+    assert [key for key, _ in package.read("x.ark")] == ["b"]
+    assert (blanks / "x.ark.words.txt").read_text() == (blanks / "fsts" / "words.txt").read_text() == table
+    code, _, errors = ninja("convert", "slf", "--to", "slf", "-o", "again", "--words-out", "names")
+    assert (code, f"key 'a': {REASON}leave --words-out out\n" in errors) == (1, True)
+    assert (blanks / "names").read_text() == table
+    code, _, errors = ninja("convert", "slf", "-o", "y.ark", "--on-error", "raise")
+    assert (code, (blanks / "y.ark").exists()) == (1, False)
+    (blanks / "b.plf").write_text("((('a b',1.0,1),),)\n((('x',1.0,1),),)\n")
+    code, _, errors = ninja("convert", "b.plf", "-o", "b.ark", "--jobs", "2")
+    assert (code, "failed: b.plf, key 'b-1': the word 'a b' has blanks" in errors) == (1, True)
+    assert [key for key, _ in package.read("b.ark")] == ["b-2"]
+
+
+def test_a_word_with_a_blank_is_kept_where_no_table_is_written(ninja, blanks):
+    assert ninja("convert", "slf", "-o", "x.arrow")[0] == 0
+    assert ninja("convert", "slf", "--to", "slf", "-o", "again")[0] == 0
+    assert ninja("convert", "slf", "-o", os.devnull)[0] == 0
+    for source in ("x.arrow", "again", "slf"):
+        assert ninja("best", source)[1] == "a world wide world\nb hello world\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "fits"), [("a", True), ("", False), ("a b", False), ("a\tb", False), ("\n", False), ("a\u00a0b", True)]
+)
+def test_blanks_of_ascii_part_the_fields_of_a_symbol_table_and_no_others(there, word, fits):
+    assert is_one_field(word) == fits
+    (there / "table").write_text(f"<eps> 0\n{word} 1\n")
+    if fits:
+        assert SymbolTable.read("table").word(1) == word
+
+
+def test_no_table_is_written_for_the_standard_output_unless_it_is_asked_for(ninja, there):
+    (there / "lat.ark.words.txt").write_text((there / "words.txt").read_text())
+    before = {*os.listdir()}
+    code, output, errors = ninja("convert", "lat.ark", "--words", "lat.ark.words.txt", "--to", "text")
+    assert (code, output.splitlines()[0].strip()) == (0, "u")
+    assert {*os.listdir()} == before
+    assert "the words and their ids" not in errors
+    asked = ["--words-out", "asked"]
+    assert ninja("convert", "lat.ark", "--words", "lat.ark.words.txt", "--to", "text", *asked)[0] == 0
+    assert {*os.listdir()} - before == {"asked"}
+
+
+def test_no_table_is_written_beside_a_pipe(ninja, there):
+    os.mkfifo("pipe")
+    (there / "u.slf").write_bytes(SLF % b"hello")
+    taken = []
+
+    def take():
+        with open("pipe", "rb") as pipe:
+            taken.append(pipe.read())
+
+    for options, code in ((["--words-out", "names"], 0), ([], 2)):
+        reader = threading.Thread(target=take)
+        reader.start()
+        found, _, errors = ninja("convert", "u.slf", "-o", "pipe", *options)
+        reader.join()
+        assert found == code, errors
+        assert not (there / "pipe.words.txt").exists()
+    assert b"BCompactLattice" in taken[0] or b"compactlattice" in taken[0]
+    assert "the words' ids would lose their names in pipe; give --words" in errors
+
+
+@pytest.mark.parametrize("to", ["slf", "pfsg", "json", "mesh", "fst-text:labels=words"])
+def test_a_format_that_spells_words_finds_the_table_beside_an_archive(ninja, there, to):
+    (there / "words.txt").rename("lat.ark.words.txt")
+    code, _, errors = ninja("convert", "lat.ark", "--to", to, "-o", "out")
+    assert (code, "ninja: words of lat.ark.words.txt\n" in errors) == (0, True)
+    ((_, found),) = package.read("out")
+    assert {word for word, _ in found.words} >= {"good", "bad"}
+    (there / "lat.ark.words.txt").rename("elsewhere")
+    code, _, errors = ninja("convert", "lat.ark", "--to", to, "-o", "none")
+    assert code == 2
+    assert (
+        "ninja: error: lat.ark: no words.txt or words.txt.gz beside it; give the words' spelling with --words" in errors
+    )
+    assert not os.path.isfile("none")
+
+
+@pytest.mark.parametrize("to", ["native", "openfst", "text", "fst-ark"])
+def test_a_format_of_ids_asks_for_no_table(ninja, there, to):
+    code, _, errors = ninja("convert", "lat.ark", "--to", to, "-o", "out")
+    assert (code, "words of" in errors) == (0, False)
+
+
+def test_parts_and_standard_input_are_spelled_or_refused_likewise(ninja, there, monkeypatch):
+    code, _, errors = ninja("split", "lat.ark", "--nj", "1", "--to", "slf", "-o", "part.JOB")
+    assert (code, "words of words.txt" in errors) == (0, True)
+    assert ninja("best", "part.1")[1] == "u bad\n"
+    (there / "words.txt").unlink()
+    with open("lat.ark") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        code, _, errors = ninja("convert", "-", "--to", "slf", "-o", "out")
+    assert (code, "-: no words.txt or words.txt.gz beside it" in errors) == (2, True)
+
+
+def test_ids_that_are_no_words_get_no_names(ninja, there):
+    code, _, errors = ninja("project", "lat.ark", "--project-output=false", "--to", "slf", "-o", "out")
+    assert (code, "the words of the lattice have no names" in errors) == (1, True)
+
+
+def test_words_without_ids_need_no_table(ninja, there):
+    (there / "words.txt").unlink()
+    with package.write("silent.ark") as output:
+        output.write(from_arcs("u", [0], [1], [0], [1.0], finals={1: 0.0}))
+    assert ninja("convert", "silent.ark", "--to", "slf", "-o", "out")[0] == 0
+
+
+def test_pipes_without_a_path_can_be_written_to(there):
+    command = [sys.executable, "-m", "ninja", "convert", "lat.ark", "-o"]
+    plain = subprocess.run([*command, "-"], capture_output=True, check=True).stdout
+    assert plain == subprocess.run([*command, "/dev/stdout"], capture_output=True, check=True).stdout != b""
