@@ -31,7 +31,8 @@ from ninja.formats.nbest import (
 from ninja.formats.openfst import read_fst, write_fst
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
+from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
 from ninja.graph.nbest_lattice import lattice_nbest

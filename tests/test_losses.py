@@ -39,7 +39,6 @@ from ninja.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
 COSTS = {"graph", "acoustic", "final_graph", "final_acoustic"}
-NUMBERED = {"key": "1"}  # the first lattice of a file whose format has no keys
 
 
 def best(lattice):
@@ -67,7 +66,6 @@ READERS = {
     "binary": read_kaldi,
     "text": read_kaldi,
 }
-SPELLED_ON_NODES = ("sphinx", "pfsg")  # their states are others than ours
 EXTENSIONS = {"slf": ".slf", "sphinx": ".sphinx", "openfst": ".fst", "fst-text": ".att"}
 
 

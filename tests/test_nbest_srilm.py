@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 import ninja
 from ninja.errors import FormatError, LatticeError
 from ninja.formats.nbest import Hypothesis, NBest, SrilmOptions, read_srilm, write_srilm
-from ninja.formats.nbest.srilm import BYTELOG, LOG10, SECOND
+from ninja.formats.nbest.srilm import BYTELOG, LOG10
 from ninja.formats.slf import SILENT
 
+SECOND: Literal["NBestList2.0"] = "NBestList2.0"
 LISTS = {
     "NBestList1.0": b"NBestList1.0\n(-1234) <s> the cat </s>\n(-1300) <s> </s>\n",
     "scores": b"-1234.5 -6.25 4 <s> the cat </s>\n-1230 -7.5 2 <s> a cat </s>\n-1 -1 1 <s> a cat </s>\n",

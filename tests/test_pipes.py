@@ -18,7 +18,7 @@ from ninja.errors import InputError, NinjaError
 from ninja.formats import pipes
 from ninja.formats.lookup import Lookup
 from ninja.formats.nbest import NBest, sentence, write_objects
-from ninja.formats.slf import write_slf
+from ninja.formats.slf_writer import write_slf
 from ninja.formats.tables import read, vocabulary
 from ninja.formats.writer import write
 from ninja.graph import from_arcs

@@ -18,7 +18,7 @@ from ninja.formats.k2 import read_k2s, write_k2s
 from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest import read_srilm
 from ninja.formats.plf import write_plf
-from ninja.formats.slf import write_slf
+from ninja.formats.slf_writer import write_slf
 from ninja.formats.sources import Place, tables
 from ninja.formats.streams import open_stream
 from ninja.formats.tables import read, vocabulary

@@ -28,7 +28,7 @@ from ninja.formats.nbest import NBest, sentence, write_nemo, write_objects, writ
 from ninja.formats.openfst import write_fst
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import write_plf
-from ninja.formats.slf import write_slf
+from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
 from ninja.symbols import SymbolTable

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
+from ninja.formats.slf_writer import write_slf
 from ninja.lattice import Lattice, check
 from ninja.symbols import SymbolTable
 

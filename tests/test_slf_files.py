@@ -15,7 +15,8 @@ from strategies_text import FILES, SMALL, SUBLATTICES, needs_files, same_as_twin
 
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import read
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
+from ninja.formats.slf_writer import write_slf
 from ninja.graph import nbest
 from ninja.lattice import check
 

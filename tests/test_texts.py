@@ -52,7 +52,7 @@ def test_other_commands_are_not_run_and_what_is_no_text_is_told(tmp_path, monkey
     with pytest.raises(InputError, match="none"):
         read_whole(str(tmp_path / "none"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a\n\xff\n")))
-    with pytest.raises(FormatError, match="-:2: not UTF-8"):
+    with pytest.raises(FormatError, match="standard input:2: not UTF-8"):
         read_whole("-")
 
 

@@ -34,7 +34,6 @@ SOURCES = {
     "fst-ark": ("fst-ark", ("--words", "table.txt"), False),
     "k2": ("k2", ("--words", "table.txt"), True),
 }
-FOLDERS = ("slf", "openfst", "fst-text")
 TIMED = [name for name, (_, _, has_times) in SOURCES.items() if has_times]
 
 

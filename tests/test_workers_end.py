@@ -39,4 +39,4 @@ def test_no_thread_outlives_a_stream(how):
         found.close()
     else:
         assert len(list(found)) == 8
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before  # others may have ended meanwhile

@@ -174,7 +174,7 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
     if mark not in output_file:
         raise click.UsageError(f"-o {output_file} lacks {mark}, by which the parts are told apart")
     speaker_of = None if utt2spk is None else read_groups(utt2spk)
-    writing.find_names(reading, output_file)
+    writing.find_names(reading, output_file)  # before anything is read; what is wrong, each part says by itself
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of

@@ -207,13 +207,13 @@ def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np
 
     from ninja.evaluate import read_text
     from ninja.formats.numbers import read_integers
-    from ninja.formats.sources import STDIN, tables
+    from ninja.formats.sources import STDIN, Place, tables
 
     table = reading.table()
     if table is None:
         yield from read_integers(source, allow_pipes=reading.allow_pipes)
         return
-    for place in (each.place for each in tables(source)):
+    for place in [Place(STDIN)] if source == STDIN else [each.place for each in tables(source)]:
         path = "/dev/stdin" if place.path == STDIN else place.path
         for key, spoken in read_text(path).items():
             ids = table.ids(spoken)

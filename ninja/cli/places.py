@@ -48,8 +48,10 @@ def is_stdin(source: str) -> bool:
 
 def _paths(name: str) -> list[str]:
     """Return the files that a source names, - for the standard input; none where whoever reads it will complain."""
-    from ninja.formats.sources import tables
+    from ninja.formats.sources import STDIN, tables
 
+    if name == STDIN:  # what it lists is not looked at before it is read
+        return [STDIN]
     try:
         # Commands are only understood here, not run.
         places = [table.place for table in tables(name, allow_pipes=True)]

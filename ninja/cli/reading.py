@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import filecmp
 import functools
-import os
 import re
 import sys
 import time
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from ninja.cli.options import Command, typed
+from ninja.cli.word_tables import find_words
 from ninja.errors import LatticeError, NinjaError, OptionError, shown
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Counts, Stage, stream
@@ -33,7 +32,6 @@ BATCH_ARCS = 200_000
 _HOW_OFTEN = re.compile(r"^\d+ (?:times )?(?!times)")  # in the words of what is lost of one lattice
 
 JOBS = click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-WORDS_NAMES = ("words.txt", "words.txt.gz")
 WORDS_HELP = "Symbol table, a word and its id on each line."
 
 
@@ -376,36 +374,3 @@ def _refuse_output_as_source(source: tuple[str, ...]) -> None:
         raise OptionError(
             f"is {source[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
         )
-
-
-def words_beside(archive: str) -> str:
-    """Return where the symbol table of one archive alone lies: ``lat.ark.words.txt`` beside ``lat.ark``."""
-    return f"{archive}.words.txt"
-
-
-def find_words(source: tuple[str, ...]) -> str:
-    """Return the symbol table that lies beside the lattices.
-
-    Raises:
-        OptionError: There is none, or several that differ.
-    """
-    found = list(dict.fromkeys(place for each in source if (place := _beside(each)) is not None))
-    if not found:
-        names = " or ".join(WORDS_NAMES)
-        raise OptionError(f"{source[0]}: no {names} beside it; give the words' spelling with --words")
-    for other in found[1:]:
-        if not filecmp.cmp(found[0], other, shallow=False):
-            raise OptionError(f"{found[0]} and {other}, beside the lattices, differ; say with --words which one it is")
-    return found[0]
-
-
-def _beside(source: str) -> str | None:
-    """Return the symbol table that lies beside a source, if there is one."""
-    from ninja.formats.sources import SPECIFIER
-
-    if source == "-":
-        return None
-    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    names = [words_beside(path), *(os.path.join(folder, name) for name in WORDS_NAMES)]
-    return next((name for name in names if os.path.isfile(name)), None)

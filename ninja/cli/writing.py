@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ninja.cli.options import check_files
-from ninja.cli.reading import WORDS_NAMES, Reading, find_words, named, words_beside
+from ninja.cli.reading import Reading, named
 from ninja.cli.weighing import weighed
+from ninja.cli.word_tables import WORDS_NAMES, find_words, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
 from ninja.lattice import Kind, Lattice
 
@@ -47,7 +48,7 @@ class Taking:
     ) -> None:
         self.keys: Counter[str] = Counter()
         self.words: SymbolTable | None = None  # of the last lattice that was written
-        self.any = False  # whether one was written
+        self.has_written = False  # a lattice
         self._output = output
         self._reading = reading
         self._names_go = names_go
@@ -77,7 +78,7 @@ class Taking:
                 raise
             self._reading.failed(error)
             return False
-        self.words, self.any = lattice.words, True
+        self.words, self.has_written = lattice.words, True
         return True
 
     def _check_words(self, lattice: Lattice, words: SymbolTable) -> None:
@@ -178,7 +179,7 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     with output:
         yield taking
     table = taking.words
-    if table is None and (not taking.any or options.words_out is not None):  # else ids mean something else now
+    if table is None and (not taking.has_written or options.words_out is not None):  # else ids mean something else now
         table = reading.table()
     path = place_of_words(reading, target) if output.needs_words else options.words_out
     if path is not None and table is not None:
@@ -191,7 +192,7 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     if again:
         reading.say(f"{len(again)} keys stand there more than once: {named(again)}")
         reading.repeated.clear()  # that is said
-    if note is not None and taking.any:
+    if note is not None and taking.has_written:
         reading.say(note)
     for what, count in sorted(output.lost.items()):
         reading.say(f"lost, which the format does not hold: {what} ({count} lattices)")

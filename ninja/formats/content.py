@@ -15,6 +15,8 @@ LARGEST = 1 << 34  # bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # of one packed with gzip, unpacked, ...
 LARGEST_RATIO = 100  # ... or so many times its size, if that is more: lattices are packed to a tenth or so
 CHUNK = 1 << 20
+FIRST_LINES = 4  # tell one document from lines of them
+LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
 BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
 BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
@@ -68,16 +70,16 @@ class Content:
             self._whole = pieces.getvalue()
         return self._whole
 
-    def first_lines(self, count: int = 4) -> bytes:
-        """Return the first whole lines, at least so many, without taking them; b"" where that would be the whole file.
+    def first_lines(self) -> bytes:
+        """Return some first whole lines without taking them; b"" where they are the whole file or more than 64 MB.
 
         Raises:
             FormatError: The gzip stream is damaged.
             InputError: The file cannot be read.
         """
         size = CHUNK
-        while len(head := self.stream.head(size)) == size:
-            if head.count(b"\n") >= count:
+        while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
+            if head.count(b"\n") >= FIRST_LINES:
                 return head[: head.rfind(b"\n") + 1].removeprefix(BOM)
             size *= 4
         return b""

@@ -20,9 +20,8 @@ from ninja.symbols import SpelledTable, SymbolTable
 
 KALDI = "kaldi"  # what these tables are called among the formats
 MAGIC = b"\xd6\xfd\xb2\x7e"
-KALDI_IMAGE = re.compile(
-    rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL
-)  # how a binary one begins
+# How a binary one begins.
+KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
 AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache

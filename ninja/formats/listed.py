@@ -12,12 +12,10 @@ from ninja.formats.streams import Stream, open_stream
 from ninja.lattice import Lattice
 
 KEPT = 1 << 26  # bytes of lattices that were passed over
-ARC_BYTES = 20  # of a lattice in memory, about, and ...
-LATTICE_BYTES = 1 << 10  # ... what it takes besides
+ARC_BYTES = 20  # that an arc of a lattice takes in memory, about
+LATTICE_BYTES = 1 << 10  # that a lattice takes besides
 
 Entries = Iterator[tuple[str, Lattice | NinjaError]]
-
-
 EntriesOf = Callable[[Stream, Place], Entries | None]
 
 

@@ -20,6 +20,7 @@ _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 60
 _IMAGE_HEAD = 8192  # bytes within which a binary archive has its first lattice
+_LISTS = "an archive of n-best lists"  # what messages call one without a name
 _KEPT = 2  # stretches that are kept, the last one of a file of one block among them
 
 
@@ -100,13 +101,8 @@ def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool
 def _lattices(
     archive: _Archive, named: bool, words: SymbolTable | None, table: SymbolTable | None
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    reader = (Vocabulary() if named else Vocabulary.of(words)).reader(archive.path or "a text archive")
-    text = archive.text(named)
-    space = reader.space(len(text))
-    space[: len(text)] = text
-    space.release()
-    reader.advance(len(text))
-    for place, found in reader.parse(0):
+    vocabulary = Vocabulary() if named else Vocabulary.of(words)
+    for place, found in _parsed(archive.text(named), vocabulary, archive.path or "a text archive"):
         # The archive goes to the parser with numbers as keys, so that a key may be anything, and occur twice.
         entry = int(place)
         key = archive.keys[entry]
@@ -119,6 +115,16 @@ def _lattices(
             yield key, replace(found, key=key, words=table)
         else:
             yield key, found
+
+
+def _parsed(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str, Lattice | NinjaError]]:
+    """Return what Kaldi's parser finds in the bytes of an archive."""
+    reader = vocabulary.reader(name)
+    space = reader.space(len(text))
+    space[: len(text)] = text
+    space.release()
+    reader.advance(len(text))
+    return reader.parse(0)
 
 
 def read_linear_lists(
@@ -138,12 +144,7 @@ def read_linear_lists(
     Source: Kaldi, latbin/lattice-to-nbest.cc.
     """
     lattices: list[Lattice] = []
-    reader = Vocabulary().reader(path or "an archive of n-best lists")
-    space = reader.space(len(content))
-    space[: len(content)] = content
-    space.release()
-    reader.advance(len(content))
-    for key, found in reader.parse(0):
+    for key, found in _parsed(content, Vocabulary(), path or _LISTS):
         if isinstance(found, LatticeError):
             raise found
         if isinstance(found, NinjaError):
@@ -162,13 +163,9 @@ def spells_names(head: bytes) -> bool:
     """
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
-    reader = Vocabulary().reader("an archive of n-best lists")
-    space = reader.space(len(head))
-    space[: len(head)] = head
-    space.release()
-    reader.advance(len(head))
-    *whole, _ = [None, *(found for _, found in reader.parse(0))]  # the last one may go on
-    return any(isinstance(found, NinjaError) and not isinstance(found, LatticeError) for found in whole)
+    found = [each for _, each in _parsed(head, Vocabulary(), _LISTS)]
+    whole = found[:-1]  # the last one may go on
+    return any(isinstance(each, NinjaError) and not isinstance(each, LatticeError) for each in whole)
 
 
 class _Words:

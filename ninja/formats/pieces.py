@@ -23,7 +23,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A stretch of a file: it grows at its end, and loses what has been read at its begin.
+    """A stretch of a file: it grows at its end, and loses what has been read at its start.
 
     Args:
         pieces: The file, in pieces of any size.
@@ -36,9 +36,10 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Let go of all before the next entry and make the rest twice as long; False: the file has ended.
+        """Let go of all before the next entry and make the rest twice as long.
 
-        Then nothing changes.
+        Returns:
+            False: the file has ended, and nothing changes.
         """
         size, wanted = 0, max(len(self.content) - self.at, LEAST)
         found: list[bytes] = []

@@ -193,10 +193,19 @@ def _of_stdin() -> list[Table]:
     except InputError:  # whoever reads it will say so
         head = b""
     head = head[: head.rfind(b"\n") + 1] or head  # the last line may go on
-    if names_script(head):
+    is_script = names_script(head)
+    is_list = not is_script and _is_list(head)
+    if is_script or is_list:
         peek(STDIN, None)  # so that it can be read more than once
-        return [Table(Place(STDIN), "scp")]
-    return _named(peek(STDIN, None)) if _is_list(head) else [Table(Place(STDIN))]
+    return _named(_all_of_stdin()) if is_list else [Table(Place(STDIN), "scp" if is_script else "ark")]
+
+
+def _all_of_stdin() -> bytes:
+    from ninja.formats.content import Content
+    from ninja.formats.streams import open_stream
+
+    with open_stream(Place(STDIN)) as stream:
+        return Content(stream, STDIN).whole()
 
 
 def _table(place: Place) -> Table:

@@ -28,7 +28,7 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         ),
         (rb"\x80[\x02-\x05].", "a pickle of Python's, which could run anything: save it in another format"),
         (
-            rb"PAR1",
+            rb"PAR1\x15",
             "Parquet, which is not mapped: make it an Arrow file with pyarrow, "
             "feather.write_feather(parquet.read_table(FILE), 'lat.arrow', compression='uncompressed')",
         ),

@@ -28,9 +28,8 @@ class CtcHypothesis:
     begin: tuple[int, ...]  # first frame of each word
     end: tuple[int, ...]  # the frame after its last
     cost: tuple[float, ...]  # of the best alignment, from each word's first frame to the next word's; nats
-    alignment: npt.NDArray[np.int32] = field(
-        compare=False
-    )  # by it, [frames]: the column of a unit; between words, the blank
+    # By it, [frames]: the column of a unit; between words, the blank.
+    alignment: npt.NDArray[np.int32] = field(compare=False)
 
     @property
     def text(self) -> str:
@@ -141,7 +140,14 @@ class CtcFound:
 def found_of(
     result: tuple[npt.NDArray[Any], ...], num_frames: int, units: CtcUnits, lexicon: CtcLexicon | None
 ) -> CtcFound:
-    """Put words to what the kernel found; sequences that differ only in units or boundaries become one."""
+    """Put words to what the kernel found; sequences that differ only in units or boundaries become one.
+
+    Args:
+        result: What ``_ctc.search`` returns.
+        num_frames: Of the matrix.
+        units: What the units are.
+        lexicon: The words allowed; None: any.
+    """
     parent, state, unit_begin, unit, total, word_begin, place, begin, end, cost, alignment = result
     known: dict[tuple[str, ...], int] = {}
     name = np.array([known.setdefault(each, len(known)) for each in _said(state, unit_begin, unit, units, lexicon)])
@@ -160,8 +166,19 @@ def found_of(
             logprob.append(float(total[each]))
     order = np.argsort(-np.array(logprob), kind="stable")
     return CtcFound(
-        *(np.array(number, np.int64)[order], np.array(logprob)[order], word_begin, place, begin, end, cost),
-        *(alignment.reshape(len(total), num_frames), parent, same, name, list(known), units.blank),
+        number=np.array(number, np.int64)[order],
+        logprob=np.array(logprob)[order],
+        word_begin=word_begin,
+        place=place,
+        begin=begin,
+        end=end,
+        cost=cost,
+        alignment=alignment.reshape(len(total), num_frames),
+        parent=parent,
+        same=same,
+        name=name,
+        alike=list(known),
+        blank=units.blank,
     )
 
 

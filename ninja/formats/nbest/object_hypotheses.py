@@ -85,11 +85,11 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> 
         if not isinstance(entry, dict):
             raise where.error(f"expected a hypothesis, found {shown(entry)}")
         scored = _costs(entry, fields, where, lost)
-        if scored is None and not fields.join:
+        if scored is None and not (fields.join and fields.missing_score is None):
             scored = _missing(fields, where)
         found.append((_spoken(entry, fields, where), scored))
     if fields.join:
-        return [_joined(found, fields, where, lost)], lost
+        return [_joined(found, where, lost)], lost
     return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found], lost
 
 
@@ -115,27 +115,25 @@ def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _joined(
-    found: list[tuple[Spoken, Costs | None]], fields: ObjectFields, where: Where, lost: Counter[str]
-) -> Hypothesis:
+def _joined(found: list[tuple[Spoken, Costs | None]], where: Where, lost: Counter[str]) -> Hypothesis:
     """Make one hypothesis of pieces that follow each other: their costs are added up, if any has one."""
-    scored = [costs for _, costs in found if costs is not None]
+    scored = [each for _, each in found if each is not None]
     if scored and len(scored) < len(found):
         raise where.error(f"{len(found) - len(scored)} of {len(found)} pieces to be joined have no score, others have")
-    total = (math.fsum(graph for graph, _ in scored), math.fsum(acoustic for _, acoustic in scored))
+    both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
     words = [word for spoken, _ in found for word in spoken.words]
     timed = [spoken for spoken, _ in found if spoken.begin is not None]
     if not timed or any(spoken.words and spoken.begin is None for spoken, _ in found):
         if timed:
             lost["pieces with times, joined to others without"] += len(timed)
-        return Spoken(words).hypothesis(total, where.line)
+        return Spoken(words).hypothesis(both, where.line)
     begins: list[int] = []
     ends: list[int] = []
     for spoken in timed:
         for begin, end in zip(spoken.begin or (), spoken.end or (), strict=True):
             begins.append(max(begin, ends[-1] if ends else 0))
             ends.append(max(end, begins[-1]))
-    return Spoken(words, begins, ends).hypothesis(total, where.line)
+    return Spoken(words, begins, ends).hypothesis(both, where.line)
 
 
 def _missing(fields: ObjectFields, where: Where) -> Costs:
@@ -171,10 +169,20 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where, lost: Coun
 
 def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: Where) -> float | None:
     """Return the sum of the scores of some names as a cost; None: there is none of them."""
+    if names is None or "+" not in names:
+        value = None if names is None else entry.get(names)
+        return None if names is None or value is None else _cost(names, value, fields, where)
     found = [(name, entry.get(name)) for name in parts(names)]
     if all(value is None for _, value in found):
         return None
-    return math.fsum(_cost(name, value, fields, where) for name, value in found)
+    return _total((_cost(name, value, fields, where) for name, value in found), where)
+
+
+def _total(costs: Iterable[float], where: Where) -> float:
+    total = sum(costs, start=0.0)  # math.fsum has no infinity for sums that are too large
+    if not math.isfinite(total):
+        raise where.error("the scores add up to more than any number is")
+    return total
 
 
 def _cost(name: str, value: object, fields: ObjectFields, where: Where) -> float:

@@ -16,7 +16,7 @@ COSTS = ("graph", "acoustic", "final_graph", "final_acoustic")
 
 def slf(lattice: Lattice, asked: Asked) -> bytes:
     """Return the bytes of an HTK file."""
-    from ninja.formats.slf import write_slf
+    from ninja.formats.slf_writer import write_slf
 
     base, shift = asked.options.base, asked.options.frame_shift
     return write_slf(lattice, asked.words, base=base, frame_shift=shift, encoding=asked.encoding)

@@ -53,10 +53,10 @@ def objects_lost(nbest: NBest, asked: Asked) -> list[str]:
 
 def srilm(nbest: NBest, asked: Asked) -> bytes:
     """Return the bytes of a list of SRILM's."""
-    from ninja.formats.nbest import write_srilm
+    from ninja.formats.nbest.srilm import FIRST, write_srilm
 
     variant = asked.options.variant
-    joined = weighed(nbest, asked) if variant == "NBestList1.0" else nbest
+    joined = weighed(nbest, asked) if variant == FIRST else nbest
     return write_srilm(joined, variant, asked.words, encoding=asked.encoding)
 
 

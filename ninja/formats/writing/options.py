@@ -20,7 +20,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Slf:
-    """Options of ``ninja.formats.slf.write_slf``."""
+    """Options of ``ninja.formats.slf_writer.write_slf``."""
 
     base: float | None = None  # of the logarithms; 0: probabilities; None: natural
     frame_shift: float | None = None  # seconds; None: the lattice's own, else 0.01

@@ -1,0 +1,368 @@
+"""N-best lists of JSON in the shapes that recognisers write them in, and what names them where they have no key."""
+
+import io
+import json
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ninja
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.formats.catalogue import named
+from ninja.formats.content import Content
+from ninja.formats.nbest import ObjectFields, each_object, read_objects
+from ninja.formats.streams import Stream
+from ninja.graph import lattice_nbest
+
+
+def said(nbest):
+    return [(" ".join(each.words), each.graph_cost, each.acoustic_cost) for each in nbest.hypotheses]
+
+
+def lists(content, **fields):
+    text = content if isinstance(content, str) else json.dumps(content)
+    return read_objects(text.encode(), "f", ObjectFields(**fields))
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def first(content, **fields):
+    return said(lists(content, **fields)[0])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def keys(*names, form, on_error=None):
+    return [key for name in names for key, _ in ninja.read(name, format=form, on_error=on_error)]
+
+
+# What names objects without a key.
+
+WHISPER = {
+    "text": " Hello world. Bye",
+    "segments": [
+        {"id": 0, "start": 0.0, "end": 2.0, "text": " Hello world.", "tokens": [1, 2], "avg_logprob": -0.25},
+        {"id": 1, "start": 2.0, "end": 3.0, "text": " Bye", "tokens": [3], "avg_logprob": -0.5},
+    ],
+    "language": "en",
+}
+
+
+@pytest.mark.parametrize(
+    "form", ["json:key=none,nbest=segments,score=avg_logprob", "json:nbest=segments,score=avg_logprob"]
+)
+def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(here, form):
+    for name in ("a.json", "b.x.json"):
+        Path(name).write_text(json.dumps(WHISPER))
+    Path("line.jsonl").write_text(lines(WHISPER))
+    Path("list.json").write_text(json.dumps([WHISPER]))
+    assert keys("a.json", "b.x.json", "line.jsonl", "list.json", form=form) == ["a", "b.x", "line", "list"]
+
+
+@pytest.mark.parametrize("tell", [False, True])
+def test_several_objects_of_a_file_are_numbered_behind_its_name(here, tell):
+    rows = [{"nbest": ["a"]}, {"nbest": ["b"]}, {"nbest": []}, {"nbest": ["c"]}]
+    Path("f.jsonl").write_text(lines(*rows))
+    Path("f.json").write_text(json.dumps([rows[:1], rows[1:]]))
+    form = "json:key=none,missing_score=0,skip=true"
+    lost = []
+    for name, expected in (("f.jsonl", ["f-1", "f-2", "f-4"]), ("f.json", ["f-1-1", "f-2-1", "f-2-3"])):
+        found = ninja.read(name, format=form, lost=(lambda *told: lost.append(told)) if tell else None)
+        assert [key for key, _ in found] == expected
+    assert [key for key, _ in lost] == (["f-1", "f-1-1"] if tell else [])
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "expected"),
+    [
+        ("json:key=none,missing_score=0", b'{"nbest": ["a"]}', ["stdin"]),
+        ("json:key=none,missing_score=0", b'{"nbest": ["a"]}\n{"nbest": ["b"]}\n', ["1", "2"]),
+        ("nemo:beam=2", b"a\t-1\nb\t-2\n", ["stdin"]),
+        ("nemo:beam=1", b"a\t-1\nb\t-2\n", ["1", "2"]),
+    ],
+)
+def test_what_comes_from_standard_input_has_no_file_to_be_named_by(form, content, expected):
+    reader = named(form)
+    with Stream(io.BytesIO(content), "-") as stream:
+        assert [key for key, _ in reader.entries(Content(stream, "-"), None)] == expected
+
+
+def test_beams_without_a_manifest_are_named_by_their_file(here):
+    Path("one.tsv").write_text("a\t-1\nb\t-2\n")
+    Path("two.tsv").write_text("a\t-1\nb\t-2\nc\t-1\nd\t-2\n")
+    assert keys("one.tsv", "two.tsv", form="nemo:beam=2") == ["one", "two-1", "two-2"]
+    Path("odd.tsv").write_text("a\t-1\nb\t-2\nc\t-1\n")
+    with pytest.raises(FormatError, match="there are 3 lines, but 2 utterances of 2"):
+        keys("odd.tsv", form="nemo:beam=2")
+
+
+def test_several_objects_must_have_the_key_that_is_asked_for(here):
+    Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
+    message = r"f.jsonl:1, key 'f-1': expected text as 'key', found None; name the field of the key, .* \(key=none\)"
+    with pytest.raises(FormatError, match=message):
+        keys("f.jsonl", form="json:missing_score=0")
+    Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"key": "u", "nbest": ["b"]}))
+    errors = []
+    assert keys("f.jsonl", form="json:missing_score=0", on_error=errors.append) == ["u"]
+    assert len(errors) == 1
+
+
+def test_a_bad_line_is_an_object_that_is_counted(here):
+    Path("f.jsonl").write_text('{"nbest": ["a"]}\n{x\n{"nbest": ["b"]}\n')
+    errors = []
+    assert keys("f.jsonl", form="json:key=none,missing_score=0", on_error=errors.append) == ["f-1", "f-3"]
+    assert [str(error)[:20] for error in errors] == ["f.jsonl:2: not JSON: "[:20]]
+
+
+def test_what_comes_before_the_end_of_a_damaged_file_is_read(here):
+    class Broken(Content):
+        def blocks(self):
+            yield b'{"nbest": ["a"]}\n'
+            raise FormatError("the gzip stream ends too early", self.name)
+
+        def first_lines(self):
+            return b'{"nbest": ["a"]}\n{"nbest": ["b"]}\n'
+
+    with Stream(io.BytesIO(b""), "f.jsonl") as stream:
+        entries = named("json:key=none,missing_score=0").entries(Broken(stream, "f.jsonl"), None)
+        assert next(entries)[0] == "f-1"
+        with pytest.raises(FormatError, match="ends too early"):
+            next(entries)
+
+
+# Words.
+
+
+def test_a_hypothesis_may_be_a_list_of_its_words():
+    row = {"key": "u", "nbest": [{"text": ["HE", "HOPED"], "score": -1}, {"text": ["", "HE"], "score": -2}]}
+    assert first(row) == [("HE HOPED", 0.0, 1.0), ("HE", 0.0, 2.0)]
+    bare = {"key": "u", "nbest": [["HE", "HOPED"], [], "HE HOPE"]}
+    assert first(bare, missing_score=0.0) == [("HE HOPED", 0.0, 0.0), ("", 0.0, 0.0), ("HE HOPE", 0.0, 0.0)]
+    plain = {"key": "u", "nbest": [{"words": ["HE", "HOPED"], "score": -1}]}
+    assert first(plain) == [("HE HOPED", 0.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (["a", "new york"], "f, key 'u': expected a list of words as 'text', found 'new york' in it, with a blank"),
+        (["a", 7], "f, key 'u': expected text as 'text', found a list of 2"),
+        (["a", "\ud800"], "f, key 'u': expected text as 'text', found '.ud800'"),
+    ],
+)
+def test_a_list_of_words_has_nothing_but_words(text, message):
+    with pytest.raises(FormatError, match=message):
+        lists({"key": "u", "nbest": [{"text": text, "score": -1}]})
+
+
+# Scores in lists of their own.
+
+
+def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
+    names = {"key": "id", "nbest": "hyps", "score": "scores"}
+    rows = [{"id": "u", "hyps": ["a b", "a c"], "scores": [-1, -2.5]}, {"id": "v", "hyps": [["x", "y"]], "scores": [0]}]
+    one, two = lists(rows, **names)
+    assert said(one) == [("a b", 0.0, 1.0), ("a c", 0.0, 2.5)]
+    assert said(two) == [("x y", 0.0, 0.0)]
+    apart = {"key": "u", "nbest": ["a", "b"], "am_score": [-1, -2], "lm_score": [-3, -4]}
+    assert first(apart) == [("a", 3.0, 1.0), ("b", 4.0, 2.0)]
+
+
+def test_lists_of_scores_and_of_hypotheses_have_one_length():
+    for scores in ([-1], [-1, -2, -3]):
+        message = f"f, key 'u': there are 2 hypotheses as 'nbest', but {len(scores)} values as 'score'"
+        with pytest.raises(FormatError, match=message):
+            lists({"key": "u", "nbest": ["a", "b"], "score": scores})
+    with pytest.raises(FormatError, match="a hypothesis has neither 'score' nor"):
+        lists({"key": "u", "nbest": ["a", "b"], "score": [-1, None]})
+    with pytest.raises(FormatError, match="a hypothesis has neither"):
+        lists({"key": "u", "nbest": ["a"], "score": -1})
+
+
+def test_a_list_beside_hypotheses_with_fields_of_their_own_is_none_of_theirs():
+    row = {"key": "u", "nbest": [{"text": "a", "score": -3}], "score": [-1, -2]}
+    assert first(row) == [("a", 0.0, 3.0)]
+
+
+# A hypothesis a line.
+
+FLAT = {"nbest": None, "group": True}
+
+
+def flat(*rows):
+    return lines(*({"key": key, "text": text, "score": score} for key, text, score in rows))
+
+
+def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(here):
+    content = flat(("u", "a b", -1), ("u", "a c", -2), ("v", "x", -3))
+    one, two = lists(content, **FLAT)
+    assert (one.key, said(one)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
+    assert (two.key, said(two)) == ("v", [("x", 0.0, 3.0)])
+    Path("f.jsonl").write_text(content)
+    found = dict(ninja.read("f.jsonl", format="json:nbest=none,group=true"))
+    assert [len(lattice_nbest(lattice, 5).hypotheses) for lattice in found.values()] == [2, 1]
+    whole = [json.loads(row) for row in content.splitlines()]
+    assert [said(each) for each in lists(whole, **FLAT)] == [said(one), said(two)]
+
+
+def test_lists_of_one_key_in_succession_are_put_together_as_well():
+    rows = [{"key": "u", "nbest": [{"text": text, "score": -1}]} for text in "ab"]
+    assert first(lines(*rows), group=True) == [("a", 0.0, 1.0), ("b", 0.0, 1.0)]
+    beside = [{"key": "u", "text": text, "score": -1, "am_score": -2, "lm_score": -3} for text in "ab"]
+    [found] = lists(lines(*beside), **FLAT)
+    assert found.lost == ("2 scores of all models, beside those of each",)
+
+
+def test_the_error_of_a_key_that_occurs_twice_names_the_option():
+    message = r"f:2, key 'u': the utterance occurs twice; if objects that follow .* say so \(group=true\)"
+    with pytest.raises(FormatError, match=message):
+        lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
+    with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with others between"):
+        lists(flat(("u", "a", -1), ("v", "a", -1), ("u", "b", -2)), **FLAT)
+    with pytest.raises(OptionError, match="objects are grouped by their keys; name the field of the key"):
+        ObjectFields(key=None, group=True)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
+    rows = [{"key": "u", "text": text, "score": -1} for text in "abc"]
+    rows[bad]["score"] = "x"
+    content = flat(("t", "a", -1)) + lines(*rows) + flat(("v", "a", -1))
+    found = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    assert [each.key for each in found] == ["t", "u", "v"]
+    assert str(found[1]) == f"f:{bad + 2}, key 'u': expected a number as 'score', found 'x'"
+    again = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    assert "occurs twice" in str(again[-1])  # for it would be a part
+
+
+def test_a_line_of_which_nobody_knows_the_key_costs_itself():
+    content = flat(("u", "a", -1)) + "{x\n7\n" + flat(("u", "b", -2))
+    *errors, found = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    assert [error.line for error in errors] == [2, 3]
+    assert said(found) == [("a", 0.0, 1.0), ("b", 0.0, 2.0)]
+
+
+@given(st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from("ab"), st.integers(-5, 0)), min_size=1))
+def test_grouped_lines_are_the_runs_of_one_key(rows):
+    expected = {}
+    for key, run in groupby(rows, key=lambda row: row[0]):
+        expected.setdefault(key, [(text, 0.0, 0.0 - score) for _, text, score in run])
+    found = each_object(flat(*rows).encode(), "f", ObjectFields(**FLAT))
+    assert {each.key: said(each) for each in found if not isinstance(each, NinjaError)} == expected
+    assert sum(isinstance(each, NinjaError) for each in found) == len(list(groupby(rows, lambda row: row[0]))) - len(
+        expected
+    )
+
+
+# More than two scores.
+
+ICEFALL = {
+    "id": "u",
+    "ref": ["HE", "HOPED"],
+    "hyps": [{"hyp": ["HE", "HOPED"], "am_score": -10.5, "ngram_lm_score": -3.0, "attention_score": -8.0}],
+}
+ICEFALL_NAMES = {"key": "id", "nbest": "hyps", "text": "hyp"}
+
+
+def test_scores_whose_names_are_joined_are_added_up():
+    assert first(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+attention_score") == [("HE HOPED", 11.0, 10.5)]
+    summed = first(ICEFALL, **ICEFALL_NAMES, score="am_score+ngram_lm_score", score_as="graph")
+    assert summed == [("HE HOPED", 13.5, 0.0)]
+    with pytest.raises(FormatError, match="expected a number as 'other', found None"):
+        lists(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+other")
+    beside = {"key": "u", "nbest": ["a"], "x": [-1], "y": [-2]}
+    assert first(beside, score="x+y") == [("a", 0.0, 3.0)]
+
+
+def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual_names():
+    [found] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
+    assert said(found) == [("HE HOPED", 0.0, 8.0)]
+    assert found.lost == ("1 pairs of scores of single models, beside that of all",)
+    both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
+    assert first(both, score="mine") == [("a", 0.0, 7.0)]
+    with pytest.raises(FormatError, match="a hypothesis has no 'other'; name its fields, or say what a missing"):
+        lists(both, score="other")
+    assert first(both, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
+
+
+def test_scores_of_models_that_the_user_names_win_over_that_of_all():
+    row = {"key": "u", "nbest": [{"text": "a", "am": -1, "lm_score": -2, "total": -7}]}
+    [found] = lists(row, score="total", am_score="am")
+    assert said(found) == [("a", 2.0, 1.0)]
+    assert found.lost == ("1 scores of all models, beside those of each",)
+
+
+def test_a_model_that_has_no_score_is_said_to_have_none(here):
+    message = r"one model's score, but no 'lm_score'; name the one that counts \(score=…\), or that there is none"
+    with pytest.raises(FormatError, match=message):
+        lists(ICEFALL, **ICEFALL_NAMES)
+    assert first(ICEFALL, **ICEFALL_NAMES, lm_score=None) == [("HE HOPED", 0.0, 10.5)]
+    Path("f.json").write_text(json.dumps(ICEFALL))
+    form = "json:key=id,nbest=hyps,text=hyp,score=attention_score,am_score=none,lm_score=none"
+    [(_, lattice)] = ninja.read("f.json", format=form)
+    assert lattice_nbest(lattice, 1).hypotheses[0].acoustic_cost == 8.0
+
+
+# Pieces of one hypothesis.
+
+
+def spoken(word, start, end):
+    return {"word": word, "start": start, "end": end}
+
+
+WHISPERX = {
+    "segments": [
+        {"text": " Hello world.", "words": [spoken("Hello", 0.5, 1.0), spoken("world.", 1.1, 2.1)]},
+        {"text": " Bye", "words": [spoken("Bye", 2.0, 3.0)]},
+    ],
+    "word_segments": [],
+}
+PIECES = {"key": None, "nbest": "segments", "join": True}
+
+
+def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(here):
+    [found] = lists(WHISPERX, **PIECES)
+    [hypothesis] = found.hypotheses
+    assert said(found) == [("Hello world. Bye", 0.0, 0.0)]
+    assert (hypothesis.begin, hypothesis.end) == ((50, 110, 210), (100, 210, 300))  # of which none begins too early
+    Path("talk.json").write_text(json.dumps(WHISPERX))
+    [(key, lattice)] = ninja.read("talk.json", format="json:nbest=segments,join=true")
+    assert (key, lattice.num_arcs, lattice.frame_shift) == ("talk", 5, 0.01)
+
+
+def test_scores_of_segments_are_added_up_where_the_user_names_them():
+    assert first(WHISPER, **PIECES) == [("Hello world. Bye", 0.0, 0.0)]
+    assert first(WHISPER, **PIECES, score="avg_logprob") == [("Hello world. Bye", 0.0, 0.75)]
+    part = {"segments": [{"text": "a", "score": -1}, {"text": "b"}]}
+    with pytest.raises(FormatError, match="1 of 2 pieces to be joined have no score, others have"):
+        lists(part, **PIECES)
+    assert first(part, **PIECES, missing_score=-2) == [("a b", 0.0, 3.0)]
+
+
+def test_a_sum_of_scores_is_a_number():
+    row = {"key": "u", "nbest": [{"text": "a", "x": -1e308, "y": -1e308}]}
+    for names in ({"score": "x+y"}, {"lm_score": "x+y"}):
+        with pytest.raises(FormatError, match="f, key 'u': the scores add up to more than any number is"):
+            lists(row, **names)
+    with pytest.raises(FormatError, match="the scores add up to more than any number is"):
+        lists({"segments": [{"text": "a", "score": 1e308}] * 2}, **PIECES)
+
+
+def test_pieces_lose_their_times_where_others_have_none():
+    mixed = {"segments": [*WHISPERX["segments"], {"text": "again"}, {"text": ""}]}
+    [found] = lists(mixed, **PIECES)
+    assert said(found) == [("Hello world. Bye again", 0.0, 0.0)]
+    assert found.hypotheses[0].begin is None
+    assert found.frame_shift is None
+    assert found.lost == ("2 pieces with times, joined to others without",)
+    [silent] = lists({"segments": [*WHISPERX["segments"], {"text": ""}]}, **PIECES)
+    assert silent.hypotheses[0].begin == (50, 110, 210)
+    assert first({"segments": []}, **PIECES) == [("", 0.0, 0.0)]  # where nobody speaks
