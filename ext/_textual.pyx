@@ -81,6 +81,7 @@ cdef extern from "text_lattices_read.hpp" namespace "ninja" nogil:
         cbool word_begins
         int64_t num_rounded
         int64_t num_untimed
+        int64_t num_impossible
     cdef cppclass SlfReading:
         SlfReading(const char*, const char*, const SlfOptions&, int words, int fold, const vector[string]& silent,
                    const vector[string]& null) except +
@@ -256,6 +257,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
         found["word_begins"] = reading.parser.word_begins
         found["num_rounded"] = reading.parser.num_rounded
         found["num_untimed"] = reading.parser.num_untimed
+        found["num_impossible"] = reading.parser.num_impossible
         found["num_sublattices"] = reading.num_sublattices
         return found
     finally:

@@ -2,6 +2,7 @@
 // Source: S. Young et al., The HTK Book 3.4, chapter "Lattices and language models"; HTK HNet.c (ReadOneLattice).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -51,6 +52,7 @@ class SlfParser : public SlfScanner {
   std::vector<int64_t> num_costs;       // how often each cost was found
   bool word_begins = false;
   int64_t num_rounded = 0;  // times that are no multiple of the frame shift
+  int64_t num_impossible = 0;  // links of probability 0, which are left out
   int64_t num_untimed = 0;  // nodes without a time in a lattice with times
 
   SlfParser(const char* begin, const char* end, const SlfOptions& options)
@@ -219,6 +221,8 @@ class SlfParser : public SlfScanner {
         if (text.src[link] >= 0) fail("link " + std::to_string(link) + " is described twice");
         ++num_links;
         read_link(section, link);
+      } else if (name == "VERSION" || name == "V") {
+        fail("a second lattice begins here, but a file of this format holds one; split the file before each VERSION=");
       } else {
         fail("expected a node (I=) or a link (J=), found field " + shown(name));
       }
@@ -237,6 +241,7 @@ class SlfParser : public SlfScanner {
     settle_ends(text);
     const double missing = 0 - options_.missing_score;
     SlfWhole(section, options_.costs, bits_, options_.fill ? &missing : nullptr).check();
+    settle_impossible(section);
   }
 
   void read_node(SlfSection& section, int32_t node) {
@@ -244,6 +249,7 @@ class SlfParser : public SlfScanner {
     double sums[2] = {0, 0};
     bool timed = false, worded = false;
     costs_seen_ = 0;
+    is_possible_ = true;
     std::string_view name;
     while (next_field(name) == kField) {
       if (name == "t" || name == "time") {
@@ -268,6 +274,7 @@ class SlfParser : public SlfScanner {
         collect(name, false, node);
       }
     }
+    if (!is_possible_) section.impossible_nodes.push_back(node);
     if (text.node_graph.empty()) return;
     section.node_costs[node] = costs_seen_;
     text.node_graph[node] = static_cast<float>(sums[0]);
@@ -279,6 +286,7 @@ class SlfParser : public SlfScanner {
     double sums[2] = {0, 0};
     int32_t start = -1, end = -1, word = kNoWord;
     costs_seen_ = 0;
+    is_possible_ = true;
     std::string_view name;
     while (next_field(name) == kField) {
       if (name == "S" || name == "START") {
@@ -300,6 +308,10 @@ class SlfParser : public SlfScanner {
     text.word[link] = word;
     text.line[link] = line_;
     section.link_costs[link] = costs_seen_;
+    if (!is_possible_) {
+      text.impossible.resize(text.num_links(), 0);
+      text.impossible[link] = 1;
+    }
     text.graph[link] = static_cast<float>(sums[0]);
     text.acoustic[link] = static_cast<float>(sums[1]);
   }
@@ -330,14 +342,28 @@ class SlfParser : public SlfScanner {
     }
     double number = 0;
     const char* stop = parse_decimal(at_, end_, number);
+    if (stop == nullptr && !linear_ && is_minus_infinity(word_at(at_))) {
+      at_ += word_at(at_).size();
+      is_possible_ = false;
+      return 0;
+    }
     if (stop == nullptr || !(at_break(stop) || (*stop == ',' && item >= 0))) {
       fail("field " + shown(name) + " is no finite number: " + shown(word_at(from)));
     }
     at_ = stop;
     if (item >= 0) at_ += word_at(at_).size();
     if (!linear_) return 0 - number * log_base_;  // 0 - 0 is 0, while -0 has a sign
+    if (number == 0) {
+      is_possible_ = false;
+      return 0;
+    }
     if (!(number > 0)) fail("base=0 makes " + std::string(name) + "= a probability, but it is " + shown(word_at(from)));
     return 0 - std::log(number);
+  }
+
+  // SRILM writes it where a word or a pronunciation has probability 0.
+  static bool is_minus_infinity(std::string_view score) {
+    return score == "-inf" || score == "-Inf" || score == "-infinity" || score == "-Infinity";
   }
 
   // Add the costs that a field holds; returns whether it holds any.
@@ -371,6 +397,23 @@ class SlfParser : public SlfScanner {
     }
     (on_link ? on_links : on_nodes)[number] = 1;
     if (options_.keep) fields.push_back({on_link, row, static_cast<int32_t>(number), value});
+  }
+
+  // What takes the word of a node that cannot be cannot be, either.
+  void settle_impossible(SlfSection& section) {
+    TextGraph& text = section.text;
+    if (!section.impossible_nodes.empty()) {
+      std::vector<uint8_t> is_impossible(text.num_nodes, 0);
+      for (const int32_t node : section.impossible_nodes) is_impossible[node] = 1;
+      if (is_impossible[word_begins ? text.end : text.start]) fail("the lattice's first or last word has probability 0");
+      text.impossible.resize(text.num_links(), 0);
+      for (int64_t link = 0; link < text.num_links(); ++link) {
+        text.impossible[link] |= is_impossible[word_begins ? text.src[link] : text.dst[link]];
+      }
+    }
+    if (text.impossible.empty()) return;
+    if (!section.name.empty() || !section.sub.empty()) fail("a score of probability 0 beside sub-lattices is not read");
+    num_impossible += std::count(text.impossible.begin(), text.impossible.end(), 1);
   }
 
   // A lattice has times at all of its states or at none.
@@ -411,6 +454,7 @@ class SlfParser : public SlfScanner {
   double time_scale_ = 1;
   int32_t start_node_ = -1, end_node_ = -1;  // as the header says
   uint32_t costs_seen_ = 0;                  // on this line
+  bool is_possible_ = true;                  // its scores are those of what can be
 };
 
 }  // namespace ninja

@@ -87,6 +87,7 @@ class SlfScanner {
     while (!at_break(at_)) {
       if (*at_ == '\\') {
         plain = false;
+        if (at_ + 1 < end_ && at_[1] == '\t') fail("a backslash before a tab: is it to stand for itself? Then write two");
         at_ += at_ + 1 < end_ && at_[1] != '\n';  // a blank behind it is a letter
       }
       ++at_;

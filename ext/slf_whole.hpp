@@ -21,6 +21,7 @@ struct SlfSection {
   std::string_view name;     // of a sub-lattice
   TextGraph text;
   std::vector<int32_t> sub;  // [nodes], the section that stands for the node, -1: none; empty: none at all
+  std::vector<int32_t> impossible_nodes;  // whose words have probability 0
   std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes; empty: none], bits of the costs that stand on it
 };
 

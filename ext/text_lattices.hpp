@@ -104,6 +104,7 @@ struct TextGraph {
   std::vector<int32_t> src, dst, word;   // [links]
   std::vector<int64_t> line;             // [links], of the file; -1: none
   std::vector<float> graph, acoustic;    // [links], costs
+  std::vector<uint8_t> impossible;       // [links], of probability 0, so that they are none; empty: all are possible
   std::vector<int32_t> node_word;        // [nodes]; empty: no words on nodes
   std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word; empty: none
   std::vector<int32_t> time;             // [nodes], frames; empty: none
@@ -112,6 +113,9 @@ struct TextGraph {
   int32_t last_frame = -1;               // where a word that begins at the end is over; -1: not known
 
   int64_t num_links() const { return static_cast<int64_t>(src.size()); }
+  bool is_possible(int64_t link) const {
+    return link >= static_cast<int64_t>(impossible.size()) || impossible[link] == 0;
+  }
   void add_link(int32_t from, int32_t to, int32_t the_word, float graph_cost, float acoustic_cost, int64_t the_line) {
     src.push_back(from);
     dst.push_back(to);
@@ -187,7 +191,7 @@ inline bool can_fold(const TextGraph& text, Fold fold) {
   bool any = false;
   for (int64_t link = 0; link < text.num_links(); ++link) {
     if (text.src[link] == text.end) return false;
-    if (text.dst[link] != text.end) continue;
+    if (text.dst[link] != text.end || !text.is_possible(link)) continue;
     if (text.word[link] > 0 || (text.word[link] == kSilent && fold == Fold::kNull)) return false;
     if (leads[text.src[link]]) return false;
     leads[text.src[link]] = any = true;
@@ -203,7 +207,8 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   move_words(text);
   const int64_t num_nodes = text.num_nodes, num_links = text.num_links();
   const bool folded = can_fold(text, fold);
-  const auto keep = [&](int64_t link) { return !folded || text.dst[link] != text.end; };
+  const auto ends = [&](int64_t link) { return folded && text.dst[link] == text.end; };
+  const auto keep = [&](int64_t link) { return !ends(link) && text.is_possible(link); };
   TextLattice made;
   std::vector<int64_t> begin(num_nodes + 1, 0);
   bool forward = text.start == 0;
@@ -256,7 +261,7 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   made.final_link.assign(num_states, -1);
   if (folded) {
     for (int64_t link = 0; link < num_links; ++link) {
-      const int32_t state = keep(link) ? -1 : state_of[text.src[link]];
+      const int32_t state = ends(link) && text.is_possible(link) ? state_of[text.src[link]] : -1;
       if (state < 0) continue;
       made.final_graph[state] = text.graph[link];
       made.final_acoustic[state] = text.acoustic[link];
@@ -276,13 +281,13 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   made.node.reserve(num_states);
   std::vector<bool> reached(num_states, false);
   reached[state_of[text.start]] = true;
-  bool ends = false;
+  bool has_end = false;
   for (int64_t state = 0; state < num_states; ++state) {
     const int32_t node = node_at[state];
     made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));
     made.node.push_back(node < made_nodes ? node : -1);
     if (!text.time.empty()) made.time.push_back(text.time[node]);
-    ends |= reached[state] && made.final_graph[state] < kInfinity;
+    has_end |= reached[state] && made.final_graph[state] < kInfinity;
     for (int64_t place = begin[node]; place < begin[node + 1]; ++place) {
       const int32_t link = at[place];
       if (reached[state]) reached[state_of[there[place]]] = true;
@@ -294,7 +299,7 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
     }
   }
   made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));
-  if (!ends) {
+  if (!has_end) {
     const std::string name = node_name;
     refuse("no path leads from the first " + name + " (" + std::to_string(text.start) + ") to the last (" +
                std::to_string(text.end) + ")",

@@ -214,9 +214,16 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     """End the workers at once: whoever leaves the stream early does not want what they still compute."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
     manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
+    ends = (getattr(pool, "_result_queue", None), "_writer"), (getattr(pool, "_call_queue", None), "_reader")
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
+    # A worker that ends within an answer leaves half of it in the pipe. With our own ends of the pipes closed, too,
+    # whoever waits for the rest, or for a worker to take the next batch, is told that nobody will.
+    for queue, name in ends:
+        connection = getattr(queue, name, None)
+        if connection is not None:
+            connection.close()
     if manager is not None:
         # As it ends, Python writes without a lock to a pipe of this thread, which may be closing it just then.
         manager.join(SECONDS_TO_STOP)

@@ -201,6 +201,7 @@ def read_slf(
         demand(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
         made.start, made.end = firsts[0], lasts[0]
         demand_whole(made, links.values(), subs)
+        leave_out_impossible(made, bool(name or subs))
         made = with_subs(made, subs, graphs, len(content))
         if not name:
             return made
@@ -221,6 +222,17 @@ def demand_whole(made, links, subs):
             demand(not on_links and node in (made.start, made.end), "no word")
         if node in subs or (word is None and not worded) or (word is not None and word not in SILENT):
             demand(scores <= seen | made.scored.get(node, set()), "a score is missing")
+
+
+def leave_out_impossible(made, in_parts):
+    """Drop what has probability 0, and what takes the word of such a node."""
+    nodes = {node for node, cost in made.costs.items() if math.inf in cost}
+    demand((made.end if made.begins else made.start) not in nodes, "an edge of probability 0")
+    dropped = [link for link in made.links if math.inf in link[3:] or link[0 if made.begins else 1] in nodes]
+    demand(not in_parts or not (dropped or nodes), "probability 0 beside sub-lattices")
+    made.links = [link for link in made.links if link not in dropped]
+    for node in nodes:
+        made.costs[node] = [0.0, 0.0]
 
 
 def read_node(node, fields, made, subs, graphs, scales, costs):
@@ -268,10 +280,16 @@ def add_cost(name, raw, base, costs, seen, sums):
             short = name[0] if name in ("acoustic", "language") else name
             demand(short not in seen, "twice")
             seen.add(short)
+            if raw in ("-inf", "-Inf", "-infinity", "-Infinity") and base > 0:
+                sums[which] = math.inf
+                continue
             value = number(raw)
-            demand(base > 0 or value > 0, "no probability")
+            demand(base > 0 or value >= 0, "no probability")
+            if base == 0 and value == 0:
+                sums[which] = math.inf
+                continue
             sums[which] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))
-            demand(abs(sums[which]) < 3.4e38, "beyond float32")
+            demand(abs(sums[which]) < 3.4e38 or sums[which] == math.inf, "beyond float32")
 
 
 def decoded(text):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
+from ninja.formats.slf import SlfOptions, read_slf, read_slf_telling, read_slf_whole
 from ninja.formats.slf_writer import write_slf
 from ninja.lattice import Lattice, check
 from ninja.symbols import SymbolTable
@@ -91,8 +91,8 @@ def test_numbers_are_read_to_the_last_digit(number):
 def test_probabilities_become_costs():
     lattice = read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=0.5 l=1\n", "k")
     assert (lattice.acoustic[0], lattice.graph[0]) == (np.float32(math.log(2)), 0)
-    with pytest.raises(FormatError, match=r"^p:5, key 'k': base=0 makes a= a probability, but it is '0'"):
-        read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=0\n", "k", "p")
+    with pytest.raises(FormatError, match=r"^p:5, key 'k': base=0 makes a= a probability, but it is '-1'"):
+        read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=-1\n", "k", "p")
 
 
 def test_the_fields_of_the_costs_are_chosen_by_name():
@@ -419,3 +419,35 @@ def test_times_of_alignments_are_written():
     assert write_slf(lattice, SymbolTable.from_words(["<eps>"]), frame_shift=0.03).splitlines()[5:8] == [
         b"I=0\tt=0.00", b"I=1\tt=0.09", b"I=2\tt=0.15",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "zero"), [("", "-inf"), ("base=10", "-Infinity"), ("base=0", "0.00")])
+@pytest.mark.parametrize("on_node", [False, True])
+def test_links_of_probability_zero_are_none(base, zero, on_node):
+    on = [("", zero), (zero, "")][on_node]
+    one = "1" if base == "base=0" else "0"
+    content = (
+        f"{base}\nN=4 L=4\nI=0\nI=1 W=a {on[0] and 'a=' + on[0]}\nI=2 W=b {on[0] and 'a=' + one}\nI=3 W=!NULL\n"
+        f"J=0 S=0 E=1 {on[1] and 'a=' + on[1]}\nJ=1 S=0 E=2 {on[1] and 'a=' + one}\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
+    ).encode()
+    lattice, lost = read_slf_telling(content, "k")
+    assert "1 links of probability 0: left out" in lost
+    assert [lattice.words.word(word) for word in lattice.word if word] == ["b"]
+    with pytest.raises(LatticeError, match="no path leads from the first node"):
+        read_slf(content.replace(b"J=1 S=0 E=2", b"J=1 S=1 E=2"), "k")
+
+
+def test_what_cannot_be_is_refused_where_it_is_the_edge_or_in_parts():
+    with pytest.raises(FormatError, match="the lattice's first or last word has probability 0"):
+        read_slf(b"N=2 L=1\nI=0 W=a a=-inf\nI=1 W=b a=0\nJ=0 S=0 E=1\n", "k")
+    sub = b"SUBLAT=x\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=-inf\n.\nN=3 L=2\nI=0\nI=1 L=x\nI=2\n"
+    with pytest.raises(FormatError, match="beside sub-lattices"):
+        read_slf(sub + b"J=0 S=0 E=1 W=!NULL a=0\nJ=1 S=1 E=2 W=!NULL a=0\n", "k")
+
+
+def test_a_second_lattice_and_a_swallowed_tab_are_named():
+    one = b"VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=0\n"
+    with pytest.raises(FormatError, match=r":6, key 'k': a second lattice begins here"):
+        read_slf(one + one, "k", "p")
+    with pytest.raises(FormatError, match=r":5, key 'k': a backslash before a tab"):
+        read_slf(one.replace(b"W=a a", b"W=a\\\ta"), "k", "p")

@@ -37,7 +37,7 @@ BAD = {
     "N=2 L=2       \nJ=0 S=0 E=1\nJ=0 S=0 E=1": "link 0 is described twice",
     "N=2 L=1\nJ=0 S=0": "link 0 has no E=",
     "N=2 L=1\nJ=0 S=0 E=1 a=nan": "field 'a' is no finite number: 'nan'",
-    "N=2 L=1\nJ=0 S=0 E=1 a=-inf": "field 'a' is no finite number: '-inf'",
+    "N=2 L=1\nJ=0 S=0 E=1 a=inf": "field 'a' is no finite number: 'inf'",
     "N=2 L=1\nJ=0 S=0 E=1 l=1e999": "field 'l' is no finite number",
     "N=2 L=1\nJ=0 S=0 E=1 a=1 a=2": "field 'a' stands twice on this line",
     "N=2 L=1\nJ=0 S=0 E=1 a=": "field 'a' is no finite number: ''",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from ninja.errors import WorkerError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each, stream
+from ninja.pipeline import SECONDS_TO_STOP, Each, stream
 
 
 def lattices(number):
@@ -40,3 +41,18 @@ def test_no_thread_outlives_a_stream(how):
     else:
         assert len(list(found)) == 8
     assert not set(threading.enumerate()) - before  # others may have ended meanwhile
+
+
+def much(lattice):
+    return bytes(1 << 24)  # more than a pipe holds
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_workers_that_are_ended_within_an_answer_hold_nobody_up(attempt):
+    before = set(threading.enumerate())
+    begin = time.monotonic()
+    found = stream(lattices(64), Each(much), jobs=2, batch_arcs=1)
+    next(found)
+    found.close()
+    assert time.monotonic() - begin < SECONDS_TO_STOP
+    assert not set(threading.enumerate()) - before

@@ -96,7 +96,8 @@ class Taking:
         for number in used_words(lattice) if self._outside else ():
             if number in self._outside:
                 instead = "write a format that spells words" if self._output.needs_words else "leave --words-out out"
-                message = f"the word {self._outside[number]!r} has blanks, which no symbol table can hold; {instead}"
+                what = "has blanks" if self._outside[number] else "is empty"
+                message = f"the word {self._outside[number]!r} {what}, which no symbol table can hold; {instead}"
                 source = self._reading.source
                 path = source[0] if len(source) == 1 and source[0] != "-" else None
                 raise SymbolError(message, path, key=lattice.key)

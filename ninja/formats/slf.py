@@ -331,6 +331,8 @@ def _lost(found: dict[str, Any], naming: textual.Naming, options: SlfOptions) ->
     lost = [f"{count} times the word {naming.decoded(word)!r}: read as epsilon" for word, count in found["silent"]]
     if found["num_rounded"]:
         lost.append(f"{found['num_rounded']} times: rounded to multiples of {options.frame_shift} s")
+    if found["num_impossible"]:
+        lost.append(f"{found['num_impossible']} links of probability 0: left out")
     if found["num_untimed"]:
         lost.append(f"times: {found['num_untimed']} nodes have none, so no state has")
     if found["num_sublattices"]:

@@ -144,7 +144,7 @@ def _utterance(block: Block[_Word], path: str | None, shift: float) -> CtmUttera
     for each in block.found:
         if each.channel != channel:
             message = f"the file has the channels {channel!r} and {each.channel!r}; make them part of the key"
-            raise FormatError(message, path, key=key, line=each.line)
+            raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=each.line)
         if each.begin < last_begin:
             raise FormatError(
                 f"a word begins at {each.begin} s, before the one above it", path, key=key, line=each.line
