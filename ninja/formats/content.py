@@ -36,16 +36,13 @@ class Content:
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
+        self.key = key_of(path)  # of a lattice that has none of its own
+        self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
-
-    @property
-    def key(self) -> str:
-        """Utterance id of a lattice that has none of its own."""
-        return key_of(self.path)
 
     def numbered(self, number: int) -> str:
         """Return the utterance id of one of several lattices without any, counted from 1."""
-        return str(number) if _is_nameless(self.path) else f"{self.key}-{number}"
+        return f"{self._before_number}{number}"
 
     def whole(self) -> bytes:
         """Return all bytes, unpacked, without the mark with which some editors begin text.
