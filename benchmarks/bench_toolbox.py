@@ -67,7 +67,9 @@ def run(arguments: Sequence[str]) -> Run:
     """Run ``ninja`` in a process of its own. This one is small: its size would count as the child's."""
     with tempfile.TemporaryFile() as said:
         command = [sys.executable, "-m", "ninja", *arguments]
-        process = subprocess.Popen(command, stderr=said, env=os.environ | ONE_THREAD)
+        # An installed command has its modules' bytecode; here the first of several runs leaves it.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        process = subprocess.Popen(command, stderr=said, env=environment | ONE_THREAD)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
