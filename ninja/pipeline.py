@@ -26,7 +26,7 @@ Output = TypeVar("Output", covariant=True)
 
 WAITING_PER_WORKER = 2  # batches that stand ready for each worker, or wait for their turn behind a slower one
 LATTICES_PER_BATCH = 256
-SECONDS_TO_STOP = 10.0  # for workers that were told to end
+SECONDS_TO_STOP = 2.0  # for workers that were told to end
 
 
 class Stage(Protocol[Output]):
@@ -214,19 +214,26 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     """End the workers at once: whoever leaves the stream early does not want what they still compute."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
     manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
-    ends = (getattr(pool, "_result_queue", None), "_writer"), (getattr(pool, "_call_queue", None), "_reader")
+    results, calls = getattr(pool, "_result_queue", None), getattr(pool, "_call_queue", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
-    # A worker that ends within an answer leaves half of it in the pipe. With our own ends of the pipes closed, too,
-    # whoever waits for the rest, or for a worker to take the next batch, is told that nobody will.
-    for queue, name in ends:
-        connection = getattr(queue, name, None)
-        if connection is not None:
-            connection.close()
-    if manager is not None:
-        # As it ends, Python writes without a lock to a pipe of this thread, which may be closing it just then.
+    # A worker that ends within an answer leaves half of it in the pipe: with our own end of it closed, too, whoever
+    # waits for the rest is told that nobody will write it.
+    _close(results, "_writer")
+    if manager is None:
+        return
+    # As it ends, Python writes without a lock to a pipe of this thread, which may be closing it just then.
+    manager.join(SECONDS_TO_STOP)
+    if manager.is_alive():  # older Pythons wait until somebody takes the next batch (gh-94777)
+        _close(calls, "_reader")
         manager.join(SECONDS_TO_STOP)
+
+
+def _close(queue: Any, end: str) -> None:
+    connection = getattr(queue, end, None)
+    if connection is not None:
+        connection.close()
 
 
 def _batches(lattices: Keyed, batch_arcs: int) -> Iterator[Batch]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from ninja.errors import WorkerError
 from ninja.lattice import Lattice
-from ninja.pipeline import SECONDS_TO_STOP, Each, stream
+from ninja.pipeline import Each, stream
 
 
 def lattices(number):
@@ -50,9 +49,7 @@ def much(lattice):
 @pytest.mark.parametrize("attempt", range(4))
 def test_workers_that_are_ended_within_an_answer_hold_nobody_up(attempt):
     before = set(threading.enumerate())
-    begin = time.monotonic()
     found = stream(lattices(64), Each(much), jobs=2, batch_arcs=1)
     next(found)
     found.close()
-    assert time.monotonic() - begin < SECONDS_TO_STOP
     assert not set(threading.enumerate()) - before
