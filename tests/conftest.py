@@ -63,7 +63,7 @@ def pytest_runtest_makereport(item):
     """Fail what skips itself in CI for want of what must be there."""
     outcome = yield
     report = outcome.get_result()
-    if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
+    if not (report.skipped and os.environ.get("CI")):  # elsewhere a machine may lack programs and data
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     if not any(re.search(re.escape(each), reason) for each in MAY_SKIP):

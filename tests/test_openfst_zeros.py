@@ -176,6 +176,7 @@ def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
     assert same(again, read_fst(write_fst(named(), arc_type), "utt"))
 
 
+# Skips where OpenFst's tools are missing, of which this asks the real one; in CI that fails (conftest.py).
 @pytest.mark.skipif(shutil.which("fstprint") is None, reason="OpenFst's command-line tools are not installed")
 def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
     table = SymbolTable([("<eps>", 0), ("hello", 7), ("옷", 8)])

@@ -13,8 +13,9 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading
 from ninja.cli.units import unit_options
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
+from ninja.formats.textual import EPSILON_NAME
 from ninja.graph.ctc import CtcOptions
-from ninja.graph.ctc_found import EPSILON_NAME, CtcFound
+from ninja.graph.ctc_found import CtcFound
 from ninja.pipeline import Each, stream
 from ninja.symbols import EPSILON, SymbolTable
 

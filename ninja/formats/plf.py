@@ -248,8 +248,4 @@ def _needs_end(lattice: Lattice) -> bool:
     last = lattice.num_states - 1
     if len(final) > 1 or final[0] != last or lattice.final_graph[last] or lattice.final_acoustic[last]:
         return True
-    entering = np.flatnonzero(lattice.dst == last)
-    if last == 0 or (lattice.word[entering] != 0).any():
-        return False
-    source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
-    return len(np.unique(source)) == len(source)
+    return textual.would_fold(lattice, last)

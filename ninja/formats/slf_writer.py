@@ -140,11 +140,7 @@ def _needs_end(lattice: Lattice) -> bool:
         return True
     if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
         return True
-    entering = np.flatnonzero(lattice.dst == last)
-    if last == 0 or (lattice.word[entering] != 0).any():
-        return False
-    source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
-    return len(np.unique(source)) == len(source)
+    return textual.would_fold(lattice, last)
 
 
 def _check_probabilities(lattice: Lattice) -> None:

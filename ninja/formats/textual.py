@@ -147,6 +147,15 @@ def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
     return max(0, int((time[final] + length[final]).max(initial=0)))
 
 
+def would_fold(lattice: Lattice, last: int) -> bool:
+    """Tell whether reading takes the arcs into a last state for final costs: without words, one from a state."""
+    entering = np.flatnonzero(lattice.dst == last)
+    if last == 0 or (lattice.word[entering] != EPSILON).any():
+        return False
+    source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
+    return len(np.unique(source)) == len(source)
+
+
 def check_encoding(encoding: str) -> None:
     """Refuse what is no encoding, or none in which ASCII stands for itself.
 

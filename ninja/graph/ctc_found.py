@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from ninja import _ctc
 from ninja.errors import SymbolError
+from ninja.formats.textual import EPSILON_NAME
 from ninja.graph.ctc_lexicon import CtcLexicon
 from ninja.graph.ctc_units import CtcUnits
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON, SymbolTable
-
-EPSILON_NAME = "<eps>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest
-from ninja.formats.nbest.prefixes import EPSILON_NAME, nbest_lattice
+from ninja.formats.nbest.prefixes import nbest_lattice
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.pieces import Pieces
+from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON, SymbolTable
 

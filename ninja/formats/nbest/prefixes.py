@@ -8,10 +8,10 @@ import numpy as np
 
 from ninja.errors import LatticeError, SymbolError
 from ninja.formats.nbest.hypothesis import Hypothesis, NBest, check
+from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.symbols import EPSILON, SymbolTable
 
-EPSILON_NAME = "<eps>"
 LARGEST_FRAME = 2**31 - 1
 
 
