@@ -9,15 +9,22 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from arrays cimport alignments_of, arcs_of, doubles, floats, freeze, int32s, int64s, new_array
+from arrays cimport alignments_of, arcs_of, doubles, floats, int32s, int64s
+from blocks cimport Block, lattice_in, new_block
 from clattice cimport Alignments, Arcs
 
+from dataclasses import fields
+
 from ninja.errors import LatticeError
+from ninja.lattice import Lattice
 
 np.import_array()
 
 cdef int64_t GROWTH = 64  # labels that pushing may make of one, beyond ROOM
 cdef int64_t ROOM = 1 << 20
+
+cdef tuple SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef object new = object.__new__
 
 
 cdef extern from "union.hpp" namespace "ninja" nogil:
@@ -42,21 +49,13 @@ cdef extern from "union.hpp" namespace "ninja" nogil:
     United c_unite "ninja::unite"(const vector[Operand]& operands, double acoustic_scale, double delta,
                                   int64_t max_arcs, int64_t max_labels) except +
 
-cdef extern from "potential.hpp" namespace "ninja" nogil:
-    cdef struct Costs:
-        double total
-        double graph
-        double acoustic
-    vector[Costs] best_completion(const Arcs& arcs, double acoustic_scale) except +
-
 cdef extern from "push.hpp" namespace "ninja" nogil:
-    void label_shifts(const Arcs& arcs, const Alignments& labels, vector[int64_t]& shift) except +
-    void pushed_sizes(const Arcs& arcs, const Alignments& labels, const vector[int64_t]& shift, int64_t* num_labels,
-                      int64_t* num_final_labels) noexcept
-    void push_labels(const Arcs& arcs, const Alignments& labels, const vector[int64_t]& shift, int64_t* ali_begin,
-                     int32_t* ali, int64_t* final_ali_begin, int32_t* final_ali) noexcept
-    void push_costs(const Arcs& arcs, const vector[Costs]& rest, float* graph, float* acoustic, float* final_graph,
-                    float* final_acoustic) noexcept
+    cdef cppclass Pushing:
+        int64_t num_labels
+        int64_t num_final_labels
+    Pushing plan_push(const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
+                      double acoustic_scale) except +
+    void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) noexcept
 
 cdef extern from "minimize.hpp" namespace "ninja" nogil:
     cdef cppclass Merged:
@@ -64,21 +63,11 @@ cdef extern from "minimize.hpp" namespace "ninja" nogil:
         int64_t num_arcs
         int64_t num_labels
         int64_t num_final_labels
-    cdef struct MergedArrays:
-        int64_t* arc_begin
-        int32_t* dst
-        int32_t* word
-        float* graph
-        float* acoustic
-        int64_t* ali_begin
-        int32_t* ali
-        float* final_graph
-        float* final_acoustic
-        int64_t* final_ali_begin
-        int32_t* final_ali
-    Merged merge_states(const Arcs& arcs, const Alignments& labels, const vector[Costs]& rest, double delta) except +
-    void write_merged(const Arcs& arcs, const Alignments& labels, const vector[Costs]& rest, const Merged& merged,
-                      const MergedArrays& to) noexcept
+    cdef cppclass Minimized:
+        Merged merged
+    Minimized c_minimize "ninja::minimize"(const Arcs& arcs, const Alignments& labels, Pushing& plan,
+                                           double delta) except +
+    void write_minimized(const Arcs& arcs, const Minimized& found, const Block& to) noexcept
 
 cdef extern from "expand_ngram.hpp" namespace "ninja" nogil:
     cdef cppclass SplitLattice:
@@ -167,104 +156,47 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
     )
 
 
-def push_strings(lattice not None):
-    """Push the alignments of a connected lattice.
-
-    Returns:
-        (ali_begin, ali, final_ali_begin, final_ali).
-    """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    cdef vector[int64_t] shift
-    cdef int64_t num_labels = 0
-    cdef int64_t num_final_labels = 0
-    with nogil:
-        label_shifts(arcs, labels, shift)
-        pushed_sizes(arcs, labels, shift, &num_labels, &num_final_labels)
+cdef Pushing planned(object lattice, const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
+                     double acoustic_scale) except *:
+    cdef Pushing plan
     cdef int64_t before = labels.ali_begin[arcs.num_arcs] + labels.final_ali_begin[arcs.num_states]
-    if num_labels > GROWTH * before + ROOM:
-        raise LatticeError(f"pushing would make {num_labels} labels of {before}; push costs only", key=lattice.key)
-    ali_begin = new_array(arcs.num_arcs + 1, np.NPY_INT64)
-    ali = new_array(num_labels, np.NPY_INT32)
-    final_ali_begin = new_array(arcs.num_states + 1, np.NPY_INT64)
-    final_ali = new_array(num_final_labels, np.NPY_INT32)
-    cdef int64_t* to_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
-    cdef int32_t* to = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
-    cdef int64_t* to_final_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
-    cdef int32_t* to_final = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
     with nogil:
-        push_labels(arcs, labels, shift, to_begin, to, to_final_begin, to_final)
-    return freeze(ali_begin), freeze(ali), freeze(final_ali_begin), freeze(final_ali)
+        plan = plan_push(arcs, labels, strings, weights, acoustic_scale)
+    if plan.num_labels > GROWTH * before + ROOM:
+        raise LatticeError(f"pushing would make {plan.num_labels} labels of {before}; push costs only", key=lattice.key)
+    return plan
 
 
-def push_weights(lattice not None, double acoustic_scale):
-    """Push the costs of a connected lattice.
-
-    Returns:
-        (graph, acoustic, final_graph, final_acoustic).
-    """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef vector[Costs] rest
-    graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
-    acoustic = new_array(arcs.num_arcs, np.NPY_FLOAT32)
-    final_graph = new_array(arcs.num_states, np.NPY_FLOAT32)
-    final_acoustic = new_array(arcs.num_states, np.NPY_FLOAT32)
-    cdef float* to_graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
-    cdef float* to_acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-    cdef float* to_final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
-    cdef float* to_final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
-    with nogil:
-        rest = best_completion(arcs, acoustic_scale)
-        push_costs(arcs, rest, to_graph, to_acoustic, to_final_graph, to_final_acoustic)
-    return freeze(graph), freeze(acoustic), freeze(final_graph), freeze(final_acoustic)
-
-
-def minimize(lattice not None, cbool weights, double acoustic_scale, double delta):
-    """Merge equal states of a connected lattice; its alignments are compared as they are.
-
-    Returns:
-        A tuple of the lattice's arrays in the order of its fields.
-    """
+def push(lattice not None, cbool strings, cbool weights, double acoustic_scale):
+    """Push alignments, costs, or both, of a connected lattice."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
-    cdef vector[Costs] rest
-    cdef Merged merged
-    cdef MergedArrays to
-    cdef Costs nothing
-    nothing.total = nothing.graph = nothing.acoustic = 0.0
+    cdef Pushing plan = planned(lattice, arcs, labels, strings, weights, acoustic_scale)
+    cdef Block to = new_block(arcs.num_states, arcs.num_arcs, plan.num_labels, plan.num_final_labels)
     with nogil:
-        if weights:
-            rest = best_completion(arcs, acoustic_scale)
-        else:
-            rest.assign(arcs.num_states, nothing)
-        merged = merge_states(arcs, labels, rest, delta)
-    arc_begin = new_array(merged.num_states + 1, np.NPY_INT64)
-    dst = new_array(merged.num_arcs, np.NPY_INT32)
-    word = new_array(merged.num_arcs, np.NPY_INT32)
-    graph = new_array(merged.num_arcs, np.NPY_FLOAT32)
-    acoustic = new_array(merged.num_arcs, np.NPY_FLOAT32)
-    ali_begin = new_array(merged.num_arcs + 1, np.NPY_INT64)
-    ali = new_array(merged.num_labels, np.NPY_INT32)
-    final_graph = new_array(merged.num_states, np.NPY_FLOAT32)
-    final_acoustic = new_array(merged.num_states, np.NPY_FLOAT32)
-    final_ali_begin = new_array(merged.num_states + 1, np.NPY_INT64)
-    final_ali = new_array(merged.num_final_labels, np.NPY_INT32)
-    to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>arc_begin)
-    to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>dst)
-    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
-    to.graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
-    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-    to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
-    to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
-    to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
-    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
-    to.final_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
-    to.final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
+        write_pushed(arcs, labels, plan, to)
+    return lattice_in(
+        &to, new(Lattice), SLOTS, lattice.key, "compact" if strings else lattice.kind,
+        None if strings else lattice.time, lattice.frame_shift, lattice.words,
+    )
+
+
+def minimize(lattice not None, cbool strings, cbool weights, double acoustic_scale, double delta):
+    """Merge equal states of a connected lattice; its alignments are pushed, or compared as they are."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments labels = alignments_of(lattice)
+    cdef Pushing plan = planned(lattice, arcs, labels, strings, weights, acoustic_scale)
+    cdef Minimized found
     with nogil:
-        write_merged(arcs, labels, rest, merged, to)
-    return (
-        freeze(arc_begin), freeze(dst), freeze(word), freeze(graph), freeze(acoustic), freeze(ali_begin), freeze(ali),
-        freeze(final_graph), freeze(final_acoustic), freeze(final_ali_begin), freeze(final_ali),
+        found = c_minimize(arcs, labels, plan, delta)
+    cdef Block to = new_block(
+        found.merged.num_states, found.merged.num_arcs, found.merged.num_labels, found.merged.num_final_labels
+    )
+    with nogil:
+        write_minimized(arcs, found, to)
+    return lattice_in(
+        &to, new(Lattice), SLOTS, lattice.key, "compact" if strings else lattice.kind, None, lattice.frame_shift,
+        lattice.words,
     )
 
 

@@ -6,19 +6,16 @@ from dataclasses import fields
 
 from ninja.lattice import Lattice
 
-cimport cython
 cimport numpy as np
-from cpython.ref cimport Py_INCREF
 from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport free, malloc
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 from arrays cimport alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
+from blocks cimport Block, lattice_in, new_block
 from clattice cimport Alignments, Arcs
-from slots cimport filled
 
 np.import_array()
 
@@ -51,18 +48,6 @@ cdef extern from "align_units.hpp" namespace "ninja" nogil:
         vector[float] graph, acoustic, final_graph, final_acoustic
         int64_t num_labels
 
-    cdef struct ArcArrays:
-        int64_t* arc_begin
-        int32_t* dst
-        int32_t* word
-        float* graph
-        float* acoustic
-        int64_t* ali_begin
-        int32_t* ali
-        float* final_graph
-        float* final_acoustic
-        int64_t* final_ali_begin
-
     int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
 
 
@@ -74,7 +59,7 @@ cdef extern from "word_align.hpp" namespace "ninja" nogil:
         int64_t num_states() noexcept
         int64_t num_arcs() noexcept
         int64_t num_labels() noexcept
-        void write(const ArcArrays& to) noexcept
+        void write(const Block& to) noexcept
 
     FastAligner& spare_aligner() except +
 
@@ -132,63 +117,12 @@ cdef tuple arrays_of(const AlignedArcs& found):
     )
 
 
-@cython.freelist(64)
-cdef class Memory:
-    """The owner of one lattice's arrays."""
-    cdef void* memory
-
-    def __dealloc__(self):
-        free(self.memory)
-
-
-cdef inline object array_in(void** at, np.npy_intp length, int type_number, Memory owner):
-    """Make a read-only array of the next bytes of a lattice's memory, which it keeps alive."""
-    cdef object array = np.PyArray_New(
-        np.ndarray, 1, &length, type_number, NULL, at[0], 0, np.NPY_ARRAY_CARRAY_RO, None
-    )
-    Py_INCREF(owner)
-    np.PyArray_SetBaseObject(<np.ndarray>array, owner)
-    at[0] = <char*>at[0] + length * (8 if type_number == np.NPY_INT64 else 4)
-    return array
-
-
 cdef object written(FastAligner& aligner, object lattice):
     """Let an aligner write the lattice that it made of another one."""
-    cdef np.npy_intp num_states = aligner.num_states(), num_arcs = aligner.num_arcs(), num_labels = aligner.num_labels()
-    cdef size_t wide = 2 * (num_states + 1) + num_arcs + 1, narrow = 4 * num_arcs + num_labels + 2 * num_states
-    cdef Memory owner = Memory.__new__(Memory)
-    owner.memory = malloc(8 * wide + 4 * narrow)  # one piece: eleven take longer than aligning a small lattice does
-    if owner.memory == NULL:
-        raise MemoryError
-    cdef void* at = owner.memory
-    cdef ArcArrays to
-    to.arc_begin = <int64_t*>at
-    to.ali_begin = to.arc_begin + num_states + 1
-    to.final_ali_begin = to.ali_begin + num_arcs + 1
-    to.dst = <int32_t*>(to.final_ali_begin + num_states + 1)
-    to.word = to.dst + num_arcs
-    to.graph = <float*>(to.word + num_arcs)
-    to.acoustic = to.graph + num_arcs
-    to.final_graph = to.acoustic + num_arcs
-    to.final_acoustic = to.final_graph + num_states
-    to.ali = <int32_t*>(to.final_acoustic + num_states)
+    cdef Block to = new_block(aligner.num_states(), aligner.num_arcs(), aligner.num_labels(), 0)
     with nogil:
         aligner.write(to)
-    cdef object arc_begin = array_in(&at, num_states + 1, np.NPY_INT64, owner)
-    cdef object ali_begin = array_in(&at, num_arcs + 1, np.NPY_INT64, owner)
-    cdef object final_ali_begin = array_in(&at, num_states + 1, np.NPY_INT64, owner)
-    cdef object dst = array_in(&at, num_arcs, np.NPY_INT32, owner)
-    cdef object word = array_in(&at, num_arcs, np.NPY_INT32, owner)
-    cdef object graph = array_in(&at, num_arcs, np.NPY_FLOAT32, owner)
-    cdef object acoustic = array_in(&at, num_arcs, np.NPY_FLOAT32, owner)
-    cdef object final_graph = array_in(&at, num_states, np.NPY_FLOAT32, owner)
-    cdef object final_acoustic = array_in(&at, num_states, np.NPY_FLOAT32, owner)
-    cdef object ali = array_in(&at, num_labels, np.NPY_INT32, owner)
-    cdef object final_ali = array_in(&at, 0, np.NPY_INT32, owner)
-    return filled(new(Lattice), SLOTS, (
-        lattice.key, arc_begin, dst, word, graph, acoustic, ali_begin, ali, final_graph, final_acoustic,
-        final_ali_begin, final_ali, "compact", None, lattice.frame_shift, lattice.words,
-    ))
+    return lattice_in(&to, new(Lattice), SLOTS, lattice.key, "compact", None, lattice.frame_shift, lattice.words)
 
 
 cdef Labels labels_of(object known) except *:

@@ -2,13 +2,10 @@
 # distutils: language=c++
 """Kaldi tables between bytes and ``Lattice`` objects: converts only, the work is done in C++ without the lock."""
 
-cimport cython
 cimport numpy as np
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
@@ -17,8 +14,8 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 from arrays cimport alignments_of, arcs_of
+from blocks cimport Block, lattice_in
 from ckaldi cimport (
-    Block,
     Entry,
     EntryBatch,
     Fault,
@@ -55,66 +52,13 @@ np.import_array()
 
 cdef extern from "Python.h":
     const int PyBUF_READ
-    ctypedef int (*descrsetfunc)(object, object, object) except -1
-    ctypedef struct PyTypeObject:
-        descrsetfunc tp_descr_set
-    PyTypeObject* Py_TYPE(object)
-    PyObject* PyTuple_GET_ITEM(object, Py_ssize_t)
 
-cdef tuple _FIELDS = tuple(field.name for field in fields(Lattice))
-cdef tuple _SLOTS = tuple(Lattice.__dict__[name] for name in _FIELDS)  # where the fields of a Lattice are kept
+cdef tuple _SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
 cdef object _new = object.__new__
 
 
-@cython.freelist(64)
-cdef class _Memory:
-    """The owner of one lattice's arrays."""
-    cdef void* memory
-
-    def __dealloc__(self):
-        free(self.memory)
-
-
-cdef inline object _array(void* at, np.npy_intp length, int type_number, _Memory owner):
-    cdef object array = np.PyArray_New(np.ndarray, 1, &length, type_number, NULL, at, 0, np.NPY_ARRAY_CARRAY_RO, None)
-    Py_INCREF(owner)
-    np.PyArray_SetBaseObject(<np.ndarray>array, owner)
-    return array
-
-
-cdef object _lattice(object key, Block* block, object words):
-    """Wrap the arrays of a block, which they own from now on."""
-    cdef _Memory owner = _Memory.__new__(_Memory)
-    owner.memory = block.memory
-    block.memory = NULL
-    cdef np.npy_intp num_states = block.num_states
-    cdef np.npy_intp num_arcs = block.num_arcs
-    cdef tuple values = (
-        key,
-        _array(block.arc_begin, num_states + 1, np.NPY_INT64, owner),
-        _array(block.dst, num_arcs, np.NPY_INT32, owner),
-        _array(block.word, num_arcs, np.NPY_INT32, owner),
-        _array(block.graph, num_arcs, np.NPY_FLOAT32, owner),
-        _array(block.acoustic, num_arcs, np.NPY_FLOAT32, owner),
-        _array(block.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
-        _array(block.ali, block.num_labels, np.NPY_INT32, owner),
-        _array(block.final_graph, num_states, np.NPY_FLOAT32, owner),
-        _array(block.final_acoustic, num_states, np.NPY_FLOAT32, owner),
-        _array(block.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
-        _array(block.final_ali, block.num_final_labels, np.NPY_INT32, owner),
-        "compact" if block.compact else "raw",
-        None,
-        None,
-        words,
-    )
-    # What Lattice(*values) does, through the same slots, in a tenth of the time, which small lattices are short of.
-    cdef object lattice = _new(Lattice)
-    cdef Py_ssize_t number
-    for number in range(len(_SLOTS)):
-        Py_TYPE(<object>PyTuple_GET_ITEM(_SLOTS, number)).tp_descr_set(
-            <object>PyTuple_GET_ITEM(_SLOTS, number), lattice, <object>PyTuple_GET_ITEM(values, number)
-        )
-    return lattice
+cdef inline object _lattice(object key, Block* block, object words):
+    return lattice_in(block, _new(Lattice), _SLOTS, key, "compact" if block.compact else "raw", None, None, words)
 
 
 cdef object _error(Fault* fault, object path, object key, cbool archive):

@@ -8,7 +8,10 @@ from libcpp.vector cimport vector
 
 cimport cgraph as c
 from arrays cimport alignments_of, arcs_of, data_of, freeze, new_array
+from blocks cimport Block, lattice_in
 from clattice cimport Alignments, Arcs
+
+from dataclasses import fields
 
 from ninja.errors import LatticeError
 from ninja.graph.path import Path
@@ -16,64 +19,27 @@ from ninja.lattice import Lattice
 
 np.import_array()
 
+cdef tuple _SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef object _new = object.__new__
+
 
 cdef object no_path(object lattice):
     return LatticeError("no path leads from the start to a final state", key=lattice.key)
 
 
-cdef class _Output:
-    """The arrays of a lattice that a kernel is about to fill."""
+cdef object time_for(c.NewLattice& to, object lattice, int64_t num_states):
+    """Let the times of a lattice, if it has any, be written, too; return the array for them, or None."""
+    if lattice.time is None:
+        return None
+    cdef object time = new_array(num_states, np.NPY_INT32)
+    to.old_time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, -1)
+    to.time = <int32_t*>np.PyArray_DATA(<np.ndarray>time)
+    return freeze(time)
 
-    cdef object arc_begin, dst, word, graph, acoustic, ali_begin, ali
-    cdef object final_graph, final_acoustic, final_ali_begin, final_ali, time, arc_map
-    cdef c.NewLattice to
 
-    @staticmethod
-    cdef _Output of(object lattice, int64_t num_states, int64_t num_arcs, int64_t num_labels,
-                    int64_t num_final_labels, bint arc_map):
-        cdef _Output out = _Output.__new__(_Output)
-        cdef object time = lattice.time
-        out.arc_begin = new_array(num_states + 1, np.NPY_INT64)
-        out.dst = new_array(num_arcs, np.NPY_INT32)
-        out.word = new_array(num_arcs, np.NPY_INT32)
-        out.graph = new_array(num_arcs, np.NPY_FLOAT32)
-        out.acoustic = new_array(num_arcs, np.NPY_FLOAT32)
-        out.ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
-        out.ali = new_array(num_labels, np.NPY_INT32)
-        out.final_graph = new_array(num_states, np.NPY_FLOAT32)
-        out.final_acoustic = new_array(num_states, np.NPY_FLOAT32)
-        out.final_ali_begin = new_array(num_states + 1, np.NPY_INT64)
-        out.final_ali = new_array(num_final_labels, np.NPY_INT32)
-        out.to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>out.arc_begin)
-        out.to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>out.dst)
-        out.to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>out.word)
-        out.to.graph = <float*>np.PyArray_DATA(<np.ndarray>out.graph)
-        out.to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>out.acoustic)
-        out.to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>out.ali_begin)
-        out.to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>out.ali)
-        out.to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>out.final_graph)
-        out.to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>out.final_acoustic)
-        out.to.final_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>out.final_ali_begin)
-        out.to.final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>out.final_ali)
-        out.to.arc_map = NULL
-        if arc_map:
-            out.arc_map = new_array(num_arcs, np.NPY_INT64)
-            out.to.arc_map = <int64_t*>np.PyArray_DATA(<np.ndarray>out.arc_map)
-        out.to.old_time = NULL
-        if time is not None:
-            out.to.old_time = <const int32_t*>data_of(time, np.NPY_INT32, -1)
-            out.time = new_array(num_states, np.NPY_INT32)
-            out.to.time = <int32_t*>np.PyArray_DATA(<np.ndarray>out.time)
-        return out
-
-    cdef object lattice(self, object like):
-        """Make the lattice; call once, after the kernel."""
-        return Lattice(
-            like.key, freeze(self.arc_begin), freeze(self.dst), freeze(self.word), freeze(self.graph),
-            freeze(self.acoustic), freeze(self.ali_begin), freeze(self.ali), freeze(self.final_graph),
-            freeze(self.final_acoustic), freeze(self.final_ali_begin), freeze(self.final_ali), like.kind,
-            None if self.time is None else freeze(self.time), like.frame_shift, like.words,
-        )
+cdef object made_like(object lattice, c.NewLattice& to, object time):
+    return lattice_in(<Block*>&to, _new(Lattice), _SLOTS, lattice.key, lattice.kind, time, lattice.frame_shift,
+                      lattice.words)
 
 
 cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignments, c.Selection& selection,
@@ -82,14 +48,20 @@ cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignme
     if selection.num_states == 0:
         raise no_path(lattice)
     if selection.everything:
-        return (lattice, np.PyArray_Arange(0, arcs.num_arcs, 1, np.NPY_INT64)) if arc_map else lattice
-    cdef _Output out = _Output.of(lattice, selection.num_states, selection.num_arcs, selection.num_labels,
-                                  selection.num_final_labels, arc_map)
-    with nogil:
-        c.write_selection(arcs, alignments, selection, out.to)
         c.give_back(selection)
-    cdef object smaller = out.lattice(lattice)
-    return (smaller, out.arc_map) if arc_map else smaller
+        return (lattice, np.PyArray_Arange(0, arcs.num_arcs, 1, np.NPY_INT64)) if arc_map else lattice
+    cdef c.NewLattice to
+    cdef object time = time_for(to, lattice, selection.num_states)
+    cdef object old_arc = None
+    if arc_map:
+        old_arc = new_array(selection.num_arcs, np.NPY_INT64)
+        to.arc_map = <int64_t*>np.PyArray_DATA(<np.ndarray>old_arc)
+    c.make_room(to, selection.num_states, selection.num_arcs, selection.num_labels, selection.num_final_labels)
+    with nogil:
+        c.write_selection(arcs, alignments, selection, to)
+        c.give_back(selection)
+    cdef object smaller = made_like(lattice, to, time)
+    return (smaller, old_arc) if arc_map else smaller
 
 
 cdef inline c.Scales scales_of(double acoustic_scale, double lm_scale, double word_penalty) noexcept:
@@ -236,10 +208,12 @@ def path_lattice(object lattice not None, object path_arcs not None):
     cdef c.PathSize size = c.measure_path(arcs, alignments, path, length)
     if not size.graph_cost + size.acoustic_cost < float("inf"):
         raise LatticeError(f"the path ends in state {at}, which is not final", key=lattice.key)
-    cdef _Output out = _Output.of(lattice, length + 1, length, size.num_labels - final_labels, final_labels, False)
+    cdef c.NewLattice to
+    cdef object time = time_for(to, lattice, length + 1)
+    c.make_room(to, length + 1, length, size.num_labels - final_labels, final_labels)
     with nogil:
-        c.write_linear(arcs, alignments, path, length, out.to)
-    return out.lattice(lattice)
+        c.write_linear(arcs, alignments, path, length, to)
+    return made_like(lattice, to, time)
 
 
 def posteriors(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):

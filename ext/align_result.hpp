@@ -148,7 +148,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
   }
 
   // Write the arcs. The labels of places, and those the search was given, must still be there.
-  void write(const Places& places, const int32_t* labels, int64_t num_labels, const ArcArrays& to) const {
+  void write(const Places& places, const int32_t* labels, int64_t num_labels, const Block& to) const {
     const LabelCopier copy{labels, num_labels, to.ali + num_labels_};
     int32_t* dst = to.dst;
     int32_t* word = to.word;

@@ -50,17 +50,6 @@ struct AlignedArcs {
   }
 };
 
-// Arrays of a lattice to be written to.
-struct ArcArrays {
-  int64_t* arc_begin;
-  int32_t *dst, *word;
-  float *graph, *acoustic;
-  int64_t* ali_begin;
-  int32_t* ali;
-  float *final_graph, *final_acoustic;
-  int64_t* final_ali_begin;  // final states have no labels
-};
-
 // How far the first unit of some labels has been read.
 struct UnitScan {
   enum Phase : uint8_t { kStart, kInside, kLeft, kCut };  // nothing read; before its phone's end; behind it; unit over

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as bool_t
 from libcpp.vector cimport vector
 
+from blocks cimport Block
 from clattice cimport Alignments, Arcs
 
 
@@ -27,22 +28,14 @@ cdef extern from "select.hpp" namespace "ninja" nogil:
     Selection take_selection() noexcept
     void give_back(Selection& selection) noexcept
 
-    cdef struct NewLattice:
-        int64_t* arc_begin
-        int32_t* dst
-        int32_t* word
-        float* graph
-        float* acoustic
-        int64_t* ali_begin
-        int32_t* ali
-        float* final_graph
-        float* final_acoustic
-        int64_t* final_ali_begin
-        int32_t* final_ali
+    cdef cppclass NewLattice(Block):
+        NewLattice()
         int64_t* arc_map
         const int32_t* old_time
         int32_t* time
 
+    void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
+                   int64_t num_final_labels) except +
     void write_selection(const Arcs& arcs, const Alignments& alignments, const Selection& selection,
                          const NewLattice& to) noexcept
 

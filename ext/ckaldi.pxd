@@ -6,6 +6,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from blocks cimport Block
 from clattice cimport Alignments, Arcs
 
 
@@ -35,25 +36,6 @@ cdef extern from "kaldi_table.hpp" namespace "ninja" nogil:
         string message
         int64_t line
         int64_t byte
-
-    cdef struct Block:
-        void* memory
-        cbool compact
-        int64_t num_states
-        int64_t num_arcs
-        int64_t num_labels
-        int64_t num_final_labels
-        int64_t* arc_begin
-        int64_t* ali_begin
-        int64_t* final_ali_begin
-        int32_t* dst
-        int32_t* word
-        float* graph
-        float* acoustic
-        float* final_graph
-        float* final_acoustic
-        int32_t* final_ali
-        int32_t* ali
 
     cdef cppclass Entry:
         Entry() except +

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "copy_labels.hpp"
 #include "decimal.hpp"
 #include "lattice.hpp"
 #include "staging.hpp"
@@ -151,7 +152,7 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
       to = store(to, arcs.acoustic[arc]);
       if (compact) {
         to = store(to, static_cast<int32_t>(length));
-        if (first + length + 16 <= num_labels) {  // copy_labels reads a little past the end
+        if (first + length + kLabelSlack <= num_labels) {
           copy_labels(reinterpret_cast<int32_t*>(to), reinterpret_cast<const char*>(alignments.ali + first), length);
         } else {
           std::memcpy(to, alignments.ali + first, 4 * length);

@@ -6,10 +6,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "block.hpp"
 #include "lattice.hpp"
 #include "potential.hpp"
+#include "push.hpp"
 
 namespace ninja {
 
@@ -162,27 +166,39 @@ class Minimizer {
   std::vector<Key> mine_, its_;
 };
 
-inline Merged merge_states(const Arcs& arcs, const Alignments& labels, const std::vector<Costs>& rest, double delta) {
-  return Minimizer(arcs, labels, rest, delta).merge();
-}
+// A connected lattice, ready to be written without the states that others stand for.
+struct Minimized {
+  // Its alignments, and where they were pushed the memory they lie in.
+  Alignments labels;
+  std::unique_ptr<int64_t[]> begins;
+  std::unique_ptr<int32_t[]> pools;
 
-// Where the smaller lattice goes: arrays of the sizes that Merged says.
-struct MergedArrays {
-  int64_t* arc_begin;
-  int32_t* dst;
-  int32_t* word;
-  float* graph;
-  float* acoustic;
-  int64_t* ali_begin;
-  int32_t* ali;
-  float* final_graph;
-  float* final_acoustic;
-  int64_t* final_ali_begin;
-  int32_t* final_ali;
+  std::vector<Costs> rest;  // of the best completion of each state, taken off where costs are compared
+  Merged merged;
 };
 
-inline void write_merged(const Arcs& arcs, const Alignments& labels, const std::vector<Costs>& rest,
-                         const Merged& merged, const MergedArrays& to) {
+// States are compared as if the lattice were pushed as planned; costs will stay where they are.
+inline Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) {
+  Minimized out;
+  out.labels = labels;
+  if (!plan.shift.empty()) {
+    out.begins.reset(new int64_t[arcs.num_arcs + 1 + arcs.num_states + 1]);
+    out.pools.reset(new int32_t[plan.num_final_labels + plan.num_labels + kLabelSlack]);
+    int64_t* const final_begin = out.begins.get() + arcs.num_arcs + 1;
+    int32_t* const ali = out.pools.get() + plan.num_final_labels;
+    push_labels(arcs, labels, plan.shift, {out.begins.get(), ali, final_begin, out.pools.get()});
+    out.labels = {out.begins.get(), ali, final_begin, out.pools.get()};
+  }
+  out.rest = std::move(plan.rest);
+  if (out.rest.empty()) out.rest.assign(static_cast<size_t>(arcs.num_states), {0.0, 0.0, 0.0});
+  out.merged = Minimizer(arcs, out.labels, out.rest, delta).merge();
+  return out;
+}
+
+inline void write_minimized(const Arcs& arcs, const Minimized& found, const Block& to) {
+  const Alignments& labels = found.labels;
+  const std::vector<Costs>& rest = found.rest;
+  const Merged& merged = found.merged;
   int64_t count = 0, num_labels = 0, num_final_labels = 0;
   to.arc_begin[0] = to.ali_begin[0] = to.final_ali_begin[0] = 0;
   const auto copy = [](int32_t* pool, const int32_t* from, int64_t length) {

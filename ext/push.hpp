@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
+#include "block.hpp"
+#include "copy_labels.hpp"
 #include "lattice.hpp"
 #include "potential.hpp"
 
@@ -97,105 +100,180 @@ inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   return count;
 }
 
-// Tell quickly what is true of most states: two of its arcs begin with different labels.
-inline bool first_labels_differ(const Arcs& arcs, const Alignments& labels, int64_t state) {
+// How many labels all completions of a state begin with in common, told by the labels of its own arcs alone; -1: these
+// do not tell, for they agree as far as one of them goes.
+inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_t state) {
   const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
-  if (labels.ali_begin[begin] == labels.ali_begin[begin + 1]) return false;
-  const int32_t first = labels.ali[labels.ali_begin[begin]];
+  const int32_t* first = labels.ali + labels.ali_begin[begin];
+  int64_t common = labels.ali_begin[begin + 1] - labels.ali_begin[begin];
+  bool parted = false;
   for (int64_t arc = begin + 1; arc < end; ++arc) {
-    const int64_t at = labels.ali_begin[arc];
-    if (at < labels.ali_begin[arc + 1] && labels.ali[at] != first) return true;
+    const int32_t* other = labels.ali + labels.ali_begin[arc];
+    const int64_t both = std::min(common, labels.ali_begin[arc + 1] - labels.ali_begin[arc]);
+    int64_t same = 0;
+    while (same < both && first[same] == other[same]) ++same;
+    if (same < both) {
+      common = same;
+      parted = true;
+      if (same == 0) break;
+    } else if (both < common) {
+      return -1;
+    }
   }
-  return false;
+  return parted ? common : -1;
+}
+
+// The same, along whole completions; `shift` holds what the states behind give away.
+inline int64_t common_on_ways(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
+                              int64_t state) {
+  const bool ends = is_final(arcs, state);
+  int64_t common = ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]
+                        : std::numeric_limits<int64_t>::max();
+  int64_t arc = arcs.arc_begin[state];
+  const int64_t end = arcs.arc_begin[state + 1];
+  for (int64_t each = arc; each < end; ++each) {
+    common = std::min(common, labels.ali_begin[each + 1] - labels.ali_begin[each] + shift[arcs.dst[each]]);
+  }
+  Completion first(arcs, labels), other(arcs, labels);
+  if (ends) {
+    first.begin_at_final(state);
+  } else {
+    first.begin_at_arc(arc++);
+  }
+  for (; arc < end && common > 0; ++arc) {
+    other.begin_at_arc(arc);
+    common = common_labels(first, other, common);
+  }
+  return common;
 }
 
 // How many labels each state gives away. The lattice must be connected.
 inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector<int64_t>& shift) {
+  constexpr int64_t kAhead = 24;  // arcs whose labels are fetched meanwhile: states go backwards, their arcs do not
   shift.assign(static_cast<size_t>(arcs.num_states), 0);
   for (int64_t state = arcs.num_states - 1; state > 0; --state) {
-    const bool ends = is_final(arcs, state);
-    int64_t least = ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]
-                         : std::numeric_limits<int64_t>::max();
-    int64_t arc = arcs.arc_begin[state];
-    const int64_t end = arcs.arc_begin[state + 1];
-    for (int64_t each = arc; each < end; ++each) {
-      least = std::min(least, labels.ali_begin[each + 1] - labels.ali_begin[each] + shift[arcs.dst[each]]);
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      __builtin_prefetch(labels.ali + labels.ali_begin[std::max<int64_t>(arc - kAhead, 0)]);
     }
-    if (least > 0 && !ends && first_labels_differ(arcs, labels, state)) least = 0;
-    Completion first(arcs, labels), other(arcs, labels);
-    if (ends) {
-      first.begin_at_final(state);
-    } else {
-      first.begin_at_arc(arc++);
-    }
-    for (; arc < end && least > 0; ++arc) {
-      other.begin_at_arc(arc);
-      least = common_labels(first, other, least);
-    }
-    shift[state] = least;
+    int64_t common = -1;
+    if (!is_final(arcs, state)) common = common_on_arcs(arcs, labels, state);
+    shift[state] = common >= 0 ? common : common_on_ways(arcs, labels, shift, state);
   }
 }
 
-// Lengths of the pools that push_labels() fills.
-inline void pushed_sizes(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
-                         int64_t* num_labels, int64_t* num_final_labels) {
-  *num_labels = labels.ali_begin[arcs.num_arcs];
-  *num_final_labels = labels.final_ali_begin[arcs.num_states];
+// What pushing does to a connected lattice.
+struct Pushing {
+  std::vector<int64_t> shift;  // how many labels each state gives away; empty: alignments stay
+  int64_t num_labels = 0;      // afterwards
+  int64_t num_final_labels = 0;
+  std::vector<Costs> rest;     // of the best completion of each state; empty: costs stay
+};
+
+inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool strings, bool weights,
+                         double acoustic_scale) {
+  Pushing plan;
+  if (weights) plan.rest = best_completion(arcs, acoustic_scale);
+  plan.num_labels = labels.ali_begin[arcs.num_arcs];
+  plan.num_final_labels = labels.final_ali_begin[arcs.num_states];
+  if (!strings) return plan;
+  label_shifts(arcs, labels, plan.shift);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
-    *num_labels -= shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
-    if (is_final(arcs, state)) *num_final_labels -= shift[state];
+    plan.num_labels -= plan.shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
+    if (is_final(arcs, state)) plan.num_final_labels -= plan.shift[state];
   }
-  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) *num_labels += shift[arcs.dst[arc]];
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) plan.num_labels += plan.shift[arcs.dst[arc]];
+  return plan;
 }
 
-// The four arrays have room as Alignments demands and pushed_sizes() says.
+// Where pushed alignments go: room as Alignments demands and the plan says, and kLabelSlack more for `ali`.
+struct PushedLabels {
+  int64_t* ali_begin;
+  int32_t* ali;
+  int64_t* final_ali_begin;
+  int32_t* final_ali;
+};
+
 inline void push_labels(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
-                        int64_t* ali_begin, int32_t* ali, int64_t* final_ali_begin, int32_t* final_ali) {
+                        const PushedLabels& to) {
   Completion completion(arcs, labels);
-  const int32_t* const ali_start = ali;
-  const int32_t* const final_start = final_ali;
-  const auto copy = [&ali](const int32_t* from, int64_t length) {
-    if (length <= 0) return;
-    std::memcpy(ali, from, static_cast<size_t>(length) * sizeof(int32_t));
-    ali += length;
+  int64_t* ali_begin = to.ali_begin;
+  int64_t* final_ali_begin = to.final_ali_begin;
+  int32_t* ali = to.ali;
+  int32_t* final_ali = to.final_ali;
+  const int32_t* const pool_end = labels.ali + labels.ali_begin[arcs.num_arcs];
+  const auto copy = [&](const int32_t* from, int64_t length) {
+    if (pool_end - from >= length + kLabelSlack) {
+      ali = copy_labels(ali, reinterpret_cast<const char*>(from), length);
+    } else {
+      ali = std::copy(from, from + length, ali);
+    }
   };
   *ali_begin++ = *final_ali_begin++ = 0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     const int64_t away = shift[state];
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int64_t first = labels.ali_begin[arc], own = labels.ali_begin[arc + 1] - first;
-      const int64_t more = shift[arcs.dst[arc]], beyond = std::max<int64_t>(away - own, 0);  // labels given away of those
-      copy(labels.ali + first + away, own - away);
-      if (more > beyond) {
-        completion.begin_at_state(arcs.dst[arc]);
-        completion.skip(beyond);
-        ali = completion.copy(more - beyond, ali);
+      const int64_t begin = labels.ali_begin[arc], own = labels.ali_begin[arc + 1] - begin;
+      const int64_t dst = arcs.dst[arc];
+      const int64_t beyond = std::max<int64_t>(away - own, 0);  // labels given away of those that come from `dst`
+      const int64_t more = shift[dst] - beyond;
+      if (own > away) copy(labels.ali + begin + away, own - away);
+      if (more > 0) {
+        const int64_t next = arcs.arc_begin[dst];
+        if (!is_final(arcs, dst) && labels.ali_begin[next + 1] - labels.ali_begin[next] >= shift[dst]) {
+          copy(labels.ali + labels.ali_begin[next] + beyond, more);
+        } else {
+          completion.begin_at_state(dst);
+          completion.skip(beyond);
+          ali = completion.copy(more, ali);
+        }
       }
-      *ali_begin++ = ali - ali_start;
+      *ali_begin++ = ali - to.ali;
     }
     if (is_final(arcs, state)) {
       const int64_t from = labels.final_ali_begin[state] + away, count = labels.final_ali_begin[state + 1] - from;
-      std::copy(labels.final_ali + from, labels.final_ali + from + count, final_ali);
-      final_ali += count;
+      final_ali = std::copy(labels.final_ali + from, labels.final_ali + from + count, final_ali);
     }
-    *final_ali_begin++ = final_ali - final_start;
+    *final_ali_begin++ = final_ali - to.final_ali;
   }
 }
 
 // `rest` is the cost of the best completion of each state.
-inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, float* graph, float* acoustic,
-                       float* final_graph, float* final_acoustic) {
+inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const Block& to) {
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     const Costs here = state == 0 ? Costs{0.0, 0.0, 0.0} : rest[state];
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const Costs& after = rest[arcs.dst[arc]];
-      graph[arc] = static_cast<float>(arcs.graph[arc] + after.graph - here.graph);
-      acoustic[arc] = static_cast<float>(arcs.acoustic[arc] + after.acoustic - here.acoustic);
+      to.graph[arc] = static_cast<float>(arcs.graph[arc] + after.graph - here.graph);
+      to.acoustic[arc] = static_cast<float>(arcs.acoustic[arc] + after.acoustic - here.acoustic);
     }
-    final_graph[state] = final_acoustic[state] = kInfinity;
+    to.final_graph[state] = to.final_acoustic[state] = kInfinity;
     if (!is_final(arcs, state)) continue;
-    final_graph[state] = static_cast<float>(arcs.final_graph[state] - here.graph);
-    final_acoustic[state] = static_cast<float>(arcs.final_acoustic[state] - here.acoustic);
+    to.final_graph[state] = static_cast<float>(arcs.final_graph[state] - here.graph);
+    to.final_acoustic[state] = static_cast<float>(arcs.final_acoustic[state] - here.acoustic);
+  }
+}
+
+// Write the lattice as planned.
+inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {
+  const auto copy = [](const auto* from, int64_t length, auto* room) { std::copy(from, from + length, room); };
+  copy(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
+  copy(arcs.dst, arcs.num_arcs, to.dst);
+  copy(arcs.word, arcs.num_arcs, to.word);
+  if (plan.shift.empty()) {
+    copy(labels.ali_begin, arcs.num_arcs + 1, to.ali_begin);
+    copy(labels.ali, plan.num_labels, to.ali);
+    copy(labels.final_ali_begin, arcs.num_states + 1, to.final_ali_begin);
+    copy(labels.final_ali, plan.num_final_labels, to.final_ali);
+  } else {
+    push_labels(arcs, labels, plan.shift, {to.ali_begin, to.ali, to.final_ali_begin, to.final_ali});
+  }
+  if (plan.rest.empty()) {
+    copy(arcs.graph, arcs.num_arcs, to.graph);
+    copy(arcs.acoustic, arcs.num_arcs, to.acoustic);
+    copy(arcs.final_graph, arcs.num_states, to.final_graph);
+    copy(arcs.final_acoustic, arcs.num_states, to.final_acoustic);
+  } else {
+    push_costs(arcs, plan.rest, to);
   }
 }
 

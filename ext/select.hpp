@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "block.hpp"
 #include "lattice.hpp"
 
 namespace ninja {
@@ -47,22 +48,16 @@ inline void give_back(Selection& selection) {
 }
 
 // Where the new lattice is written.
-struct NewLattice {
-  int64_t* arc_begin;
-  int32_t* dst;
-  int32_t* word;
-  float* graph;
-  float* acoustic;
-  int64_t* ali_begin;
-  int32_t* ali;
-  float* final_graph;
-  float* final_acoustic;
-  int64_t* final_ali_begin;
-  int32_t* final_ali;
-  int64_t* arc_map;  // may be null
-  const int32_t* old_time;  // may be null, then `time` is not written
-  int32_t* time;
+struct NewLattice : Block {
+  int64_t* arc_map = nullptr;         // old arc of each new one, where wanted
+  const int32_t* old_time = nullptr;  // where there is none, `time` is not written
+  int32_t* time = nullptr;
 };
+
+inline void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
+                      int64_t num_final_labels) {
+  static_cast<Block&>(to) = new_block(num_states, num_arcs, num_labels, num_final_labels);
+}
 
 // Take away the arcs that enter dead ends; needs `keep_arc` and `keep_final`, fills `alive`.
 inline void drop_dead_ends(const Arcs& arcs, Selection& selection) {

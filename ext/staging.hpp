@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 
+#include "block.hpp"
+#include "copy_labels.hpp"
 #include "lattice.hpp"
 
 namespace ninja {
@@ -75,64 +76,6 @@ struct Staging {
   Pool<StagedFinal> finals;  // [num_states]
   Pool<StagedArc> arcs;      // [num_arcs], by source state
 };
-
-// The arrays of a lattice, in one allocation; see ninja/lattice.py for their meaning.
-struct Block {
-  void* memory = nullptr;  // to be given back with std::free
-  bool compact = true;
-  int64_t num_states = 0, num_arcs = 0, num_labels = 0, num_final_labels = 0;
-  int64_t* arc_begin = nullptr;
-  int64_t* ali_begin = nullptr;
-  int64_t* final_ali_begin = nullptr;
-  int32_t* dst = nullptr;
-  int32_t* word = nullptr;
-  float* graph = nullptr;
-  float* acoustic = nullptr;
-  float* final_graph = nullptr;
-  float* final_acoustic = nullptr;
-  int32_t* final_ali = nullptr;
-  int32_t* ali = nullptr;
-};
-
-constexpr int64_t kSlack = 64;  // readable bytes behind every window, writable ones behind every pool of labels
-
-inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels) {
-  Block block;
-  block.num_states = num_states;
-  block.num_arcs = num_arcs;
-  block.num_labels = num_labels;
-  block.num_final_labels = num_final_labels;
-  const int64_t size = 8 * (2 * (num_states + 1) + num_arcs + 1) + 16 * num_arcs + 8 * num_states +
-                       4 * (num_labels + num_final_labels) + kSlack;
-  block.memory = std::malloc(size);
-  if (block.memory == nullptr) throw std::bad_alloc();
-  char* at = static_cast<char*>(block.memory);
-  const auto take = [&](auto*& array, int64_t length) {
-    array = reinterpret_cast<std::remove_reference_t<decltype(array)>>(at);
-    at += length * sizeof(*array);
-  };
-  take(block.arc_begin, num_states + 1);
-  take(block.ali_begin, num_arcs + 1);
-  take(block.final_ali_begin, num_states + 1);
-  take(block.dst, num_arcs);
-  take(block.word, num_arcs);
-  take(block.graph, num_arcs);
-  take(block.acoustic, num_arcs);
-  take(block.final_graph, num_states);
-  take(block.final_acoustic, num_states);
-  take(block.final_ali, num_final_labels);
-  take(block.ali, num_labels);  // last, for copy_labels writes a little past its end
-  return block;
-}
-
-// Copy labels in steps of 32 bytes, two steps at least (most arcs need no more, and a loop would be guessed wrong),
-// reading and writing up to 64 bytes too many.
-inline int32_t* copy_labels(int32_t* to, const char* from, int64_t num_labels) {
-  std::memcpy(to, from, 32);
-  std::memcpy(to + 8, from + 32, 32);
-  for (int64_t label = 16; label < num_labels; label += 8) std::memcpy(to + label, from + 4 * label, 32);
-  return to + num_labels;
-}
 
 // Orders the states of a lattice topologically, as OpenFst's TopSort does: start first, reversed finishing order of a
 // depth-first search that follows arcs in their order. States the start does not reach are left out.

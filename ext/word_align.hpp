@@ -52,7 +52,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   int64_t num_arcs() const { return found_.num_arcs(); }
   int64_t num_labels() const { return found_.num_labels(); }
 
-  [[gnu::noinline]] void write(const ArcArrays& to) const {
+  [[gnu::noinline]] void write(const Block& to) const {
     found_.write(places_, alignments_->ali, alignments_->ali_begin[arcs_->num_arcs], to);
   }
 

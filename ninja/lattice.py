@@ -5,7 +5,7 @@ No algorithms live here; everything else takes a lattice and returns a new one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -133,18 +133,38 @@ class Lattice:
         """Whether each state is final, bool [num_states]."""
         return np.isfinite(self.final_graph) & np.isfinite(self.final_acoustic)
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether any arc or final state carries a part of the alignment."""
+        return self.ali.shape[0] > 0 or self.final_ali.shape[0] > 0
+
+    def replace(self, **changed: Any) -> Lattice:
+        """Return the same lattice with other fields; nothing is checked.
+
+        What ``dataclasses.replace`` does in three times the time, which small lattices are short of.
+
+        Raises:
+            TypeError: A lattice has no such field.
+        """
+        made = object.__new__(Lattice)
+        for name, slot in _SLOTS:
+            slot.__set__(made, changed.pop(name) if name in changed else getattr(self, name))
+        if changed:
+            raise TypeError(f"a lattice has no field {next(iter(changed))!r}")
+        return made
+
     def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
         """Return the same lattice with other arc costs, float32 [num_arcs] each."""
-        changed = replace(self, graph=_frozen(graph, np.float32))
-        return changed if acoustic is None else replace(changed, acoustic=_frozen(acoustic, np.float32))
+        changed = self.replace(graph=_frozen(graph, np.float32))
+        return changed if acoustic is None else changed.replace(acoustic=_frozen(acoustic, np.float32))
 
     def with_key(self, key: str) -> Lattice:
         """Return the same lattice under another key."""
-        return replace(self, key=key)
+        return self.replace(key=key)
 
     def with_words(self, words: SymbolTable | None) -> Lattice:
         """Return the same lattice with another symbol table attached."""
-        return replace(self, words=words)
+        return self.replace(words=words)
 
     def identical(self, other: Lattice) -> bool:
         """Tell whether two lattices agree in every array, bit for bit (symbol tables aside)."""
@@ -191,6 +211,9 @@ class Lattice:
 
     def __repr__(self) -> str:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
+
+
+_SLOTS: tuple[tuple[str, Any], ...] = tuple((each.name, Lattice.__dict__[each.name]) for each in fields(Lattice))
 
 
 def check(lattice: Lattice) -> None:

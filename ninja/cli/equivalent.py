@@ -60,7 +60,7 @@ def equivalent(
             if other is None:
                 missing.append(key)
                 continue
-            unaligned += _is_aligned(lattice) != _is_aligned(other)
+            unaligned += lattice.has_labels != other.has_labels
             try:
                 if _same(lattice, other, delta, num_paths, lenient=lenient):
                     equal += 1
@@ -85,17 +85,13 @@ def equivalent(
     reading.close()
 
 
-def _is_aligned(lattice: Lattice) -> bool:
-    return lattice.ali.size + lattice.final_ali.size > 0
-
-
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
     """Compare all word sequences, and the alignments of the best; where only one has any, it is lenient or not."""
     from ninja import graph
 
     if not graph.equivalent(lattice, other, delta):
         return False
-    if not num_paths or (lenient and _is_aligned(lattice) != _is_aligned(other)):
+    if not num_paths or (lenient and lattice.has_labels != other.has_labels):
         return True
     found = {path.words.tobytes(): path.alignment for path in graph.nbest(other, num_paths)}
     return all(

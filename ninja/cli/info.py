@@ -43,8 +43,7 @@ def size_of(lattice: Lattice) -> Size:
 
     crossing = depth_per_frame(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
-    labels = lattice.ali.size + lattice.final_ali.size
-    carries = lattice.time is not None, labels > 0
+    carries = lattice.time is not None, lattice.has_labels
     counts = lattice.num_states, lattice.num_arcs, len(crossing), int(crossing.sum())
     return Size(lattice.kind, *carries, *counts, word, count)
 

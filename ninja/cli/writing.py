@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,16 +126,15 @@ class Taking:
 def timed(lattice: Lattice) -> Lattice:
     """Return a lattice with the times that its alignments give, if it has no times and they give any."""
     from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
-    from ninja.formats.writing.losses import has_labels
     from ninja.graph import state_times
 
-    if lattice.time is not None or not has_labels(lattice):
+    if lattice.time is not None or not lattice.has_labels:
         return lattice
     try:
         time = np.maximum(state_times(lattice), 0)  # -1: no path leads there
     except LatticeError:  # they do not count frames
         return lattice
-    return replace(lattice, time=time, frame_shift=lattice.frame_shift or DEFAULT_FRAME_SHIFT)
+    return lattice.replace(time=time, frame_shift=lattice.frame_shift or DEFAULT_FRAME_SHIFT)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
@@ -178,7 +177,7 @@ class _Shelf:
         reader.advance(size)
         found = reader.parse_one(key, 0)
         assert isinstance(found, Lattice), found
-        return replace(found, time=time, frame_shift=frame_shift, words=words)
+        return found.replace(time=time, frame_shift=frame_shift, words=words)
 
     def close(self) -> None:
         self._file.close()

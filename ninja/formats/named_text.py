@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -112,7 +112,7 @@ def _lattices(
         if fault is not None and (named or not isinstance(fault, SymbolError)) and not _comes_before(found, fault):
             yield key, fault
         elif isinstance(found, Lattice):
-            yield key, replace(found, key=key, words=table)
+            yield key, found.replace(key=key, words=table)
         else:
             yield key, found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class Respelling:
         if (found < 0).any():
             lacking = lattice.words.word(int(lattice.word[np.flatnonzero(found < 0)[0]]))
             raise SymbolError(f"word {lacking!r} is not in the symbol table; is it the right one?", key=lattice.key)
-        return replace(lattice, word=found, words=self.words)
+        return lattice.replace(word=found, words=self.words)
 
     def _numbers(self, own: SymbolTable) -> Array:
         """Return our id of each id of a table, -1: none, int32 [largest id + 2]."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ def boost(
     if not 0.0 <= max_silence_error <= 1.0:
         raise OptionError(f"max_silence_error is {max_silence_error}, but must be between 0 and 1")
     lattice = connect(lattice)
-    by_labels = replace(lattice, time=None)  # the labels are what is compared, not times that a format gave
+    by_labels = lattice.replace(time=None)  # the labels are what is compared, not times that a format gave
     frames, time = num_frames(by_labels), state_times(by_labels)
     if frames != len(alignment):
         raise LatticeError(f"the lattice has {frames} frames, but the alignment {len(alignment)}", key=lattice.key)
@@ -84,4 +83,4 @@ def boost(
 
     final_graph = boosted(lattice.final_graph, lattice.final_ali_begin, lattice.final_ali, time)
     graph = boosted(lattice.graph, lattice.ali_begin, lattice.ali, time[lattice.src])
-    return check_costs(replace(lattice, graph=graph, final_graph=final_graph), lattice)
+    return check_costs(lattice.replace(graph=graph, final_graph=final_graph), lattice)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def combine(
 def _labels_tell(lattices: Sequence[Lattice | None]) -> bool:
     """Tell whether labels of all, or of none, say when words were said, in frames that may be of one length."""
     given = [lattice for lattice in lattices if lattice is not None and lattice.num_arcs]
-    labelled = [lattice.ali.size + lattice.final_ali.size > 0 for lattice in given]
+    labelled = [lattice.has_labels for lattice in given]
     shifts = {lattice.frame_shift for lattice in given if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)
 
@@ -106,4 +105,4 @@ def normalised(
     with np.errstate(over="ignore"):  # told by its result
         final_graph = (scaled.final_graph.astype(np.float64) + surplus).astype(np.float32)
     final_graph.flags.writeable = False
-    return check_costs(replace(scaled, final_graph=final_graph), lattice)
+    return check_costs(scaled.replace(final_graph=final_graph), lattice)

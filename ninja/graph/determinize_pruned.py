@@ -341,4 +341,4 @@ def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
 
     if factor == 1.0:
         return lattice
-    return replace(lattice, acoustic=times(lattice.acoustic), final_acoustic=times(lattice.final_acoustic))
+    return lattice.replace(acoustic=times(lattice.acoustic), final_acoustic=times(lattice.final_acoustic))

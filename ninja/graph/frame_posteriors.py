@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -91,7 +91,7 @@ def accuracy_posteriors(
     """
     if criterion not in ("mpfe", "smbr"):
         raise OptionError(f"criterion is {criterion!r}, but must be one of mpfe, smbr")
-    lattice = replace(connect(lattice), time=None)  # frames are counted by labels, whatever a format says
+    lattice = connect(lattice).replace(time=None)  # frames are counted by labels, whatever a format says
     model.check(lattice)
     if bad := [each for each in alignment.tolist() if not 1 <= each <= model.num_transition_ids]:
         raise model.refusal(lattice.key, bad[0], "the alignment")
@@ -144,7 +144,7 @@ def _final_costs(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> Fl
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
     """Give the value of an arc or final state to each of its labels, and sum those of the same label and frame."""
-    lattice = replace(lattice, time=None)  # frames are counted by labels, whatever a format says
+    lattice = lattice.replace(time=None)  # frames are counted by labels, whatever a format says
     time, frames = state_times(lattice), num_frames(lattice)
     share, place, labels = [], [], []
     for begin, ids, start, value in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,8 +61,7 @@ def to_raw(lattice: Lattice) -> Lattice:
     plain = np.flatnonzero(lattice.is_final & (final_length == 0))
     final_graph[place[plain]], final_acoustic[place[plain]] = lattice.final_graph[plain], lattice.final_acoustic[plain]
     final_graph[target[num_arcs:]] = final_acoustic[target[num_arcs:]] = 0.0
-    return replace(
-        lattice,
+    return lattice.replace(
         kind="raw",
         arc_begin=_frozen(np.searchsorted(leaves[order], np.arange(total + 1))),
         dst=_frozen(enters[order].astype(np.int32)),
@@ -92,7 +90,7 @@ def to_compact(lattice: Lattice) -> Lattice:
     Source: Kaldi, fstext/factor-inl.h, Factor; fstext/lattice-utils-inl.h, ConvertLattice.
     """
     if lattice.kind == "compact" or not lattice.num_arcs:
-        return replace(lattice, kind="compact") if lattice.kind == "raw" else lattice
+        return lattice.replace(kind="compact") if lattice.kind == "raw" else lattice
     src, num_states = lattice.src, lattice.num_states
     num_in, num_out = np.bincount(lattice.dst, minlength=num_states), np.diff(lattice.arc_begin)
     inside = (num_in == 1) & (num_out == 1) & ~lattice.is_final
@@ -114,8 +112,7 @@ def to_compact(lattice: Lattice) -> Lattice:
     def joined(cost: Array) -> Array:
         return np.add.reduceat(cost[order].astype(np.float64), begin).astype(np.float32)
 
-    return replace(
-        lattice,
+    return lattice.replace(
         kind="compact",
         arc_begin=_frozen(np.searchsorted(place[src[head]], np.arange(state.size + 1))),
         dst=_frozen(place[lattice.dst[tail]].astype(np.int32)),

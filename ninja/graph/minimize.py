@@ -6,7 +6,7 @@ import numpy as np
 
 from ninja import _algebra
 from ninja.errors import OptionError
-from ninja.graph.push import push
+from ninja.graph.connect import connect
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
 
@@ -46,6 +46,5 @@ def minimize(
     check_scales(acoustic_scale)
     if not 0.0 < delta < np.inf:
         raise OptionError(f"delta is {delta}, but must be above 0")
-    pushed = push(lattice, strings=strings, weights=False)
-    arrays = _algebra.minimize(pushed, weights, acoustic_scale, delta)
-    return Lattice(lattice.key, *arrays, kind=pushed.kind, frame_shift=lattice.frame_shift, words=lattice.words)
+    lattice = connect(lattice)
+    return _algebra.minimize(lattice, strings and lattice.has_labels, weights, acoustic_scale, delta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:
         return lattice
     word = np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)
     word.flags.writeable = False
-    return replace(lattice, word=word)
+    return lattice.replace(word=word)
 
 
 def _copied(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +29,7 @@ def state_level(lattice: Lattice) -> Lattice:
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     final_length = np.where(lattice.is_final, final_length, 0)
     if length.max(initial=0) <= 1 and final_length.max(initial=0) == 0:
-        return lattice if lattice.kind == "raw" else replace(lattice, kind="raw", time=None)
+        return lattice if lattice.kind == "raw" else lattice.replace(kind="raw", time=None)
     # The states of an arc's chain stand before the state it enters, those of a final state's behind all.
     links = np.maximum(length - 1, 0)
     new_state, first_link = _made_room(lattice, links)
@@ -111,7 +110,7 @@ def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
     """Turn the labels of phones into epsilons."""
     word = np.where(lattice.word >= first_phone, np.int32(0), lattice.word)
     word.flags.writeable = False
-    return replace(lattice, word=word)
+    return lattice.replace(word=word)
 
 
 def _sizes(lattice: Lattice) -> Ints:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ def remove_alignments(lattice: Lattice) -> Lattice:
 
     Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
     """
-    return replace(
-        lattice,
+    return lattice.replace(
         ali_begin=_zeros(lattice.num_arcs + 1, np.int64),
         ali=_zeros(0, np.int32),
         final_ali_begin=_zeros(lattice.num_states + 1, np.int64),
@@ -49,14 +47,14 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
         labels = bare.word[said]
         for array in (begin, labels):
             array.flags.writeable = False
-        return replace(bare, kind="raw", ali_begin=begin, ali=labels)
+        return bare.replace(kind="raw", ali_begin=begin, ali=labels)
     raw = to_raw(lattice)
     if raw.ali.min(initial=0) < 0:
         raise LatticeError(f"the label {raw.ali.min()} cannot be a word: it is negative", key=lattice.key)
     word = np.zeros(raw.num_arcs, np.int32)
     word[np.diff(raw.ali_begin) > 0] = raw.ali
     word.flags.writeable = False
-    return replace(raw, word=word, words=None)
+    return raw.replace(word=word, words=None)
 
 
 def _zeros(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

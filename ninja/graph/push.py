@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from ninja import _algebra
 from ninja.graph.connect import connect
 from ninja.graph.scale import check_scales
@@ -35,12 +32,5 @@ def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoust
     """
     check_scales(acoustic_scale)
     lattice = connect(lattice)
-    changed: dict[str, Any] = {}
-    if strings and lattice.ali.size + lattice.final_ali.size:
-        names = ("ali_begin", "ali", "final_ali_begin", "final_ali")
-        changed |= zip(names, _algebra.push_strings(lattice), strict=True)
-        changed |= {"kind": "compact", "time": None}
-    if weights:
-        names = ("graph", "acoustic", "final_graph", "final_acoustic")
-        changed |= zip(names, _algebra.push_weights(lattice, acoustic_scale), strict=True)
-    return replace(lattice, **changed) if changed else lattice
+    strings = strings and lattice.has_labels
+    return _algebra.push(lattice, strings, weights, acoustic_scale) if strings or weights else lattice

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,7 @@ def reverse(lattice: Lattice) -> Lattice:
     if lattice.time is not None:
         old = np.append(lattice.time, lattice.time.max())[last - np.arange(num_states)]
         time = _frozen(lattice.time.max() - old)
-    return replace(
-        lattice,
+    return lattice.replace(
         arc_begin=_frozen(np.searchsorted(new_src, np.arange(num_states + 1))),
         dst=_frozen(new_dst.astype(np.int32)),
         word=_frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[kept]))),

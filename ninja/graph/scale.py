@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +75,7 @@ def scale(
                 raise LatticeError(f"the scaled {name} costs grow beyond what a float holds", key=lattice.key)
     for cost in made.values():
         cost.flags.writeable = False
-    return replace(lattice, **made)  # type: ignore[arg-type]
+    return lattice.replace(**made)
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:

@@ -42,7 +42,7 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 def is_timed(lattice: Lattice) -> bool:
     """Tell whether anything says when the words of a lattice were said."""
-    return lattice.time is not None or lattice.ali.size > 0 or lattice.final_ali.size > 0
+    return lattice.time is not None or lattice.has_labels
 
 
 def check_labelled(lattice: Lattice) -> None:
@@ -51,7 +51,7 @@ def check_labelled(lattice: Lattice) -> None:
     Raises:
         LatticeError: It has arcs, but not one label.
     """
-    if lattice.num_arcs and not lattice.ali.size and not lattice.final_ali.size:
+    if lattice.num_arcs and not lattice.has_labels:
         raise LatticeError("it has no alignments (transition ids), which this is computed of", key=lattice.key)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,11 +44,10 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
         word = np.zeros(raw.num_arcs, np.int32)
         labelled = np.flatnonzero(np.diff(raw.ali_begin))
         word[labelled] = phone[raw.ali[raw.ali_begin[labelled]]]
-        return to_compact(replace(raw, word=_frozen(word), words=None))
+        return to_compact(raw.replace(word=_frozen(word), words=None))
     ali_begin, ali = _phones(lattice.ali_begin, lattice.ali, model)
     final_ali_begin, final_ali = _phones(lattice.final_ali_begin, lattice.final_ali, model)
-    return replace(
-        lattice,
+    return lattice.replace(
         kind="compact",
         ali_begin=ali_begin,
         ali=ali,
@@ -91,7 +89,7 @@ def add_transition_costs(
             cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
         graph = (lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
         final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
-        made = replace(lattice, graph=_frozen(graph), final_graph=_frozen(final_graph.astype(np.float32)))
+        made = lattice.replace(graph=_frozen(graph), final_graph=_frozen(final_graph.astype(np.float32)))
     return check_costs(made, lattice)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -160,8 +159,7 @@ def _with_entry(lattice: Lattice) -> Lattice:
     def before(value: float, array: Array) -> Array:
         return _frozen(np.concatenate([np.array([value], array.dtype), array]))
 
-    return replace(
-        lattice,
+    return lattice.replace(
         arc_begin=before(0, lattice.arc_begin + 1),
         dst=before(1, lattice.dst + np.int32(1)),
         word=before(0, lattice.word),

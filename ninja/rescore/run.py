@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -136,9 +135,8 @@ def with_replaced_costs(
     for array in (final_graph, final_acoustic):
         array.flags.writeable = False
     used = np.isfinite(graph)
-    changed = replace(
-        source.with_costs(np.where(used, graph, np.float32(0))), final_graph=final_graph, final_acoustic=final_acoustic
-    )
+    changed = source.with_costs(np.where(used, graph, np.float32(0)))
+    changed = changed.replace(final_graph=final_graph, final_acoustic=final_acoustic)
     return connect(changed if used.all() else select_arcs(changed, used))
 
 

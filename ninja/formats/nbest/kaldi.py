@@ -65,7 +65,7 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
         and np.flatnonzero(lattice.is_final).tolist() == [last]
     ):
         raise LatticeError("it is not a single path, as the lattices of an n-best list are", key=lattice.key)
-    line = _Line(has_labels=bool(len(lattice.ali) or len(lattice.final_ali)))
+    line = _Line(has_labels=lattice.has_labels)
     ali, begin = lattice.ali.tolist(), lattice.ali_begin.tolist()
     arcs = zip(lattice.word.tolist(), lattice.graph.tolist(), lattice.acoustic.tolist(), strict=True)
     for arc, (word, graph, acoustic) in enumerate(arcs):

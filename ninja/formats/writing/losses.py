@@ -41,14 +41,14 @@ def of_kaldi(lattice: Lattice) -> list[str]:
     """Return what a Kaldi archive lacks: times where no labels say them, and how long a frame is."""
     if lattice.time is None and lattice.frame_shift is None:
         return []
-    if has_labels(lattice):
+    if lattice.has_labels:
         return [] if lattice.frame_shift is None else [FRAME_SHIFT]
     return [] if lattice.time is None else [TIMES]
 
 
 def structure(lattice: Lattice, *, times: bool = False) -> list[str]:
     """Return what a format lacks that has no place for alignments and kinds, and for times or not."""
-    lost = [ALIGNMENTS] if has_labels(lattice) else []
+    lost = [ALIGNMENTS] if lattice.has_labels else []
     if lattice.time is not None and not times:
         lost.append(TIMES)
     return [*lost, RAW] if lattice.kind == "raw" else lost
@@ -82,11 +82,6 @@ def in_text(lattice: Lattice) -> list[str]:
         if changed(cost, np.rint(cost / unit) * unit):
             return [DIGITS]
     return []
-
-
-def has_labels(lattice: Lattice) -> bool:
-    """Tell whether there is an alignment."""
-    return bool(len(lattice.ali) or len(lattice.final_ali))
 
 
 def has_costs(lattice: Lattice) -> tuple[bool, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,7 +72,7 @@ def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np
     Raises:
         LatticeError: There are none, or one is no transition id, or its phone has no kind.
     """
-    if not lattice.ali.size and not lattice.final_ali.size:
+    if not lattice.has_labels:
         raise LatticeError(
             "it has no alignments (transition ids); without them nothing can be aligned", key=lattice.key
         )
@@ -113,5 +113,5 @@ def with_zero(lattice: Lattice, arrays: Arrays, zero: tuple[int, ...], fault: st
     if zero:
         word = np.where(np.isin(plain.word, zero), np.int32(0), plain.word)
         word.flags.writeable = False
-        plain = replace(plain, word=word)
+        plain = plain.replace(word=word)
     return Aligned(plain, fault)

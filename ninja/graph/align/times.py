@@ -47,7 +47,7 @@ def word_times(
         raise OptionError("the lattice does not tell its frame shift; give the seconds per label as frame_shift")
     if not 0.0 < shift < np.inf:
         raise OptionError(f"frame_shift is {shift}, but must be above 0")
-    if lattice.time is None and not lattice.ali.size and not lattice.final_ali.size:
+    if lattice.time is None and not lattice.has_labels:
         raise LatticeError("it has neither alignments nor times", key=lattice.key)
     arcs = (best_path(lattice, acoustic_scale) if path is None else path).arcs
     time = state_times(lattice)

@@ -1,0 +1,20 @@
+// Labels of an arc copied from pool to pool: few, a hundred million of them, where a call of memcpy costs more than they.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ninja {
+
+constexpr int64_t kLabelSlack = 24;  // labels behind the last that copy_labels may read and write
+
+// Copy labels in steps of 32 bytes, three steps at least (most arcs need no more, and a loop would be guessed wrong).
+inline int32_t* copy_labels(int32_t* to, const char* from, int64_t num_labels) {
+  std::memcpy(to, from, 32);
+  std::memcpy(to + 8, from + 32, 32);
+  std::memcpy(to + 16, from + 64, 32);
+  for (int64_t label = kLabelSlack; label < num_labels; label += 8) std::memcpy(to + label, from + 4 * label, 32);
+  return to + num_labels;
+}
+
+}  // namespace ninja
