@@ -3,7 +3,7 @@
     python -m benchmarks.bench_toolbox ../shared/data/korean --output docs/results.md
 
 Archives are unpacked and repeated, so that starting the interpreter does not count; figures are for one copy. Each
-command has one thread. With --output the table takes its place between the marks in that page.
+command has one core, as Kaldi's had. With --output the table takes its place between the marks in that page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARKS = "<!-- toolbox: begin -->", "<!-- toolbox: end -->"
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}  # numpy's threads spin while they wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def run(arguments: Sequence[str]) -> Run:
         command = [sys.executable, "-m", "ninja", *arguments]
         # An installed command has its modules' bytecode; here the first of several runs leaves it.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        process = subprocess.Popen(command, stderr=said, env=environment | ONE_THREAD)
+        process = subprocess.Popen(command, stderr=said, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
@@ -119,6 +118,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median counts")
     parser.add_argument("--output", type=Path, help="page that the table takes its place in")
     options = parser.parse_args(arguments)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # commands inherit it
     rows = [row for row in ROWS if not options.only or row.verb in options.only]
     memory = Path("/dev/shm")  # files in memory: no disk to wait for
     lines = []

@@ -149,14 +149,14 @@ inline int64_t common_on_ways(const Arcs& arcs, const Alignments& labels, const 
 
 // How many labels each state gives away. The lattice must be connected.
 inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector<int64_t>& shift) {
-  constexpr int64_t kAhead = 24;  // arcs whose labels are fetched meanwhile: states go backwards, their arcs do not
   shift.assign(static_cast<size_t>(arcs.num_states), 0);
   for (int64_t state = arcs.num_states - 1; state > 0; --state) {
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      __builtin_prefetch(labels.ali + labels.ali_begin[std::max<int64_t>(arc - kAhead, 0)]);
-    }
+    const int64_t arc = arcs.arc_begin[state], num_arcs = arcs.arc_begin[state + 1] - arc;
     int64_t common = -1;
-    if (!is_final(arcs, state)) common = common_on_arcs(arcs, labels, state);
+    if (!is_final(arcs, state)) {
+      common = num_arcs == 1 ? labels.ali_begin[arc + 1] - labels.ali_begin[arc] + shift[arcs.dst[arc]]
+                             : common_on_arcs(arcs, labels, state);
+    }
     shift[state] = common >= 0 ? common : common_on_ways(arcs, labels, shift, state);
   }
 }

@@ -350,7 +350,9 @@ def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
         list(read(tmp_path / "a.ark.gz"))
 
 
-def test_read_ahead_gives_what_plain_reading_gives(tmp_path):
+@pytest.mark.parametrize("cores", [1, 2])
+def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores):
+    monkeypatch.setattr("ninja.formats.batches.num_cores", lambda: cores)
     path = tmp_path / "mixed.ark"
     content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
     path.write_bytes(content * 60 + b"bad \xd6\xfd\xb2\x7e damaged" + content)

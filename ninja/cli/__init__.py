@@ -281,6 +281,8 @@ def main(arguments: list[str] | None = None) -> int:
         (129) told to end by SIGTERM (SIGHUP).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    # Before numpy is imported: its BLAS starts a thread for each core, and each spins for a tenth of a second.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 processor cycles
     # Where whoever called us closed them: results cannot be written, and messages go nowhere.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -191,21 +192,6 @@ def mbr_decode(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """The function from a lattice to its confidence, picklable."""
-
-    acoustic_scale: float
-    lm_scale: float
-    word_penalty: float
-
-    def __call__(self, lattice: Lattice) -> float:
-        """Compare the two best word sequences."""
-        from ninja.consensus import sentence_confidence
-
-        return sentence_confidence(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
-
-
 @click.command()
 @output_file("Text file for the confidences, or ark:FILE")
 @scales
@@ -219,15 +205,17 @@ def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_sca
     Example:
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
+    from ninja.consensus import sentence_confidence
     from ninja.formats.numbers import NumberWriter
     from ninja.graph.scale import check_scales
 
     check_scales(acoustic_scale, lm_scale, word_penalty)
+    difference_of = partial(
+        sentence_confidence, acoustic_scale=acoustic_scale, lm_scale=lm_scale, word_penalty=word_penalty
+    )
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
-        for key, difference in reading.results(
-            Each(Confidence(acoustic_scale, lm_scale, word_penalty)), to_stdout=output_file == "-"
-        ):
+        for key, difference in reading.results(Each(difference_of), to_stdout=output_file == "-"):
             alone += math.isinf(difference)
             probability += math.exp(-difference)
             table.number(key, min(difference, MOST_COST))

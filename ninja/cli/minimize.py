@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import click
 
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
-from ninja.lattice import Lattice
-
-
-@dataclass(frozen=True, slots=True)
-class Pushing:
-    """Pushes alignments, costs, or both."""
-
-    strings: bool
-    weights: bool
-
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Push a lattice."""
-        from ninja.graph import push
-
-        return push(lattice, strings=self.strings, weights=self.weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Minimizing:
-    """Merges states."""
-
-    strings: bool
-    weights: bool
-
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Minimize a lattice."""
-        from ninja.graph import minimize
-
-        return minimize(lattice, strings=self.strings, weights=self.weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Expanding:
-    """Splits states by the words before them."""
-
-    n: int
-
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Expand a lattice."""
-        from ninja.graph import expand_ngram
-
-        return expand_ngram(lattice, self.n)
 
 
 @click.command()
@@ -69,7 +27,10 @@ def push(reading: Reading, output_file: str, push_strings: bool, push_weights: b
     Example:
       ninja push lat.ark --push-weights=false -o pushed.ark
     """
-    rewrite(reading, output_file, Pushing(push_strings, push_weights), resume=resume)
+    from ninja import graph
+
+    pushed = partial(graph.push, strings=push_strings, weights=push_weights)
+    rewrite(reading, output_file, pushed, resume=resume)
 
 
 @click.command()
@@ -88,7 +49,10 @@ def minimize(reading: Reading, output_file: str, push_strings: bool, push_weight
     Example:
       ninja minimize lat.ark -o small.ark
     """
-    rewrite(reading, output_file, Minimizing(push_strings, push_weights), resume=resume)
+    from ninja import graph
+
+    smaller = partial(graph.minimize, strings=push_strings, weights=push_weights)
+    rewrite(reading, output_file, smaller, resume=resume)
 
 
 @click.command()
@@ -105,4 +69,6 @@ def expand_ngram(reading: Reading, output_file: str, n: int, resume: bool) -> No
     Example:
       ninja expand-ngram lat.ark --n 3 -o expanded.ark
     """
-    rewrite(reading, output_file, Expanding(n), resume=resume)
+    from ninja import graph
+
+    rewrite(reading, output_file, partial(graph.expand_ngram, n=n), resume=resume)

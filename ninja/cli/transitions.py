@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import click
 
@@ -11,39 +10,6 @@ from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
-from ninja.lattice import Lattice
-
-if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
-
-
-@dataclass(frozen=True, slots=True)
-class ToPhones:
-    """The function from a lattice to its phone lattice, picklable."""
-
-    model: TransitionModel
-    replace_words: bool
-
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice."""
-        from ninja.graph.transitions import to_phone_lattice
-
-        return to_phone_lattice(lattice, self.model, replace_words=self.replace_words)
-
-
-@dataclass(frozen=True, slots=True)
-class Adding:
-    """The function that adds the costs of transitions, picklable."""
-
-    model: TransitionModel
-    transition_scale: float
-    self_loop_scale: float
-
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Add to a lattice."""
-        from ninja.graph.transitions import add_transition_costs
-
-        return add_transition_costs(lattice, self.model, self.transition_scale, self.self_loop_scale)
 
 
 @click.command()
@@ -59,10 +25,12 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
     Example:
       ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
     """
+    from ninja import graph
     from ninja.formats.transition_model import TransitionModel
 
     check_places([output_file], [model], reading)
-    rewrite(reading, output_file, ToPhones(TransitionModel.read(model), replace_words), resume=resume, kind="compact")
+    phones = partial(graph.to_phone_lattice, model=TransitionModel.read(model), replace_words=replace_words)
+    rewrite(reading, output_file, phones, resume=resume, kind="compact")
 
 
 @click.command()
@@ -81,8 +49,14 @@ def add_trans_probs(
     Example:
       ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
     """
+    from ninja import graph
     from ninja.formats.transition_model import TransitionModel
 
-    function = Adding(TransitionModel.read(model), transition_scale, self_loop_scale)
     check_places([output_file], [model], reading)
-    rewrite(reading, output_file, function, resume=resume)
+    added = partial(
+        graph.add_transition_costs,
+        model=TransitionModel.read(model),
+        transition_scale=transition_scale,
+        self_loop_scale=self_loop_scale,
+    )
+    rewrite(reading, output_file, added, resume=resume)

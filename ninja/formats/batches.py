@@ -179,10 +179,12 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
             yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
         elif stream.head(len(MAGIC)) == MAGIC:
             yield kaldi.bare(stream, Content(stream, place.path).key, asked.vocabulary)
-        elif asked.read_ahead and stream.seekable:
+        elif not stream.seekable:
+            yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
+        elif asked.read_ahead and num_cores() > 1:  # on one, the system's own reading ahead is all that helps
             yield from kaldi.plain_file(stream, asked.vocabulary)
         else:
-            yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
+            yield from kaldi.archive(stream, asked.vocabulary)
 
 
 def _folder(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
@@ -261,6 +263,13 @@ def _entries_of(stream: Stream, place: Place, asked: Asked, chosen: Reader | Non
     """Return what a file that a script file names holds; None where it is Kaldi's."""
     reader = reader_of(stream, asked, chosen)
     return None if reader is None else _entries(Content(stream, place.path), reader, asked)
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _ahead(batches: Iterator[Batch], asked: Asked) -> Iterator[Batch]:

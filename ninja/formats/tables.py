@@ -58,7 +58,8 @@ def read(
             within a binary archive, the rest of that archive cannot be read.
         allow_pipes: Run any command that `source` names; without it only ``gunzip -c``, ``zcat`` and ``cat`` are
             understood (and served without running them). Commands in script files are never run.
-        read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file, 32 MB of anything else.
+        read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file where there is more than one core, 32 MB
+            of anything else.
 
     Raises:
         FormatError: Damage, something that is no lattice, or a file that could be of two formats.
