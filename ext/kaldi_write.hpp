@@ -12,24 +12,9 @@
 #include "copy_labels.hpp"
 #include "decimal.hpp"
 #include "lattice.hpp"
-#include "staging.hpp"
+#include "pool.hpp"
 
 namespace ninja {
-
-// Bytes on their way to a file.
-class Output {
- public:
-  // Return where `size` bytes may be written; `keep` says up to where they were.
-  char* room(int64_t size) { return bytes_.reserve(size_ + size, size_) + size_; }
-  void keep(const char* end) { size_ = end - bytes_.begin(); }
-  void clear() { size_ = 0; }
-  const char* data() const { return bytes_.begin(); }
-  int64_t size() const { return size_; }
-
- private:
-  Pool<char> bytes_;
-  int64_t size_ = 0;
-};
 
 // A lattice with at most one label an arc and none on final states: what Kaldi calls a Lattice.
 struct RawLattice {

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 
 #include "block.hpp"
 #include "copy_labels.hpp"
 #include "lattice.hpp"
+#include "pool.hpp"
 
 namespace ninja {
 
@@ -22,31 +22,6 @@ struct Fault {
   std::string message;
   int64_t line = -1;  // counted from 1; -1 in binary files
   int64_t byte = -1;  // offset in the file; -1 in text files
-};
-
-// A growable array without initialisation: readers write every element they use.
-template <class T>
-class Pool {
- public:
-  // Make room for `size` elements, the first `used` of which are kept.
-  T* reserve(int64_t size, int64_t used) {
-    if (size > capacity_) {
-      const int64_t capacity = std::max(size, 2 * capacity_);
-      std::unique_ptr<T[]> grown(new T[capacity]);
-      if (used > 0) std::memcpy(grown.get(), memory_.get(), used * sizeof(T));
-      memory_ = std::move(grown);
-      capacity_ = capacity;
-    }
-    return memory_.get();
-  }
-  T& operator[](int64_t at) { return memory_[at]; }
-  const T& operator[](int64_t at) const { return memory_[at]; }
-  T* begin() { return memory_.get(); }
-  const T* begin() const { return memory_.get(); }
-
- private:
-  std::unique_ptr<T[]> memory_;
-  int64_t capacity_ = 0;
 };
 
 // Labels lie anywhere in the file's bytes, so they are unaligned.

@@ -32,6 +32,7 @@ COMPILED = {
     "_fst_text": "formats",
     "_image": "formats",
     "_textual": "formats",
+    "_rows": "formats",
     "_openfst": "openfst",
     "_graph": "graph",
     "_determinize": "graph",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from strategies import lattices
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
+from ninja.symbols import SymbolTable
 
 INF = float("inf")
 SOUND: dict[str, Any] = {
@@ -84,3 +86,22 @@ def test_a_pickled_lattice_comes_back_identical_and_read_only(lattice: Lattice) 
     assert again.identical(lattice)
     assert not again.graph.flags.writeable
     assert not again.identical(lattice.with_key(lattice.key + "x"))
+
+
+def test_fields_are_replaced_and_the_others_kept() -> None:
+    lattice = Lattice.from_arrays("k", **SOUND)
+    other = lattice.replace(key="other", kind="raw")
+    assert (other.key, other.kind) == ("other", "raw")
+    assert lattice.key == "k"
+    assert all(getattr(other, each.name) is getattr(lattice, each.name) for each in fields(Lattice)[1:12])
+    with pytest.raises(TypeError, match="no field 'speaker'"):
+        lattice.replace(speaker="a")
+
+
+@given(lattices())
+def test_replacing_is_what_dataclasses_do(lattice: Lattice) -> None:
+    words = SymbolTable.from_words(["<eps>"])
+    time = np.arange(lattice.num_states, dtype=np.int32)
+    given = {"key": "new", "time": time, "frame_shift": 0.03, "words": words}
+    ours, theirs = lattice.replace(**given), replace(lattice, **given)
+    assert all(getattr(ours, each.name) is getattr(theirs, each.name) for each in fields(Lattice))

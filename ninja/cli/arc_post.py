@@ -15,9 +15,6 @@ from ninja.cli.switches import switch
 from ninja.pipeline import Each
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from ninja.formats.transition_model import TransitionModel
     from ninja.lattice import Lattice
 
@@ -36,6 +33,7 @@ class PosteriorLines:
         """Compute the posteriors and print them."""
         import numpy as np
 
+        from ninja.formats.rows import Runs, rows_text, words_column
         from ninja.graph import posteriors, state_times, to_compact
 
         if self.model is not None:
@@ -43,30 +41,22 @@ class PosteriorLines:
         lattice = to_compact(lattice)  # arcs with all labels of their words
         probability = posteriors(lattice, self.acoustic_scale, self.lm_scale)
         arcs = np.flatnonzero(probability > self.min_post)
-        begin, time = lattice.ali_begin, state_times(lattice)
-        columns = (
-            time[lattice.src[arcs]],
-            np.diff(begin)[arcs] if lattice.time is None else (time[lattice.dst] - time[lattice.src])[arcs],
+        begin, end, time = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1], state_times(lattice)
+        start = time[lattice.src[arcs]]
+        columns = [
+            start,
+            end - begin if lattice.time is None else time[lattice.dst[arcs]] - start,
             probability[arcs].astype(np.float32),
-            lattice.word[arcs],
-        )
-        key, table = lattice.key, lattice.words
-        lines = []
-        for arc, (start, frames, share, word) in zip(
-            arcs.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True
-        ):
-            line = f"{key}\t{start}\t{frames}\t{share:.7g}\t{word if table is None else table.word(word)}"
-            if self.alignment or self.model is not None:
-                line += self._labels(lattice.ali[begin[arc] : begin[arc + 1]])
-            lines.append(line + "\n")
-        return "".join(lines)
-
-    def _labels(self, labels: npt.NDArray[np.int32]) -> str:
-        line = "\t" + ",".join(map(str, labels.tolist())) if self.alignment else ""
+            words_column(lattice.word[arcs], lattice.words),
+        ]
+        if self.alignment:
+            columns.append(Runs(lattice.ali, begin, end, ","))
         if self.model is not None:
-            phones = self.model.phone[labels[self.model.is_final[labels]]]
-            line += "\t" + " ".join(map(str, phones.tolist()))
-        return line
+            ends_phone = self.model.is_final[lattice.ali]
+            before = np.concatenate([[0], np.cumsum(ends_phone)])
+            phones = self.model.phone[lattice.ali[ends_phone]].astype(np.int32)
+            columns.append(Runs(phones, before[begin], before[end], " "))
+        return rows_text(lattice.key, len(arcs), columns)
 
 
 @click.command()

@@ -25,21 +25,21 @@ class ArcLines:
         """Compute the posteriors and print them."""
         import numpy as np
 
+        from ninja.formats.rows import Runs, rows_text, words_column
         from ninja.graph import posteriors, state_times
 
         probability = posteriors(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
-        begin, src, time = lattice.ali_begin, lattice.src, state_times(lattice)
-        lines = []
-        for arc in np.flatnonzero(probability >= self.min_post).tolist():
-            number = int(lattice.word[arc])
-            word = str(number) if lattice.words is None else lattice.words.word(number)
-            labels = lattice.ali[begin[arc] : begin[arc + 1]].tolist()
-            frames = int(time[lattice.dst[arc]] - time[src[arc]])
-            fields = [lattice.key, time[src[arc]], frames, f"{probability[arc]:.7g}", word]
-            if labels:
-                fields.append("_".join(map(str, labels)))
-            lines.append("\t".join(map(str, fields)) + "\n")
-        return "".join(lines)
+        arcs = np.flatnonzero(probability >= self.min_post)
+        time = state_times(lattice)
+        start = time[lattice.src[arcs]]
+        columns = [
+            start,
+            time[lattice.dst[arcs]] - start,
+            probability[arcs],
+            words_column(lattice.word[arcs], lattice.words),
+            Runs(lattice.ali, lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1], "_", may_lack=True),
+        ]
+        return rows_text(lattice.key, len(arcs), columns)
 
 
 @click.command()

@@ -1,0 +1,51 @@
+// Memory that grows and is kept.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+namespace ninja {
+
+// A growable array without initialisation: readers write every element they use.
+template <class T>
+class Pool {
+ public:
+  // Make room for `size` elements, the first `used` of which are kept.
+  T* reserve(int64_t size, int64_t used) {
+    if (size > capacity_) {
+      const int64_t capacity = std::max(size, 2 * capacity_);
+      std::unique_ptr<T[]> grown(new T[capacity]);
+      if (used > 0) std::memcpy(grown.get(), memory_.get(), used * sizeof(T));
+      memory_ = std::move(grown);
+      capacity_ = capacity;
+    }
+    return memory_.get();
+  }
+  T& operator[](int64_t at) { return memory_[at]; }
+  const T& operator[](int64_t at) const { return memory_[at]; }
+  T* begin() { return memory_.get(); }
+  const T* begin() const { return memory_.get(); }
+
+ private:
+  std::unique_ptr<T[]> memory_;
+  int64_t capacity_ = 0;
+};
+
+// Bytes on their way to a file.
+class Output {
+ public:
+  // Return where `size` bytes may be written; `keep` says up to where they were.
+  char* room(int64_t size) { return bytes_.reserve(size_ + size, size_) + size_; }
+  void keep(const char* end) { size_ = end - bytes_.begin(); }
+  void clear() { size_ = 0; }
+  const char* data() const { return bytes_.begin(); }
+  int64_t size() const { return size_; }
+
+ private:
+  Pool<char> bytes_;
+  int64_t size_ = 0;
+};
+
+}  // namespace ninja

@@ -1,0 +1,83 @@
+"""Rows of columns as lines of text, with tabs between: what verbs print of each arc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _rows
+from ninja.symbols import SymbolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A column of names, many of them alike."""
+
+    names: Sequence[str]
+    number: npt.NDArray[np.int32]  # [rows], which of them
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A column of stretches of integers."""
+
+    pool: npt.NDArray[np.int32]
+    begin: npt.NDArray[np.int64]  # [rows]; the integers of row r are pool[begin[r] : end[r]]
+    end: npt.NDArray[np.int64]  # [rows]
+    separator: str  # between the integers of a row, one letter of ASCII
+    may_lack: bool = False  # a row without integers lacks this column, and the tab before it
+
+
+Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
+
+
+def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
+    """Return a line for each row: the prefix, and after a tab each what the columns hold.
+
+    Args:
+        prefix: What each line begins with.
+        num_rows: How many there are.
+        columns: All of so many rows. Integers must fit into 32 bits; floats are printed as ``%.7g``,
+            which is how Kaldi prints them.
+
+    Raises:
+        ValueError: A row names what is not there.
+    """
+    rows = _rows.Rows(num_rows)
+    for column in columns:
+        if isinstance(column, Runs):
+            if column.begin.min(initial=0) < 0 or column.end.max(initial=0) > len(column.pool):
+                raise ValueError("a row's integers lie outside the pool")
+            rows.runs(column.pool, column.begin, column.end, column.separator, column.may_lack)
+        elif isinstance(column, Names):
+            if column.number.min(initial=0) < 0 or column.number.max(initial=-1) >= len(column.names):
+                raise ValueError("a row's name is not among the names")
+            letters = [_bytes(name) for name in column.names]
+            ends = np.fromiter(accumulate(map(len, letters)), np.int64, len(letters))
+            begins = np.concatenate([[0], ends[:-1]]) if letters else ends
+            rows.names(column.number, b"".join(letters), begins, ends)
+        elif column.dtype.kind == "f":
+            rows.numbers(np.ascontiguousarray(column, np.float64))
+        else:
+            rows.integers(np.ascontiguousarray(column, np.int32))
+    return rows.text(_bytes(prefix))
+
+
+def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:
+    """Return a column of words, or of their ids where they have no names.
+
+    Raises:
+        SymbolError: The table lacks one.
+    """
+    if words is None:
+        return word
+    ids, number = np.unique(word, return_inverse=True)
+    return Names([words.word(each) for each in ids.tolist()], number.astype(np.int32))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,80 @@
+"""Rows of columns as text, against Python's own printing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import SymbolError
+from ninja.formats.rows import Names, Runs, rows_text, words_column
+from ninja.symbols import SymbolTable
+
+INTEGERS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-2, 10_001))
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_size=6) | st.just("\udcff")
+
+
+def spelled(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]) -> str:
+    """Return the lines, slowly and obviously."""
+    lines = []
+    for integer, number, name, run, other in rows:
+        fields = [prefix, str(integer), f"{number:.7g}", name, ",".join(map(str, run))]
+        lines.append("\t".join([*fields, *(["_".join(map(str, other))] if other else [])]) + "\n")
+    return "".join(lines)
+
+
+def runs(lists: list[list[int]], separator: str, *, may_lack: bool) -> Runs:
+    length = np.array([len(each) for each in lists], np.int64)
+    pool = np.array([each for one in lists for each in one], np.int32)
+    return Runs(pool, np.cumsum(length) - length, np.cumsum(length), separator, may_lack)
+
+
+@settings(max_examples=200)
+@given(
+    NAMES,
+    st.lists(st.tuples(INTEGERS, st.floats(), NAMES, st.lists(INTEGERS, max_size=3), st.lists(INTEGERS, max_size=3))),
+)
+def test_rows_are_printed_as_python_prints_them(
+    prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]
+) -> None:
+    integer, number, name, one, other = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
+    distinct = list(dict.fromkeys(name))
+    columns = [
+        np.array(integer, np.int32),
+        np.array(number, np.float64),
+        Names(distinct, np.array([distinct.index(each) for each in name], np.int32)),
+        runs(one, ",", may_lack=False),
+        runs(other, "_", may_lack=True),
+    ]
+    assert rows_text(prefix, len(rows), columns) == spelled(prefix, rows)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_single_precision_is_printed_with_its_seven_digits(numbers: list[float]) -> None:
+    text = rows_text("k", len(numbers), [np.array(numbers, np.float32)])
+    assert text == "".join(f"k\t{number:.7g}\n" for number in numbers)
+
+
+def test_wider_integers_are_printed_as_they_are() -> None:
+    assert rows_text("k", 2, [np.array([5, 7], np.int64)]) == "k\t5\nk\t7\n"
+
+
+def test_words_are_spelled_where_they_have_names() -> None:
+    words = SymbolTable.from_words(["<eps>", "är", "b"])
+    word = np.array([2, 1, 2, 0], np.int32)
+    assert rows_text("k", 4, [words_column(word, words)]) == "k\tb\nk\tär\nk\tb\nk\t<eps>\n"
+    assert rows_text("k", 4, [words_column(word, None)]) == "k\t2\nk\t1\nk\t2\nk\t0\n"
+    with pytest.raises(SymbolError):
+        words_column(np.array([3], np.int32), words)
+
+
+def test_what_is_not_there_is_refused() -> None:
+    one = np.array([1], np.int64)
+    with pytest.raises(ValueError, match="outside the pool"):
+        rows_text("k", 1, [Runs(np.zeros(0, np.int32), one - 1, one, ",")])
+    with pytest.raises(ValueError, match="not among the names"):
+        rows_text("k", 1, [Names(["a"], one.astype(np.int32))])
+    with pytest.raises(TypeError):
+        rows_text("k", 2, [np.array([1.0])])
