@@ -332,6 +332,15 @@ def test_a_failed_file_of_openfst_leaves_nothing_unfinished(ninja, small, tmp_pa
     assert not (tmp_path / "fsts").exists()
 
 
+@pytest.mark.parametrize(("given", "kept"), [(None, "4"), ("20", "20")])
+def test_threads_of_numpy_that_wait_are_told_to_sleep(ninja, monkeypatch, given, kept):
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given)
+    assert ninja("version")[0] == 0
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == kept
+
+
 def test_keys_that_are_not_utf_8_come_out_as_they_went_in(ninja, tmp_path):
     (tmp_path / "l.txt").write_bytes(b"caf\xe9 \n0 1 1 1,1,\n1 0,0,\n\n")
     assert ninja("best", tmp_path / "l.txt", "-o", tmp_path / "out")[0] == 0
