@@ -72,6 +72,8 @@ cdef extern from "align_graph.hpp" namespace "ninja" nogil:
         AlignFault fault
         cbool too_large
 
+    AlignedArcs with_epsilons(const AlignGraph& graph) except +
+
     cdef cppclass EpsilonRemover:
         EpsilonRemover(const AlignGraph& graph) except +
         AlignedArcs remove(int64_t max_labels, cbool& too_large) except +
@@ -172,8 +174,11 @@ def align(object lattice not None, object known not None, bint by_phone, bint re
 
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
                     int32_t silence_word, int32_t partial_word, int64_t expansion, int64_t max_states,
-                    int64_t max_labels):
+                    int64_t max_labels, *, bint epsilons=False):
     """Align a lattice of any shape.
+
+    With `epsilons` what is read stays on arcs of its own, as Kaldi leaves it. Else of arcs with the same word and
+    destination the better one stays.
 
     Returns:
         (arrays as of `align`, number of the fault, 0 if there is none), or None where the bounds are passed.
@@ -191,7 +196,9 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     with nogil:
         aligner.reset(new GeneralAligner(arcs, alignments, labels, options, expansion))
         graph = dereference(aligner).align()
-        if not graph.too_large:
+        if epsilons and not graph.too_large:
+            found = with_epsilons(graph)
+        elif not graph.too_large:
             remover.reset(new EpsilonRemover(graph))
             found = dereference(remover).remove(max_labels, graph.too_large)
     return None if graph.too_large else (arrays_of(found), <int>graph.fault)

@@ -56,8 +56,14 @@ cdef inline object lattice_in(Block* block, object blank, tuple slots, object ke
         blank: ``object.__new__(Lattice)``.
         slots: Where a lattice keeps its fields, in their order.
     """
-    cdef object owner = PyCapsule_New(block.memory, NULL, release)
+    cdef void* memory = block.memory
+    cdef object owner
     block.memory = NULL
+    try:
+        owner = PyCapsule_New(memory, NULL, release)
+    except MemoryError:
+        free(memory)
+        raise
     cdef np.npy_intp num_states = block.num_states
     cdef np.npy_intp num_arcs = block.num_arcs
     return filled(blank, slots, (

@@ -1,4 +1,4 @@
-// Labels of an arc copied from pool to pool: few, a hundred million of them, where a call of memcpy costs more than they.
+// Copies the labels of an arc. There are few, so that a call of memcpy costs more than the copying.
 #pragma once
 
 #include <cstdint>

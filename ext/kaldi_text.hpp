@@ -32,7 +32,7 @@ class TextScanner {
   // Args: window [at, end) from the end of the key's line on; whether the file ends with it; the line `at` is on.
   // Moves `at` and `line` behind the empty line when complete.
   Scan scan(const char*& at, const char* end, bool at_end, int64_t& line, Staging& lattice, Fault& fault) {
-    labels_.reserve((end - at) / 2 + kSlack, 0);  // a label takes two bytes at least
+    labels_.reserve((end - at) / 2 + kLabelSlack, 0);  // a label takes two bytes at least
     num_labels_ = num_lines_ = num_finals_ = num_ordered_ = 0;
     max_state_ = -1;
     kind_ = Kind::kUnknown;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "copy_labels.hpp"
+#include "block.hpp"
 #include "decimal.hpp"
 #include "lattice.hpp"
 #include "pool.hpp"

@@ -177,7 +177,7 @@ struct Minimized {
   Merged merged;
 };
 
-// States are compared as if the lattice were pushed as planned; costs will stay where they are.
+// Alignments are pushed for good, costs for the comparison alone; what the plan holds of these is taken out of it.
 inline Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) {
   Minimized out;
   out.labels = labels;
@@ -201,15 +201,12 @@ inline void write_minimized(const Arcs& arcs, const Minimized& found, const Bloc
   const Merged& merged = found.merged;
   int64_t count = 0, num_labels = 0, num_final_labels = 0;
   to.arc_begin[0] = to.ali_begin[0] = to.final_ali_begin[0] = 0;
-  const auto copy = [](int32_t* pool, const int32_t* from, int64_t length) {
-    if (length > 0) std::memcpy(pool, from, static_cast<size_t>(length) * sizeof(int32_t));
-  };
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     const int32_t place = merged.number[state];
     if (place < 0) continue;
     const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
     const int64_t first = labels.ali_begin[begin], shift = num_labels - first;
-    copy(to.ali + num_labels, labels.ali + first, labels.ali_begin[end] - first);
+    std::copy_n(labels.ali + first, labels.ali_begin[end] - first, to.ali + num_labels);
     num_labels += labels.ali_begin[end] - first;
     for (int64_t arc = begin; arc < end; ++arc, ++count) {
       const int32_t dst = arcs.dst[arc], there = merged.same[dst];
@@ -224,7 +221,7 @@ inline void write_minimized(const Arcs& arcs, const Minimized& found, const Bloc
     to.final_graph[place] = arcs.final_graph[state];
     to.final_acoustic[place] = arcs.final_acoustic[state];
     const int64_t from = labels.final_ali_begin[state], length = labels.final_ali_begin[state + 1] - from;
-    copy(to.final_ali + num_final_labels, labels.final_ali + from, length);
+    std::copy_n(labels.final_ali + from, length, to.final_ali + num_final_labels);
     to.final_ali_begin[place + 1] = num_final_labels += length;
   }
 }

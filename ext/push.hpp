@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "block.hpp"
-#include "copy_labels.hpp"
 #include "lattice.hpp"
 #include "potential.hpp"
 
@@ -179,7 +178,8 @@ inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool string
   label_shifts(arcs, labels, plan.shift);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     plan.num_labels -= plan.shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
-    if (is_final(arcs, state)) plan.num_final_labels -= plan.shift[state];
+    const bool ends = is_final(arcs, state);  // labels of a state that is not final mean nothing, and are left out
+    plan.num_final_labels -= ends ? plan.shift[state] : labels.final_ali_begin[state + 1] - labels.final_ali_begin[state];
   }
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) plan.num_labels += plan.shift[arcs.dst[arc]];
   return plan;
@@ -255,23 +255,22 @@ inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const B
 
 // Write the lattice as planned.
 inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {
-  const auto copy = [](const auto* from, int64_t length, auto* room) { std::copy(from, from + length, room); };
-  copy(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
-  copy(arcs.dst, arcs.num_arcs, to.dst);
-  copy(arcs.word, arcs.num_arcs, to.word);
+  std::copy_n(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
+  std::copy_n(arcs.dst, arcs.num_arcs, to.dst);
+  std::copy_n(arcs.word, arcs.num_arcs, to.word);
   if (plan.shift.empty()) {
-    copy(labels.ali_begin, arcs.num_arcs + 1, to.ali_begin);
-    copy(labels.ali, plan.num_labels, to.ali);
-    copy(labels.final_ali_begin, arcs.num_states + 1, to.final_ali_begin);
-    copy(labels.final_ali, plan.num_final_labels, to.final_ali);
+    std::copy_n(labels.ali_begin, arcs.num_arcs + 1, to.ali_begin);
+    std::copy_n(labels.ali, plan.num_labels, to.ali);
+    std::copy_n(labels.final_ali_begin, arcs.num_states + 1, to.final_ali_begin);
+    std::copy_n(labels.final_ali, plan.num_final_labels, to.final_ali);
   } else {
     push_labels(arcs, labels, plan.shift, {to.ali_begin, to.ali, to.final_ali_begin, to.final_ali});
   }
   if (plan.rest.empty()) {
-    copy(arcs.graph, arcs.num_arcs, to.graph);
-    copy(arcs.acoustic, arcs.num_arcs, to.acoustic);
-    copy(arcs.final_graph, arcs.num_states, to.final_graph);
-    copy(arcs.final_acoustic, arcs.num_states, to.final_acoustic);
+    std::copy_n(arcs.graph, arcs.num_arcs, to.graph);
+    std::copy_n(arcs.acoustic, arcs.num_arcs, to.acoustic);
+    std::copy_n(arcs.final_graph, arcs.num_states, to.final_graph);
+    std::copy_n(arcs.final_acoustic, arcs.num_states, to.final_acoustic);
   } else {
     push_costs(arcs, plan.rest, to);
   }

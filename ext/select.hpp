@@ -1,6 +1,7 @@
 // The one way from a choice of arcs to a smaller lattice: drop what leads nowhere, renumber, copy.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ inline Selection take_selection() { return std::move(spare_selection()); }
 
 inline void give_back(Selection& selection) {
   constexpr size_t kMost = size_t{1} << 22;  // arcs; what an unusually large lattice took is freed instead
-  if (selection.arc.capacity() <= kMost) spare_selection() = std::move(selection);
+  if (std::max(selection.arc.capacity(), selection.reached.capacity()) <= kMost) spare_selection() = std::move(selection);
 }
 
 // Where the new lattice is written.

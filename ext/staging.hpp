@@ -8,7 +8,6 @@
 #include <string>
 
 #include "block.hpp"
-#include "copy_labels.hpp"
 #include "lattice.hpp"
 #include "pool.hpp"
 

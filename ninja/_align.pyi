@@ -31,6 +31,8 @@ def align_generally(
     expansion: int,
     max_states: int,
     max_labels: int,
+    *,
+    epsilons: bool = False,
 ) -> tuple[Arrays, int] | None: ...
 def find_unknown_label(labels: Int32, known: UInt32) -> int: ...
 

@@ -141,7 +141,7 @@ class Lattice:
     def replace(self, **changed: Any) -> Lattice:
         """Return the same lattice with other fields; nothing is checked.
 
-        What ``dataclasses.replace`` does in three times the time, which small lattices are short of.
+        What ``dataclasses.replace`` does in about twice the time, which small lattices are short of.
 
         Raises:
             TypeError: A lattice has no such field.

@@ -161,12 +161,14 @@ def _in_workers(
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
+    from ninja.formats.batches import num_cores
+
     batches = _batches(lattices, max(1, batch_arcs // (jobs * WAITING_PER_WORKER)))
     first = next(batches, None)
     if first is None:
         return
     words = first[0][1].words
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, num_cores() // jobs)
     # Spawned, not forked: a fork of a process with threads, torch's or the reader's, may hang.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start, (stage, words, threads, on_error is not None))
     waiting: deque[Future[_Answer]] = deque()

@@ -177,10 +177,10 @@ def aligned_paths(
 
 
 def paths_as_units(lattice: Lattice) -> dict[tuple[Unit, ...], set[tuple[float, float]]]:
-    """Paths of an aligned lattice: each arc a unit."""
+    """Paths of an aligned lattice: each arc a unit, epsilons aside."""
     found: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(lattice):
-        units = tuple((word, tuple(labels)) for word, labels in list(pieces(lattice, path))[:-1])
+        units = tuple((word, tuple(labels)) for word, labels in list(pieces(lattice, path))[:-1] if word or len(labels))
         found.setdefault(units, set()).add(costs_of(lattice, path))
     return found
 

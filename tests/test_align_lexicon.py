@@ -85,6 +85,14 @@ def test_words_are_put_for_others_and_for_silence() -> None:
     assert list(paths_as_units(found)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
 
 
+def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
+    lattice = from_arcs(
+        "utt", [0, 0, 1], [1, 1, 2], [0, 0, 5], [1.0, 2.0, 0.0], finals={2: 0.0}, labels=[[4], [6], [8]]
+    )  # the cheaper arc is of a phone that no entry begins with
+    aligned = align_words_lexicon(lattice, MODEL, made([(5, 5, 3, 4)]))
+    assert paths_as_units(aligned) == {((5, (6, 8)),): {(2.0, 0.0)}}
+
+
 def test_a_word_may_have_no_phones() -> None:
     lexicon = made([(0, 0, 1), (1, 1, 6), (7, 7)])
     found = align_words_lexicon(one_path((7, [2]), (1, [12])), MODEL, lexicon)

@@ -94,7 +94,7 @@ def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(spoke
     lattice = scale(spoken.lattice, factor, factor / 3)  # sums that depend on the order in which they are made
     for aligner in (
         WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
-        PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder)),
+        PhoneAligner(spoken.model, PhoneAlignment(reorder=spoken.reorder)),
     ):
         fast, general = aligner(lattice).lattice, generally(aligner, lattice).lattice
         assert fast is not None
@@ -121,21 +121,29 @@ def test_lattices_of_any_shape_are_aligned_to_words(spoken: Spoken) -> None:
 @given(st.one_of(spoken_trees(), spoken_rows(), damaged(), anything()))
 def test_phones_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
     aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
-    assert_agrees(aligner(spoken.lattice), spoken, None)
-    assert_agrees(generally(aligner, spoken.lattice), spoken, None)
+    assert_agrees(aligner(spoken.lattice), spoken, None, every=True)
+    assert_agrees(generally(aligner, spoken.lattice), spoken, None, every=True)
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()))
-def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: Spoken) -> None:
-    options = PhoneAlignment(replace_output_symbols=True, reorder=spoken.reorder)
+@given(st.one_of(spoken_trees(), spoken_rows()), st.booleans())
+def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: Spoken, remove_epsilon: bool) -> None:
+    options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=spoken.reorder)
     found = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
     cut, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
     expected: Paths = {}
     for units, costs in cut.items():
         phones = tuple((int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels)
         expected.setdefault(phones, set()).update(costs)
-    assert_paths_agree(found, expected, every=False)
+    assert_paths_agree(found, expected, every=not remove_epsilon)
+
+
+def test_words_of_the_same_phones_stay_paths_of_their_own_with_epsilons() -> None:
+    lattice = from_arcs("utt", [0] * 3, [1] * 3, [7, 8, 9], [1.0, 2.0, 3.0], finals={1: 0.0}, labels=[[3, 4]] * 3)
+    found = align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True, remove_epsilon=False))
+    assert paths_as_units(found) == {((2, (3, 4)),): {(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)}}
+    (one,) = paths_as_units(align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True))).values()
+    assert one == {(1.0, 0.0)}
 
 
 @slowly

@@ -334,9 +334,9 @@ def test_a_failed_file_of_openfst_leaves_nothing_unfinished(ninja, small, tmp_pa
 
 @pytest.mark.parametrize(("given", "kept"), [(None, "4"), ("20", "20")])
 def test_threads_of_numpy_that_wait_are_told_to_sleep(ninja, monkeypatch, given, kept):
-    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
-    if given is not None:
-        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given)
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given or "")
+    if given is None:
+        monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT")
     assert ninja("version")[0] == 0
     assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == kept
 

@@ -13,7 +13,7 @@ from reference_openfst import without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import determinize, from_arcs, minimize, push
+from ninja.graph import connect, determinize, from_arcs, minimize, push
 from ninja.lattice import Lattice, check
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -61,6 +61,54 @@ def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> 
     assert all_ways(pushed) == all_ways(lattice)
     for state in range(1, pushed.num_states):
         assert common_labels(completions(pushed, state)) == 0
+
+
+@st.composite
+def long_labels(draw: st.DrawFn) -> Lattice:
+    """A lattice with the labels 1 and 2 only, up to 40 of them on an arc, which often begin alike."""
+    num_states = draw(st.integers(2, 5))
+    arcs = [(state, draw(st.integers(state + 1, num_states - 1))) for state in range(num_states - 1) for _ in range(3)]
+    stem = draw(st.lists(st.integers(1, 2), min_size=40, max_size=40))
+    labels = []
+    for _ in arcs:
+        length = draw(st.integers(0, 40))
+        labels.append([*stem[:length], *draw(st.lists(st.integers(1, 2), max_size=2))])
+    src, dst = zip(*arcs, strict=True)
+    return from_arcs(
+        "long", src, dst, range(1, len(arcs) + 1), [1.0] * len(arcs), finals={num_states - 1: 0.5}, labels=labels
+    )
+
+
+@settings(max_examples=200)
+@given(long_labels())
+def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
+    lattice = connect(lattice)
+    pushed, small = push(lattice), minimize(lattice)
+    check(pushed)
+    check(small)
+    assert all_ways(pushed) == all_ways(small) == all_ways(lattice)
+    rest = np.array([common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)])
+    length = np.diff(lattice.ali_begin) + rest[lattice.dst] - rest[lattice.src]
+    assert np.diff(pushed.ali_begin).tolist() == length.tolist()
+
+
+def test_an_arc_that_ends_before_labels_part_does_not_decide() -> None:
+    lattice = from_arcs(
+        "k", [0, 1, 1, 1, 2, 3], [1, 2, 3, 2, 4, 4], range(1, 7), [0.0] * 6, finals={4: 0.0},
+        labels=[[9], [1, 2, 3], [1], [1, 2, 4], [7], [5]],
+    )  # fmt: skip
+    assert push(lattice).ali.tolist() == [9, 1, 2, 3, 7, 5, 2, 4, 7]
+
+
+def test_labels_of_states_that_are_not_final_are_left_out() -> None:
+    lattice = Lattice.from_arrays(
+        "k", [0, 1, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0], ali_begin=[0, 1, 2], ali=[5, 6],
+        final_ali_begin=[0, 0, 3, 4], final_ali=[7, 8, 9, 10],
+    )  # fmt: skip
+    for made in (push(lattice), minimize(lattice), push(lattice, weights=False)):
+        check(made)
+        assert made.ali.tolist() == [5, 6, 10]
+        assert made.final_ali.tolist() == []
 
 
 def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:

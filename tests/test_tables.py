@@ -318,6 +318,7 @@ def threads():
 @pytest.mark.parametrize("name", ["big.ark", "big.ark.gz", "big.scp"])
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ninja.formats.batches.num_cores", lambda: 2)
     with write("ark,scp:big.ark,big.scp" if name == "big.scp" else name) as output:
         for number in range(10_000):
             output.write(small(f"k{number}", range(1, 400)))

@@ -135,7 +135,7 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
     """Return the frame of each state: its times, else those its alignments give, int32 [num_states]; None: neither."""
     if lattice.time is not None:
         return lattice.time
-    if not len(lattice.ali) and not len(lattice.final_ali):
+    if not lattice.has_labels:
         return None
     return _textual.state_times(lattice)
 

@@ -74,7 +74,7 @@ def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: 
     graph[-1] += float(lattice.final_graph[state])
     acoustic[-1] += float(lattice.final_acoustic[state])
     labels[-1] += lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
-    aligned = bool(len(lattice.ali) or len(lattice.final_ali))
+    aligned = lattice.has_labels
     return Hypothesis(
         tuple(words.spell(path.words)) if words is not None else tuple(path.words.tolist()),
         tuple(graph),

@@ -75,6 +75,7 @@ class PhoneAligner:
                 0,
                 MAX_STATES,
                 MAX_LABELS,
+                epsilons=not options.remove_epsilon,
             )
             if found is None:
                 raise too_large(lattice)

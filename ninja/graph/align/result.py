@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ninja._align import Arrays
 
 # Bounds on what one lattice may come to; `max_expand` is the user's.
-MAX_STATES = 10_000_000
-MAX_LABELS = 100_000_000
+MAX_STATES = 30_000_000
+MAX_LABELS = 400_000_000
 
 SINGLE_KIND = 5  # what every phone is taken for where phones are the units
 
