@@ -81,11 +81,12 @@ class Drawing:
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
         rest = ~drawn & np.isfinite(self.excess)
+        whole = " besides those of marked paths" if len(self.arcs) > self.options.max_arcs else ""
         said = []
         if rest.any():
             said.append(
                 f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are left out, as at most "
-                f"{self.options.max_arcs:,} are drawn: their paths cost at least "
+                f"{self.options.max_arcs:,} are drawn{whole}: their paths cost at least "
                 f"{self.excess[rest].min():.3g} more than the best one, and none has a posterior above "
                 f"{self.posterior[rest].max():.2g}."
             )

@@ -94,7 +94,7 @@ def too_large(lattice: Lattice) -> LatticeError:
     """Make the error for a lattice whose alignment explodes."""
     return LatticeError(
         f"more than {MAX_STATES} states or {MAX_LABELS} labels arise; is it the right model and phone table? "
-        "Otherwise determinize or prune the lattice, or set max_expand",
+        "Otherwise determinize the lattice first (ninja determinize-pruned), or prune it",
         key=lattice.key,
     )
 
