@@ -13,17 +13,15 @@ from arrays cimport alignments_of, arcs_of, doubles, floats, int32s, int64s
 from blocks cimport Block, lattice_in, new_block
 from clattice cimport Alignments, Arcs
 
-from dataclasses import fields
-
 from ninja.errors import LatticeError
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
 cdef int64_t GROWTH = 64  # labels that pushing may make of one, beyond ROOM
 cdef int64_t ROOM = 1 << 20
 
-cdef tuple SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object new = object.__new__
 
 
@@ -176,7 +174,7 @@ def push(lattice not None, cbool strings, cbool weights, double acoustic_scale):
     with nogil:
         write_pushed(arcs, labels, plan, to)
     return lattice_in(
-        &to, new(Lattice), SLOTS, lattice.key, "compact" if strings else lattice.kind,
+        &to, new(Lattice), _SLOTS, lattice.key, "compact" if strings else lattice.kind,
         None if strings else lattice.time, lattice.frame_shift, lattice.words,
     )
 
@@ -195,7 +193,7 @@ def minimize(lattice not None, cbool strings, cbool weights, double acoustic_sca
     with nogil:
         write_minimized(arcs, found, to)
     return lattice_in(
-        &to, new(Lattice), SLOTS, lattice.key, "compact" if strings else lattice.kind, None, lattice.frame_shift,
+        &to, new(Lattice), _SLOTS, lattice.key, "compact" if strings else lattice.kind, None, lattice.frame_shift,
         lattice.words,
     )
 

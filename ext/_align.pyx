@@ -2,9 +2,7 @@
 # cython: language_level=3
 """Alignment of lattices to words and phones: conversions only. Arguments are validated in ``ninja.graph.align``."""
 
-from dataclasses import fields
-
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 cimport numpy as np
 from cython.operator cimport dereference
@@ -19,7 +17,7 @@ from clattice cimport Alignments, Arcs
 
 np.import_array()
 
-cdef tuple SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object new = object.__new__
 
 
@@ -72,11 +70,10 @@ cdef extern from "align_graph.hpp" namespace "ninja" nogil:
         AlignFault fault
         cbool too_large
 
-    AlignedArcs with_epsilons(const AlignGraph& graph) except +
-
     cdef cppclass EpsilonRemover:
         EpsilonRemover(const AlignGraph& graph) except +
         AlignedArcs remove(int64_t max_labels, cbool& too_large) except +
+        AlignedArcs keep() except +
 
 
 cdef extern from "word_align_general.hpp" namespace "ninja" nogil:
@@ -124,7 +121,7 @@ cdef object written(FastAligner& aligner, object lattice):
     cdef Block to = new_block(aligner.num_states(), aligner.num_arcs(), aligner.num_labels(), 0)
     with nogil:
         aligner.write(to)
-    return lattice_in(&to, new(Lattice), SLOTS, lattice.key, "compact", None, lattice.frame_shift, lattice.words)
+    return lattice_in(&to, new(Lattice), _SLOTS, lattice.key, "compact", None, lattice.frame_shift, lattice.words)
 
 
 cdef Labels labels_of(object known) except *:
@@ -196,11 +193,12 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     with nogil:
         aligner.reset(new GeneralAligner(arcs, alignments, labels, options, expansion))
         graph = dereference(aligner).align()
-        if epsilons and not graph.too_large:
-            found = with_epsilons(graph)
-        elif not graph.too_large:
+        if not graph.too_large:
             remover.reset(new EpsilonRemover(graph))
-            found = dereference(remover).remove(max_labels, graph.too_large)
+            if epsilons:
+                found = dereference(remover).keep()
+            else:
+                found = dereference(remover).remove(max_labels, graph.too_large)
     return None if graph.too_large else (arrays_of(found), <int>graph.fault)
 
 

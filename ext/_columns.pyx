@@ -17,7 +17,7 @@ from dataclasses import fields
 from isal.isal_zlib import crc32
 
 from ninja.errors import FormatError, LatticeError, NinjaError
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
@@ -56,7 +56,7 @@ cdef dict _FLAWS = {
     9: "final_ali_begin does not rise from 0 to the number of labels",
 }
 cdef tuple _FIELDS = tuple(field.name for field in fields(Lattice))
-cdef tuple _SLOTS = tuple(Lattice.__dict__[name] for name in _FIELDS)  # where the fields of a Lattice are kept
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef int _KEY = 0, _COLUMNS = 1, _ROW = 2, _KIND = 12, _TIME = 13, _FRAME_SHIFT = 14, _WORDS = 15
 cdef object _new = object.__new__
 

@@ -43,17 +43,15 @@ from ckaldi cimport (
 from clattice cimport Alignments, Arcs
 
 import os
-from dataclasses import fields
-
 from ninja.errors import FormatError, InputError, LatticeError, SymbolError
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
 cdef extern from "Python.h":
     const int PyBUF_READ
 
-cdef tuple _SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object _new = object.__new__
 
 

@@ -11,15 +11,13 @@ from arrays cimport alignments_of, arcs_of, data_of, freeze, new_array
 from blocks cimport Block, lattice_in
 from clattice cimport Alignments, Arcs
 
-from dataclasses import fields
-
 from ninja.errors import LatticeError
 from ninja.graph.path import Path
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = tuple(Lattice.__dict__[field.name] for field in fields(Lattice))
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object _new = object.__new__
 
 

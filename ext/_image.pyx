@@ -9,9 +9,7 @@ from libcpp.string cimport string
 from arrays cimport data_of, freeze, new_array
 from slots cimport filled
 
-from dataclasses import fields
-
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
@@ -45,8 +43,7 @@ cdef extern from "k2_image.hpp" namespace "ninja" nogil:
     K2Plan plan_k2(const K2Fsa& fsa) except +
     K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) except +
 
-cdef tuple _FIELDS = tuple(field.name for field in fields(Lattice))
-cdef tuple _SLOTS = tuple(Lattice.__dict__[name] for name in _FIELDS)  # where the fields of a Lattice are kept
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object _new = object.__new__
 
 

@@ -52,55 +52,6 @@ struct AlignGraph {
   }
 };
 
-// The machine with its epsilons, states in topological order; those that lead to no end are left out.
-inline AlignedArcs with_epsilons(const AlignGraph& graph) {
-  const auto num_arcs = static_cast<int64_t>(graph.dst.size());
-  std::vector<int64_t> begin(graph.num_states + 1, 0), arc_at(num_arcs);
-  for (const int32_t state : graph.src) ++begin[state + 1];
-  for (int32_t state = 0; state < graph.num_states; ++state) begin[state + 1] += begin[state];
-  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-  std::vector<int32_t> dst(num_arcs), number(graph.num_states);
-  for (int64_t arc = 0; arc < num_arcs; ++arc) {
-    dst[next[graph.src[arc]]] = graph.dst[arc];
-    arc_at[next[graph.src[arc]]++] = arc;
-  }
-  top_sort(graph.num_states, begin.data(), dst.data(), 0, number.data());
-  std::vector<int32_t> old(graph.num_states, -1);
-  for (int32_t state = 0; state < graph.num_states; ++state) {
-    if (number[state] >= 0) old[number[state]] = state;
-  }
-  std::vector<uint8_t> ends(graph.num_states, 0), leads(graph.num_states, 0);
-  for (const int32_t state : graph.final_state) ends[state] = leads[state] = 1;
-  for (auto state = old.rbegin(); state != old.rend(); ++state) {
-    if (*state < 0) continue;
-    for (int64_t at = begin[*state]; at < begin[*state + 1]; ++at) leads[*state] |= leads[dst[at]];
-  }
-  int32_t num_kept = 0;
-  for (const int32_t state : old) {
-    if (state >= 0) number[state] = leads[state] ? num_kept++ : -1;
-  }
-  AlignedArcs to;
-  to.arc_begin.push_back(0);
-  to.ali_begin.push_back(0);
-  for (const int32_t state : old) {
-    if (state < 0 || number[state] < 0) continue;
-    for (int64_t at = begin[state]; at < begin[state + 1]; ++at) {
-      const int64_t arc = arc_at[at], length = graph.ali_begin[arc + 1] - graph.ali_begin[arc];
-      if (number[dst[at]] < 0) continue;
-      to.dst.push_back(number[dst[at]]);
-      to.word.push_back(graph.word[arc]);
-      to.graph.push_back(graph.graph[arc]);
-      to.acoustic.push_back(graph.acoustic[arc]);
-      std::copy_n(graph.ali.data() + graph.ali_begin[arc], length, to.more(length));
-      to.ali_begin.push_back(to.num_labels);
-    }
-    to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-    to.final_graph.push_back(ends[state] ? 0.0f : kInfinity);
-    to.final_acoustic.push_back(ends[state] ? 0.0f : kInfinity);
-  }
-  return to;
-}
-
 // Takes the epsilons away from a machine whose epsilons carry no labels, as OpenFst's RmEpsilon, Connect and TopSort
 // do: arcs and states come out in the same order, and costs are added up in the same order.
 class EpsilonRemover {
@@ -114,6 +65,20 @@ class EpsilonRemover {
       if (is_wanted_[*state] && leads_[*state]) expand(*state);
       too_large = num_labels_ + 6 * static_cast<int64_t>(arcs_.size()) > max_labels;
       if (too_large) return {};
+    }
+    return sorted();
+  }
+
+  // Leave the epsilons where they are; states that lead to no end go all the same.
+  AlignedArcs keep() {
+    arrange();
+    for (int64_t state = 0; state < num_states_; ++state) {
+      const auto begin = static_cast<int64_t>(arcs_.size());
+      for (int64_t at = begin_[state]; at < begin_[state + 1]; ++at) {
+        const int64_t arc = arc_[at];
+        if (leads_[graph_.dst[arc]]) arcs_.push_back({arc, {graph_.graph[arc], graph_.acoustic[arc]}});
+      }
+      range_[state] = {begin, static_cast<int64_t>(arcs_.size())};
     }
     return sorted();
   }

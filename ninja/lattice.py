@@ -141,14 +141,14 @@ class Lattice:
     def replace(self, **changed: Any) -> Lattice:
         """Return the same lattice with other fields; nothing is checked.
 
-        What ``dataclasses.replace`` does in about twice the time, which small lattices are short of.
+        What ``dataclasses.replace`` does in twice the time, which small lattices are short of.
 
         Raises:
             TypeError: A lattice has no such field.
         """
         made = object.__new__(Lattice)
-        for name, slot in _SLOTS:
-            slot.__set__(made, changed.pop(name) if name in changed else getattr(self, name))
+        for name, store in _STORES:
+            store(made, changed.pop(name) if name in changed else getattr(self, name))
         if changed:
             raise TypeError(f"a lattice has no field {next(iter(changed))!r}")
         return made
@@ -213,7 +213,8 @@ class Lattice:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
 
 
-_SLOTS: tuple[tuple[str, Any], ...] = tuple((each.name, Lattice.__dict__[each.name]) for each in fields(Lattice))
+SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[each.name] for each in fields(Lattice))  # where it keeps its fields
+_STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
 def check(lattice: Lattice) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from ninja.symbols import SymbolTable
 FILES = SHARED / "data" / "formats"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
+# Skips on machines without the programs (libfst-tools) whose answers are asked for; `make test` installs
+# them where it may, and in CI a skip fails (conftest.py).
+needs_openfst = pytest.mark.skipif(shutil.which("fstprint") is None, reason="OpenFst's programs are not installed")
 
 SMALL = b"""VERSION=1.0
 UTTERANCE=utt

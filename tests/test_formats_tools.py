@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import shutil
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from reference_formats import read_table, unpack
 from reference_htk import Wrong, check_htk
 from strategies import lattices
-from strategies_text import FILES, needs_files, unpacked
+from strategies_text import FILES, needs_files, needs_openfst, unpacked
 
 from ninja import SymbolTable
 from ninja.formats.fst_archive import fst_entry, read_fst_archive, write_fst_archive
@@ -30,8 +29,6 @@ from ninja.formats.slf_writer import write_slf
 SAMPLE = Path(__file__).parent / "data/english/formats"
 GOLDEN = SHARED / "golden/english/lat.ark.gz"
 ARC_TYPES = ("standard", "log", "log64")
-# Skips where the programs of libfst-tools are not installed; in CI that fails (conftest.py).
-needs_tools = pytest.mark.skipif(shutil.which("fstcompile") is None, reason="OpenFst's programs are not installed")
 
 
 def tool(*arguments, given=None):
@@ -74,7 +71,7 @@ def same_rows(text, wanted):
         assert float(rest[0] if rest else 0) == pytest.approx(cost, rel=1e-4, abs=1e-3)
 
 
-@needs_tools
+@needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
     words = SymbolTable.read(SAMPLE / "words.txt")
@@ -102,7 +99,7 @@ def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
             assert read_fst_text(text.read_bytes(), "k", words=words).word.tolist() == lattice.word.tolist()
 
 
-@needs_tools
+@needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_pywrapfst_verifies_what_is_written(arc_type):
     fst = pytest.importorskip("pywrapfst")
@@ -110,7 +107,7 @@ def test_pywrapfst_verifies_what_is_written(arc_type):
         assert fst.Fst.read_from_string(write_fst(lattice, arc_type)).verify()
 
 
-@needs_tools
+@needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
     for lattice in real_lattices()[:8]:
@@ -123,7 +120,7 @@ def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
             np.testing.assert_allclose(back.graph, lattice.graph + lattice.acoustic, rtol=1e-5, atol=1e-3)
 
 
-@needs_tools
+@needs_openfst
 def test_each_entry_of_a_kaldi_archive_of_fsts_is_an_fst_of_openfst():
     several = real_lattices()[:10]
     content, at = write_fst_archive(several), 0

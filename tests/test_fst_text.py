@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 from contextlib import suppress
 from dataclasses import fields
@@ -17,6 +16,7 @@ from reference_fst_text import read_slowly
 from reference_k2 import same_with_total
 from reference_openfst import ways
 from strategies import lattices
+from strategies_text import needs_openfst
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
@@ -25,8 +25,6 @@ from ninja.lattice import Lattice, check
 from ninja.symbols import SymbolTable
 
 WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
-# Skips where the programs of libfst-tools are not installed; in CI that fails (conftest.py).
-TOOLS = pytest.mark.skipif(shutil.which("fstcompile") is None, reason="OpenFst's command-line tools are not installed")
 ARC_TYPES = ("standard", "log", "log64")
 
 
@@ -69,7 +67,7 @@ def test_words_get_a_table_of_their_own() -> None:
     assert lattice.word[1] == 0
 
 
-@TOOLS
+@needs_openfst
 @settings(max_examples=15)
 @given(lattice=lattices(), arc_type=st.sampled_from(ARC_TYPES))
 def test_openfsts_tools_print_and_verify_what_is_written(
@@ -92,7 +90,7 @@ def test_openfsts_tools_print_and_verify_what_is_written(
     assert sorted(way.graph for way in ways(back)) == pytest.approx(sorted(way.total() for way in ways(lattice)), 1e-4)
 
 
-@TOOLS
+@needs_openfst
 @settings(max_examples=12)
 @given(
     lattice=lattices(connected=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import lattices
+from strategies_text import needs_openfst
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
@@ -176,8 +176,7 @@ def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
     assert same(again, read_fst(write_fst(named(), arc_type), "utt"))
 
 
-# Skips where OpenFst's tools are missing, of which this asks the real one; in CI that fails (conftest.py).
-@pytest.mark.skipif(shutil.which("fstprint") is None, reason="OpenFst's command-line tools are not installed")
+@needs_openfst
 def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
     table = SymbolTable([("<eps>", 0), ("hello", 7), ("옷", 8)])
     (tmp_path / "a.fst").write_bytes(write_fst(named(), symbols=table))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -187,8 +186,6 @@ def test_split_says_that_it_reads_twice(pipe, capfd):
     Path(name).read_bytes()
 
 
-# Skips where there is no bash, whose <(command) this is about; in CI that fails (conftest.py).
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_process_substitution_is_read_by_the_command(there):
     Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
     lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]

@@ -19,9 +19,9 @@ from ninja.formats.nbest import (
     each_column_list,
     each_ctm_utterance,
     each_kaldi_list,
-    each_of_document,
-    each_of_lines,
+    each_of,
     joined,
+    json_text,
     nbest_lattices,
     no_document,
     read_srilm,
@@ -155,11 +155,11 @@ def _of_lists(
 
 def _json(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
     why = no_document(content.first_lines(), content.name, options.encoding)
-    counted = lost is not None
     if why is None:
-        lists = each_of_document(content.whole(), content.name, options, counted=counted, naming=content)
+        entries = json_text.entries(content.whole(), content.name, options)
     else:
-        lists = each_of_lines(content.blocks(), why, content.name, options, counted=counted, naming=content)
+        entries = json_text.of_lines(content.blocks(), content.name, options, why)
+    lists = each_of(entries, content.name, options, counted=lost is not None, naming=content)
     return _of_lists(lists, content.name, words, lost)
 
 

@@ -35,8 +35,7 @@ __all__ = [
     "Naming",
     "ObjectFields",
     "each_object",
-    "each_of_document",
-    "each_of_lines",
+    "each_of",
     "read_objects",
     "write_objects",
 ]
@@ -98,11 +97,12 @@ def each_object(
     Raises:
         FormatError: There is nothing, or the file as a whole is no JSON.
     """
-    return list(each_of_document(content, path, fields))
+    fields = fields or ObjectFields()
+    return list(each_of(json_text.entries(content, path, fields), path, fields))
 
 
-def each_of_document(
-    content: bytes,
+def each_of(
+    entries: Iterator[json_text.Entry],
     path: str | None = None,
     fields: ObjectFields | None = None,
     *,
@@ -112,48 +112,16 @@ def each_of_document(
     """Yield what ``each_object`` returns.
 
     Args:
-        content: The whole file, unpacked.
+        entries: The objects of a file, as ``json_text.entries`` or, line by line, ``json_text.of_lines`` yields them.
         path: File name for error messages.
         fields: What the fields are called.
         counted: Let the first list tell how many objects are skipped, for which all are held until the end.
         naming: Names of objects that have no key; None: only where there is to be none, they are numbered.
 
     Raises:
-        FormatError: There is nothing, or the file as a whole is no JSON.
+        FormatError: There is nothing, or the file is no JSON.
     """
     fields = fields or ObjectFields()
-    return _each(json_text.entries(content, path, fields), path, fields, counted, naming)
-
-
-def each_of_lines(
-    content: Iterable[bytes],
-    why: ValueError,
-    path: str | None = None,
-    fields: ObjectFields | None = None,
-    *,
-    counted: bool = True,
-    naming: Naming | None = None,
-) -> Iterator[NBest | FormatError]:
-    """Yield what ``each_object`` returns of a file that comes in blocks of whole lines, each of which is an object.
-
-    Args:
-        content: The blocks.
-        why: Why the file is no JSON as a whole, as ``no_document`` tells.
-        path: File name for error messages.
-        fields: What the fields are called.
-        counted: As for ``each_of_document``.
-        naming: As for ``each_of_document``.
-
-    Raises:
-        FormatError: There is nothing, or no line is an object.
-    """
-    fields = fields or ObjectFields()
-    return _each(json_text.of_lines(content, path, fields, why), path, fields, counted, naming)
-
-
-def _each(
-    entries: Iterator[json_text.Entry], path: str | None, fields: ObjectFields, counted: bool, naming: Naming | None
-) -> Iterator[NBest | FormatError]:
     held: list[NBest | FormatError] | None = [] if counted and fields.skip else None
     seen: set[str] = set()
     skipped, any_made = 0, False
