@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 OPTIONS = ["-std=c++17", "-O3", "-fno-math-errno", "-Wall"]
 # Without this, what a comparison of NaNs might signal keeps loops from becoming vector instructions.
@@ -15,6 +15,7 @@ KERNELS = sorted(name.removesuffix(".pyx") for name in os.listdir("ext") if name
 NAMES = os.environ["NINJA_EXTENSIONS"].split(",") if "NINJA_EXTENSIONS" in os.environ else KERNELS  # for quick builds
 
 setup(
+    packages=[*find_packages(include=["ninja", "ninja.*"]), "ninja.models"],  # the last lies in models/
     ext_modules=cythonize(
         [
             Extension(

@@ -16,21 +16,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ninja import read, rescore, utf8
-from ninja.context.augment import AugmentOptions
-from ninja.context.entities import Entities
+from ninja import read, rescore
+from ninja.context.entities.lists import Entities
 from ninja.context.evaluate import read_truth, score_entities
+from ninja.context.grammar.phrases import compile_list
 from ninja.context.options import ContextOptions
-from ninja.context.phrases import compile_list
-from ninja.context.plot import Curve, Panel, plot_curves
+from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.evaluate import read_biasing, read_text, score, score_biased
+from ninja.files import text as utf8
 from ninja.graph import best_path
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load
-from ninja.lm.ngram import NgramLM
-from ninja.rescore import RescoreOptions
-from ninja.symbols import SymbolTable
+from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring import RescoreOptions
+from ninja.tune.plot import Curve, Panel, plot_curves
 
 SIZES = (10, 100, 1000, 5000)
 SCALE, PENALTY = 1 / 12, 1.5  # best on dev/calls without context

@@ -19,9 +19,9 @@ import time
 
 import numpy as np
 
-from ninja.graph.ctc import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
-from ninja.graph.ctc_lexicon import ctc_lexicon, spelled_by_letters
-from ninja.graph.ctc_units import ctc_units
+from ninja.ctc.lexicon import ctc_lexicon, spelled_by_letters
+from ninja.ctc.search import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.ctc.units import ctc_units
 
 REPEATS = int(os.environ.get("NINJA_BENCH_REPEATS", "9"))
 

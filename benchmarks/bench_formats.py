@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ninja.formats import read, write
 from ninja.graph import prune
+from ninja.io import read, write
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
 COPIES = int(os.environ.get("NINJA_BENCH_COPIES", "20"))

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     scale = options.acoustic_scale
     if Path(options.archive).exists():
-        from ninja.formats import read
+        from ninja.io import read
 
         lattices = [lattice for _, lattice in read(options.archive)]
     else:

@@ -18,12 +18,12 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ninja.formats import read
+from ninja.io import read
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
-from ninja.lm.compose import compose_ngram
-from ninja.lm.ngram import NgramLM
+from ninja.lm.ngram.compose import compose_ngram
+from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
-from ninja.symbols import SymbolTable
 
 REPEATS = 5
 BATCHES = (300, 10_000, 1_000_000)

@@ -21,7 +21,7 @@ import ninja
 from ninja.evaluate import read_text, score
 from ninja.graph import best_path
 from ninja.lm import LanguageModel, load
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 RUNS = {  # options, and Kaldi's CPU seconds for 239 lattices with what they are compared to

@@ -18,7 +18,7 @@ import numpy as np
 import ninja
 from ninja.lm import LanguageModel
 from ninja.lm.dummy import HashLM
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[1] / "shared" / "data" / "english"

@@ -20,13 +20,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from ninja.formats import read
-from ninja.formats.fst_archive import read_fst_archive, write_fst_archive
 from ninja.formats.fst_text import read_fst_text, write_fst_text
 from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.kaldi.fst_archive import read_fst_archive, write_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.formats.native_writer import NativeWriter
-from ninja.symbols import SymbolTable
+from ninja.io import read
+from ninja.lattice.symbols import SymbolTable
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
 COPIES = int(os.environ.get("NINJA_BENCH_COPIES", "20"))

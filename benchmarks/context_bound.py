@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.bench_context import PENALTY, SCALE, Bed, transcripts
-from ninja.context.entities import Entities
+from ninja.context.entities.lists import Entities
 from ninja.context.entity_report import Entity
 from ninja.context.evaluate import score_entities
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 
 def costs(reference: Sequence[str], entities: Collection[Entity], words: SymbolTable) -> tuple[list[int], list[int]]:

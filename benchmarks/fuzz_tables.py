@@ -21,12 +21,12 @@ from dataclasses import replace
 import numpy as np
 
 from ninja.errors import NinjaError
-from ninja.formats import read
-from ninja.formats.fst_archive import read_fst_archive, write_fst_archive
 from ninja.formats.fst_text import read_fst_text, write_fst_text
+from ninja.formats.kaldi.fst_archive import read_fst_archive, write_fst_archive
 from ninja.formats.openfst import read_fst, write_fst
+from ninja.io import read
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 MEMORY = 6 << 30  # bytes, torch's libraries included
 SECONDS = 20  # an input may take
@@ -76,7 +76,7 @@ def unread(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
 def matrices(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
     import torch
 
-    from ninja.formats.matrices import read_matrices
+    from ninja.ctc.matrices import read_matrices
 
     matrix = lattices[0].graph[: lattices[0].num_arcs // 2 * 2].reshape(-1, 2)
 

@@ -30,8 +30,8 @@ from ninja.graph import best_path
 from ninja.lm import LanguageModel, Mixture, load
 from ninja.lm.convert import convert
 from ninja.models import ENGLISH
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from ninja.rescore.tune import tune
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+from ninja.tune.rescoring import tune
 
 HERE = Path(__file__).resolve().parent
 START, END = "<!-- results -->\n", "<!-- end -->"

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
 
-from ninja.context.decode import BeamOptions, beam_search
-from ninja.context.entities import Phrase, PhraseList
-from ninja.context.spelled import SpelledTracker
-from ninja.context.spelling import Spelling
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.grammar.decode import BeamOptions, beam_search
+from ninja.context.grammar.spelled import SpelledTracker
+from ninja.context.grammar.spelling import Spelling
 
 UNITS = ["<s>", "</s>", *LETTERS]
 BOS, EOS = 0, 1

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
 
-from ninja.context.ctc import ctc_prefix_beam_search
-from ninja.context.decode import BeamOptions
-from ninja.context.entities import Phrase, PhraseList
-from ninja.context.spelled import SpelledTracker
-from ninja.context.spelling import Spelling
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.grammar.decode import BeamOptions
+from ninja.context.grammar.spelled import SpelledTracker
+from ninja.context.grammar.spelling import Spelling
+from ninja.ctc.context import ctc_prefix_beam_search
 
 UNITS = ["<blank>", *LETTERS]
 SEARCH = BeamOptions(beam=20)

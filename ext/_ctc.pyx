@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3
-"""Kernels behind ``ninja.graph.ctc``; conversions only."""
+"""Kernels behind ``ninja.ctc.search``; conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -73,7 +73,7 @@ cdef object arrays_of(const Unfolded& out):
 
 def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
           double min_posterior, int64_t max_arcs):
-    """Expand by posterior and cover with paths; see ``ninja.rescore.unfold`` for what comes back. None: no path."""
+    """Expand by posterior and cover with paths; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = scales_of(acoustic_scale, word_penalty)
@@ -88,7 +88,7 @@ def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_sc
 
 def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
              double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
-    """Unfold along the best word prefixes; see ``ninja.rescore.unfold`` for what comes back. None: no path."""
+    """Unfold along the best word prefixes; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = scales_of(acoustic_scale, word_penalty)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ninja.lm import checkpoint
-from ninja.lm.train import Progress, TrainOptions, train
+from ninja.lm.train.loop import Progress, TrainOptions, train
 
 OUTPUT = Path(__file__).resolve().with_name("english.pt")
 

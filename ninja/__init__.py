@@ -12,7 +12,7 @@ Names are imported when they are first used, so that importing the package costs
 
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
-    from ninja import consensus, context, evaluate, formats, graph, lm, openfst, pipeline, show
+    from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, parallel, rescoring, show, tune
     from ninja.errors import (
         DependencyError,
         FormatError,
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
         VocabularyError,
         WorkerError,
     )
-    from ninja.formats import keys, read, vocabulary, write
-    from ninja.lattice import Lattice
-    from ninja.rescore import RescoreOptions, RescoreReport, coverage, rescore
-    from ninja.symbols import SymbolTable
+    from ninja.io import keys, read, vocabulary, write
+    from ninja.lattice import Lattice, SymbolTable
+    from ninja.rescoring import RescoreOptions, RescoreReport, coverage, rescore
 
     __version__: str
     BIN_DIR: str
@@ -53,32 +52,38 @@ __all__ = [
     "consensus",
     "context",
     "coverage",
+    "ctc",
     "evaluate",
     "formats",
     "graph",
     "keys",
     "lm",
     "openfst",
-    "pipeline",
+    "parallel",
     "read",
     "rescore",
+    "rescoring",
     "show",
+    "tune",
     "vocabulary",
     "write",
 ]
 
-# `ninja.rescore` can be called.
-_MODULES = ("consensus", "context", "evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescore", "show")
+_MODULES = (
+    *("consensus", "context", "ctc", "evaluate", "formats", "graph", "lm", "openfst", "parallel", "rescoring"),
+    *("show", "tune"),
+)
 _HOME = {
     "Lattice": "ninja.lattice",
-    "SymbolTable": "ninja.symbols",
-    "RescoreOptions": "ninja.rescore",
-    "RescoreReport": "ninja.rescore",
-    "coverage": "ninja.rescore",
-    "keys": "ninja.formats",
-    "read": "ninja.formats",
-    "vocabulary": "ninja.formats",
-    "write": "ninja.formats",
+    "SymbolTable": "ninja.lattice",
+    "RescoreOptions": "ninja.rescoring",
+    "RescoreReport": "ninja.rescoring",
+    "coverage": "ninja.rescoring",
+    "rescore": "ninja.rescoring",
+    "keys": "ninja.io",
+    "read": "ninja.io",
+    "vocabulary": "ninja.io",
+    "write": "ninja.io",
 }
 
 

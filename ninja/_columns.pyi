@@ -3,7 +3,7 @@ import numpy.typing as npt
 
 from ninja.errors import NinjaError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
 

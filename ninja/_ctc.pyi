@@ -1,4 +1,4 @@
-"""Types of the kernels behind ``ninja.graph.ctc``."""
+"""Types of the kernels behind ``ninja.ctc.search``."""
 
 import numpy as np
 import numpy.typing as npt

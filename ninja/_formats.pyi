@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from ninja.errors import NinjaError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 class TableReader:
     words: SymbolTable | None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ninja import _openfst
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 if TYPE_CHECKING:
     import pywrapfst

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 
 class FakeLM:

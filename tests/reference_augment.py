@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from ninja.context.confusion import Confusion
+from ninja.context.sound.confusion import Confusion
 from ninja.lattice import Lattice
 
 

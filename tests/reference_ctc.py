@@ -1,4 +1,4 @@
-"""Slow twins of ``ninja.graph.ctc``: every alignment, and every row of a file, one after the other."""
+"""Slow twins of ``ninja.ctc.search``: every alignment, and every row of a file, one after the other."""
 
 import itertools
 

@@ -8,8 +8,8 @@ import numpy as np
 from ninja import _openfst
 from ninja.errors import FormatError, LatticeError, SymbolError
 from ninja.formats import textual
+from ninja.lattice.symbols import EPSILON, LARGEST_ID
 from ninja.openfst import from_image
-from ninja.symbols import EPSILON, LARGEST_ID
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NUMBER = re.compile(rb"(?=.*[-.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -9,7 +9,7 @@ import numpy as np
 from fake_lm import FakeLM
 
 from ninja.lattice import Lattice
-from ninja.rescore.options import RescoreOptions
+from ninja.rescoring.options import RescoreOptions
 
 
 class PathCost(NamedTuple):

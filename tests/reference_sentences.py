@@ -1,4 +1,4 @@
-"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescore.unfold``.
+"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescoring.unfold``.
 
 Rescoring is told path by path: each function returns the paths of its output with their graph costs.
 """
@@ -14,8 +14,8 @@ from fake_lm import FakeLM
 from reference_rescore import paths
 
 from ninja.lattice import Lattice
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.unfold import Unfolded
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.unfold import Unfolded
 
 Arcs = tuple[int, ...]
 

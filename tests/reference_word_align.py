@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from reference_graph import costs_of, paths
 
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.lattice import Lattice
 
 Unit = tuple[int, tuple[int, ...]]  # word and labels

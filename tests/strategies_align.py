@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reference_word_align import model_of
 from strategies import costs, lattices
 
-from ninja.formats.transition_model import TransitionModel
-from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
 

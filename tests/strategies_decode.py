@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from reference_context import class_models, phrase_weights
 from reference_ngram import SlowNgram
 
-from ninja.context.entities import Phrase, PhraseList
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.grammar.spelling import Spelling
 from ninja.context.options import ContextOptions
-from ninja.context.spelling import Spelling
 
 WORD = {"a": "a", "b": "ab", "c": "abb"}  # the models' words, spelled so that one begins like the other
 PIECES = Spelling(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], silent=["<s>"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ninja.formats.slf import read_slf
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).

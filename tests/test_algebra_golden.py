@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from reference_graph import SHARED
 
-from ninja.formats import read
 from ninja.graph import (
     best_path,
     combine,
@@ -27,6 +26,7 @@ from ninja.graph import (
     remove_epsilons,
     union,
 )
+from ninja.io import read
 from ninja.lattice import Lattice
 
 GOLDEN = SHARED / "golden" / "korean"

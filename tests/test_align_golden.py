@@ -15,9 +15,9 @@ from strategies_align import spelled
 
 import ninja as package
 from ninja import _align
-from ninja.formats.align_lexicon import AlignLexicon
-from ninja.formats.transition_model import TransitionModel
-from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.formats.kaldi.lexicon import AlignLexicon
+from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
 from ninja.graph import best_path, equivalent, prune, state_times, to_raw
 from ninja.graph.align import LexiconAligner, PhoneAligner, PhoneAlignment, WordAligner, word_times
 from ninja.graph.transitions import add_transition_costs, to_phone_lattice

@@ -15,11 +15,11 @@ from reference_word_align import Unit, model_of, paths_as_units, segmentations, 
 from strategies_align import PHONES, SPELLINGS, Spoken, spelled, spoken_rows, spoken_trees
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.formats.align_lexicon import AlignLexicon
+from ninja.formats.kaldi.lexicon import AlignLexicon
 from ninja.graph import from_arcs, select_arcs
 from ninja.graph.align import LexiconAligner, LexiconAlignment, align_words_lexicon
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
 SILENCES = [(0, 0, 1), (0, 0, 2)]

@@ -15,7 +15,7 @@ from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, spoken
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.word_boundary import KINDS, WordBoundary
+from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
 from ninja.graph import connect, from_arcs, scale, state_times
 from ninja.graph.align import (
     Aligned,

@@ -19,17 +19,17 @@ from strategies import lattices
 
 import ninja
 from ninja import _augment
-from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
-from ninja.context.confusion import Confusion
-from ninja.context.entities import Phrase, PhraseList
-from ninja.context.insertion import Chain, insert
-from ninja.context.old_share import OldShare, with_unknown
-from ninja.context.pronunciation import Pronouncer
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.insertion import Chain, insert
+from ninja.context.sound.old_share import OldShare, with_unknown
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice, check
-from ninja.lm.ngram import read_arpa
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import read_arpa
 
 ENGLISH = SHARED / "data" / "english"
 PHONES = ("A", "B", "C")

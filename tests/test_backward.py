@@ -17,8 +17,8 @@ from test_rescore import EXACT, random_lattice
 from ninja.errors import OptionError
 from ninja.graph import connect, reverse
 from ninja.lattice import Lattice, check
-from ninja.rescore import RescoreOptions, RescoreReport, iterate, rescore
-from ninja.rescore.options import Output
+from ninja.rescoring import RescoreOptions, RescoreReport, iterate, rescore
+from ninja.rescoring.options import Output
 
 TABLE = symbols()
 BACKWARD = replace(EXACT, backward=True)

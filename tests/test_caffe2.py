@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError, OutputError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load, sentence_logprobs
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
 import tiny_lstm  # noqa: E402
 from tiny_lstm import one_thread  # noqa: E402, F401
 
-from ninja.lm.networks import caffe2_export, caffe2_net  # noqa: E402
-from ninja.lm.networks.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
-from ninja.lm.networks.caffe2_operators import OPERATORS  # noqa: E402
-from ninja.lm.networks.wire import Message, field  # noqa: E402
+from ninja.lm.imported import caffe2_export, caffe2_net  # noqa: E402
+from ninja.lm.imported.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
+from ninja.lm.imported.caffe2_operators import OPERATORS  # noqa: E402
+from ninja.lm.imported.protobuf import Message, field  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 INIT, PREDICT = "init_net.pb", "predict_net.pb"

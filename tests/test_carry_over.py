@@ -17,8 +17,8 @@ import ninja
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.lm import Mixture
-from ninja.rescore import CarryOver, RescoreOptions, rescore
-from ninja.rescore.options import Algorithm, Output
+from ninja.rescoring import CarryOver, RescoreOptions, rescore
+from ninja.rescoring.options import Algorithm, Output
 
 TABLE = symbols()
 UTTERANCES = {f"utt{i}": f"rec{i % 3}" for i in range(12)}

@@ -320,7 +320,7 @@ def test_a_device_named_as_output_is_written_to_and_not_replaced(ninja, small, t
 
 
 def test_a_failed_file_of_openfst_leaves_nothing_unfinished(ninja, small, tmp_path, monkeypatch):
-    from ninja.formats import files
+    from ninja.files import output as files
 
     def full(self):
         raise OSError(28, "No space left on device")

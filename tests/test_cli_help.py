@@ -10,8 +10,8 @@ import pytest
 
 from ninja import graph
 from ninja.cli import COMMANDS, group
-from ninja.lm.recipe import TrainOptions
-from ninja.rescore import RescoreOptions
+from ninja.lm.train.recipe import TrainOptions
+from ninja.rescoring import RescoreOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTEXT = click.Context(group)

@@ -6,7 +6,7 @@ import pytest
 
 from ninja import read, write
 from ninja.graph import from_arcs
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 ARPA = """\\data\\
 ngram 1=5

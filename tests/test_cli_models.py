@@ -12,8 +12,8 @@ from test_rescore import TABLE, random_lattice
 import ninja as package
 from ninja.errors import ModelError, OptionError
 from ninja.lm import Mixture, load
-from ninja.rescore import CarryOver, RescoreOptions, iterate, rescore, stage
-from ninja.rescore.stage import Ensemble, Rescoring
+from ninja.rescoring import CarryOver, RescoreOptions, iterate, rescore, stage
+from ninja.rescoring.stage import Ensemble, Rescoring
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 KEYS = 4
@@ -158,7 +158,7 @@ def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, m
 def test_context_does_not_cross_processes():
     carrying = Rescoring(carry_over=CarryOver())
     with pytest.raises(OptionError, match="use one process"):
-        list(package.pipeline.stream([("a", random_lattice(1))], carrying, jobs=2))
+        list(package.parallel.stream([("a", random_lattice(1))], carrying, jobs=2))
     assert pickle.loads(pickle.dumps(Rescoring(Ensemble(("a", "b"))))).models == Ensemble(("a", "b"))
 
 

@@ -237,9 +237,9 @@ def test_options_out_of_range_are_refused() -> None:
 
 
 def test_composition_with_a_grammar_is_what_its_language_model_gives(tmp_path: Path) -> None:
-    from ninja.lm.compose import compose_ngram
-    from ninja.lm.ngram import read_grammar
-    from ninja.symbols import SymbolTable
+    from ninja.lattice.symbols import SymbolTable
+    from ninja.lm.ngram.compose import compose_ngram
+    from ninja.lm.ngram.model import read_grammar
 
     words = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("#0", PHI), ("<s>", 10), ("</s>", 11)])
     # Bigrams of a, b: state 0 knows nothing, 1 follows a, 2 follows b; 0 is the start, too.

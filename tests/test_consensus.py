@@ -20,8 +20,8 @@ from strategies_graph import SCALES, timed_lattices
 
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
 from ninja.errors import LatticeError, OptionError
-from ninja.formats import read
 from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
+from ninja.io import read
 from ninja.lattice import Lattice
 
 GOLDEN = {"korean": 1.0, "english": 0.1}

@@ -11,9 +11,9 @@ from reference_graph import SHARED
 
 import ninja as package
 from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshes, without_empty_bins
-from ninja.formats import read
-from ninja.formats.numbers import read_integers
+from ninja.formats.kaldi.numbers import read_integers
 from ninja.graph import combine, from_arcs
+from ninja.io import read
 
 KOREAN = SHARED / "golden" / "korean"
 SAMPLE = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"

@@ -25,7 +25,7 @@ from ninja.consensus import (
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, SymbolError
 from ninja.graph import best_path, from_arcs, path_lattice
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 KOREAN = SHARED / "golden" / "korean"
 TABLE = SymbolTable([("<eps>", 0), ("the", 5), ("cat", 6), ("hat", 7)])

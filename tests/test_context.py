@@ -13,16 +13,16 @@ from reference_graph import costs_of, end_of, paths, words_of
 from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
 
-from ninja.context.apply import add_context
-from ninja.context.entities import Phrase, PhraseList
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.phrases import compile_list
+from ninja.context.grammar.tracker import Match, Tracker
 from ninja.context.options import ContextOptions
-from ninja.context.phrases import compile_list
-from ninja.context.tracker import Match, Tracker
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lattice import Lattice
-from ninja.lm.ngram import read_arpa
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import read_arpa
 
 TABLE = SymbolTable.from_words(["<eps>", *WORDS])
 ALL = ContextOptions(max_tokens=0, unk_penalty=0.25)
@@ -223,7 +223,7 @@ def static_expansion(lm, members, options):
 @given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
 def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loaded, model, lattice, share):
     """A lattice whose graph costs are the model's stays as it is, however much of the model is mixed in."""
-    from ninja.lm.compose import compose_ngram
+    from ninja.lm.ngram.compose import compose_ngram
     from ninja.lm.word_map import WordMap
 
     plain = loaded(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))

@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import SHARED
 
-from ninja import read, utf8
+from ninja import read
 from ninja.context import (
     Augmentation,
     AugmentOptions,
@@ -17,9 +17,10 @@ from ninja.context import (
     score_entities,
 )
 from ninja.evaluate import read_biasing, read_text, score, score_biased
+from ninja.files import text as utf8
 from ninja.graph import best_path
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
-from ninja.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
 pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not beside this checkout")

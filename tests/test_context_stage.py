@@ -17,9 +17,9 @@ from ninja.context.options import ContextOptions
 from ninja.context.stage import Augmentation, Context, Contextual, ContextualRescoring
 from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.stage import Ensemble, Rescoring
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.stage import Ensemble, Rescoring
 
 TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 UNIGRAM = SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.25, 0.0), ("a",): (-0.75, 0.0)})

@@ -15,7 +15,7 @@ from conftest import SHARED
 import ninja as package
 from ninja import graph
 from ninja.cli import main
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).

@@ -19,13 +19,13 @@ from reference_ctc import (
 )
 
 from ninja import SymbolTable
-from ninja.context.ctc import ctc_prefix_beam_search
-from ninja.context.decode import BeamOptions
+from ninja.context.grammar.decode import BeamOptions
+from ninja.ctc.context import ctc_prefix_beam_search
+from ninja.ctc.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+from ninja.ctc.search import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
+from ninja.ctc.units import ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, LatticeError, ModelError, OptionError, SymbolError
 from ninja.graph import nbest, state_times
-from ninja.graph.ctc import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
-from ninja.graph.ctc_lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.graph.ctc_units import ctc_units, read_unit_names, sentencepiece_names
 
 WIDE = CtcOptions(beam=0, score_beam=math.inf)
 LETTERS = ctc_units([" ", "a", "b", ""], -1, boundary=" ")

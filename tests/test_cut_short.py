@@ -10,9 +10,9 @@ from strategies_text import SMALL, SUBLATTICES, lattice_of
 
 from ninja.consensus import read_meshes
 from ninja.errors import FormatError, NinjaError
-from ninja.formats import read, write
 from ninja.formats.nbest import read_espnet
 from ninja.graph import lattice_nbest
+from ninja.io import read, write
 from ninja.lattice import Lattice
 
 ARCS = [(0, 1, 1, 1.25, 12.5), (0, 1, 2, 2.5, 21.75), (1, 2, 3, 0.5, 3.125), (1, 3, 0, 0.25, 31.5), (2, 3, 2, 12, 1.5)]

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_decode import ALL, PIECES, WORD, boosts, list_of, names, spelled_weights, steps
 
-from ninja.context.ctc import ctc_prefix_beam_search
-from ninja.context.decode import BeamOptions, beam_search
-from ninja.context.spelled import SpelledTracker
-from ninja.context.spelling import Spelling
-from ninja.context.tracker import Match, Tracker
+from ninja.context.grammar.decode import BeamOptions, beam_search
+from ninja.context.grammar.spelled import SpelledTracker
+from ninja.context.grammar.spelling import Spelling
+from ninja.context.grammar.tracker import Match, Tracker
+from ninja.ctc.context import ctc_prefix_beam_search
 from ninja.errors import ModelError, OptionError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
 

@@ -16,8 +16,7 @@ from reference_openfst import Way, best_of_each, without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats import read, write
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph import (
     DeterminizeBounds,
     DeterminizeReport,
@@ -32,6 +31,7 @@ from ninja.graph import (
     is_deterministic,
 )
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
+from ninja.io import read, write
 from ninja.lattice import Lattice, check
 
 KOREAN, ENGLISH = SHARED / "golden" / "korean", SHARED / "golden" / "english"

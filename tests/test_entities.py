@@ -15,9 +15,9 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.entities import MAX_WORDS, Entities, read_groups
+from ninja.context.entities.lists import MAX_WORDS, Entities, read_groups
 from ninja.errors import FormatError, InputError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_align import occurrences, spots
 
-from ninja.context.entities import Entities
+from ninja.context.entities.lists import Entities
 from ninja.context.entity_report import EntityRate, EntityReport
 from ninja.context.evaluate import Entity, read_truth, score_entities
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.evaluate import ErrorRate, read_text, score
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
 ENGLISH = SHARED / "data" / "english" / "test"

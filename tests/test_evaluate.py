@@ -17,7 +17,7 @@ from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, read_text, score, score_each
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "", "é"]).filter(bool), max_size=6)
 

@@ -11,9 +11,9 @@ import reference_formats as slow
 
 from ninja._formats import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
-from ninja.formats import read
+from ninja.io import read
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 INF = math.inf
 NOT_FINAL = slow.NOT_FINAL

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_formats_kaldi import parse, without_properties, written
 
-from ninja.formats import read
+from ninja.io import read
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
 GOLDEN = SHARED / "golden"

@@ -15,7 +15,7 @@ from strategies import lattices
 
 from ninja._formats import TableReader, TableWriter
 from ninja.errors import LatticeError
-from ninja.formats import read, write
+from ninja.io import read, write
 from ninja.lattice import Lattice
 
 SAMPLE = Path(__file__).parent / "data/english/formats"

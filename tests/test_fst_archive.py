@@ -16,10 +16,10 @@ from reference_k2 import same_with_total
 from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.fst_archive import fst_entry, read_fst_archive, write_fst_archive
+from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive, write_fst_archive
 from ninja.formats.openfst import write_fst
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 GOLDEN = SHARED / "golden" / "korean" / "fst.txt.gz"
 KEYS = st.text("abc01-_é", min_size=1, max_size=6)

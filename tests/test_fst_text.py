@@ -22,7 +22,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.openfst import read_fst, write_fst
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
 ARC_TYPES = ("standard", "log", "log64")

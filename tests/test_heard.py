@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja import read
-from ninja.context.augment import Augmenter, AugmentOptions
-from ninja.context.confusion import Confusion
-from ninja.context.entities import Phrase, PhraseList
-from ninja.context.heard import HeardPhones
-from ninja.context.pronunciation import Pronouncer
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.sound.augment import Augmenter, AugmentOptions
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Augmentation
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph import best_path, from_arcs
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 KOREAN = SHARED / "data" / "korean"
 NAMES = ["<eps>", "SIL", "T_B", "AA1_I", "M_E", "sh_S"]  # of phones 0 to 5

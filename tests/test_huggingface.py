@@ -12,11 +12,11 @@ from reference_rescore import close, path_costs, path_costs_under
 from strategies import lattices
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.loading import open_directory
-from ninja.rescore import RescoreOptions, rescore
-from ninja.symbols import SymbolTable
+from ninja.rescoring import RescoreOptions, rescore
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")

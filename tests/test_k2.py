@@ -24,7 +24,7 @@ from strategies import KEYS, lattices
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.k2 import K2Options, read_k2, read_k2s, read_k2s_whole, write_k2, write_k2s
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 

@@ -13,11 +13,12 @@ from reference_kneser_ney import BOS, EOS, UNK, SlowKneserNey
 from reference_ngram import LN10, SlowNgram
 
 from ninja.errors import FormatError, OptionError, OutputError, VocabularyError
-from ninja.lm import load, ngram_counts
-from ninja.lm.held_out import measure
-from ninja.lm.kneser_ney import FALLBACK, NgramOptions, train_ngram
-from ninja.lm.tagging import Tagger, is_class
+from ninja.lm import load
+from ninja.lm.ngram import counts as ngram_counts
+from ninja.lm.ngram.classes import Tagger, is_class
+from ninja.lm.ngram.kneser_ney import FALLBACK, NgramOptions, train_ngram
 from ninja.lm.text import read_sentences
+from ninja.lm.train.held_out import measure
 
 GOLDEN = Path(__file__).parent / "data" / "kneser_ney"
 WORDS = ["a", "b", "c", "@x"]

@@ -13,7 +13,7 @@ from strategies import lattices
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 INF = float("inf")
 SOUND: dict[str, Any] = {

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import sentence_logprobs
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm.networks import lazy  # noqa: E402
-from ninja.lm.networks.refeeding import HistoryLM  # noqa: E402
-from ninja.lm.networks.stepping import StepLM, batch_axis, count_words  # noqa: E402
-from ninja.lm.wordlist import Words, find  # noqa: E402
+from ninja.lm.imported import lazy  # noqa: E402
+from ninja.lm.imported.refeeding import HistoryLM  # noqa: E402
+from ninja.lm.imported.stepping import StepLM, batch_axis, count_words  # noqa: E402
+from ninja.lm.imported.vocabulary import Words, find  # noqa: E402
 
 NUM_WORDS = 7
 WORDS = Words.of(SymbolTable.from_words(["<s>", "</s>", "<unk>", "a", "b", "c", "d"]))

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ninja.formats import entries, listed
+from ninja.formats import entries
 from ninja.formats.k2 import write_k2s
 from ninja.formats.native_writer import write_natives
 from ninja.formats.nbest import NBest, sentence, write_objects
 from ninja.formats.slf_writer import write_slf
-from ninja.formats.tables import read, vocabulary
-from ninja.formats.writer import write
 from ninja.graph import from_arcs
-from ninja.symbols import SymbolTable
+from ninja.io import listed
+from ninja.io.reader import read, vocabulary
+from ninja.io.writer import write
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 

@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError, SymbolError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, sentence_logprobs
 from ninja.lm.dummy import HashLM, UniformLM
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import slab, threads  # noqa: E402
-from ninja.lm.neural import NeuralLM  # noqa: E402
+from ninja.lm import threads  # noqa: E402
+from ninja.lm.recurrent import state_pool as slab  # noqa: E402
+from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")

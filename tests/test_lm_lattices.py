@@ -9,15 +9,15 @@ from strategies import lattices
 from test_kaldi_rnnlm import write_model
 from tiny_lstm import EXACT, MODULE, NUM_WORDS, VOCABULARY
 
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 from ninja.lm.protocol import word_logprobs
-from ninja.rescore import rescore
-from ninja.symbols import SymbolTable
+from ninja.rescoring import rescore
 
 torch = pytest.importorskip("torch")  # a plain dependency; only a checkout without it has nothing to compare
 
-from ninja.lm.neural import NeuralLM  # noqa: E402
-from ninja.lm.transformer import TransformerLM  # noqa: E402
+from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
+from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
 from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
 
 ARPA = """\\data\\

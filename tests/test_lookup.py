@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import ninja
 from ninja.errors import NinjaError, OutputError
-from ninja.formats import lookup
-from ninja.formats.lookup import Lookup
 from ninja.graph import from_arcs
+from ninja.io import lookup
+from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 KEYS = [f"k{number}" for number in range(8)]
 

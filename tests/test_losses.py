@@ -13,9 +13,9 @@ from strategies_text import lattice_of
 
 import ninja
 from ninja.errors import LatticeError
-from ninja.formats.fst_archive import read_fst_archive
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
+from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import (
     Hypothesis,
@@ -35,7 +35,7 @@ from ninja.formats.slf import read_slf_whole
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import lattice_nbest, nbest_lattice
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
 COSTS = {"graph", "acoustic", "final_graph", "final_acoustic"}

@@ -5,8 +5,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from ninja.ctc.matrices import read_matrices, read_matrix_list
 from ninja.errors import FormatError, InputError, NinjaError
-from ninja.formats.matrices import read_matrices, read_matrix_list
 
 
 def test_matrices_come_back_from_every_format(tmp_path):

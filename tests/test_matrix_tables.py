@@ -6,8 +6,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from ninja.ctc.matrices import read_matrix_tables
 from ninja.errors import FormatError, InputError, NinjaError
-from ninja.formats.matrices import read_matrix_tables
 
 kaldiio = pytest.importorskip("kaldiio")
 

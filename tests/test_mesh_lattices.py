@@ -16,7 +16,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
 from ninja.graph import best_path
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 # In the manner of SRILM's wlat-format(5), its keywords all there.
 SRILM = b"""name utt1

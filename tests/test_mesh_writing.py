@@ -19,7 +19,7 @@ from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.mesh import Mesh, MeshOptions, MeshText, read_mesh_lattices
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 PATHS = "paths and their costs"
 TABLE = SymbolTable([("<eps>", 0), ("the", 5), ("cat", 6), ("hat", 7)])

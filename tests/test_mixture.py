@@ -18,11 +18,11 @@ from test_rescore import EXACT, random_lattice
 import ninja
 from ninja.errors import ModelError, OptionError, VocabularyError
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, Mixture, sentence_logprobs
 from ninja.lm.mixture import How
 from ninja.lm.trie import score_trie
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from ninja.symbols import SymbolTable
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 TABLE = symbols()
 

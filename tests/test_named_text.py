@@ -14,10 +14,10 @@ from strategies_text import FILES, needs_files, unpacked
 from ninja import read
 from ninja._formats import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.named_text import NamedTextOptions, read_linear_lists, read_named_text
+from ninja.formats.kaldi.named_text import NamedTextOptions, read_linear_lists, read_named_text
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 # Compact, then raw; a word that is a number, a weight that is left out, and states in no order.
 COMPACT = b"utt-1\n0 1 the 0.5,-1.25,3_4\n0 1 <eps>\n1 2 12 1,2,\n2 0.25,0,7\n\n"

@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from strategies import lattices
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats import native_writer, read
+from ninja.formats import native_writer
 from ninja.formats.k2 import read_k2s, write_k2s
 from ninja.formats.native import NativeFile, read_native
 from ninja.formats.native_writer import NativeWriter, write_native, write_natives
+from ninja.io import read
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 arrow = pytest.importorskip("pyarrow")
 WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])

@@ -10,6 +10,7 @@ from strategies_graph import timed_lattices
 
 from ninja import SymbolTable
 from ninja.errors import LatticeError, SymbolError
+from ninja.formats.kaldi.numbers import read_floats, read_integers
 from ninja.formats.nbest import (
     Hypothesis,
     NBest,
@@ -20,7 +21,6 @@ from ninja.formats.nbest import (
     sentence,
     tables_nbest,
 )
-from ninja.formats.numbers import read_floats, read_integers
 from ninja.graph.nbest_lattice import lattice_nbest
 
 COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single precision, and so are their sums

@@ -23,12 +23,12 @@ from strategies import lattices
 
 from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
 from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load, sentence_logprobs
-from ninja.lm import ngram as ngram_module
-from ninja.lm.compose import compose_ngram
-from ninja.lm.ngram import NgramLM, read_arpa, read_const_arpa, read_grammar
+from ninja.lm.ngram import model as ngram_module
+from ninja.lm.ngram.compose import compose_ngram
+from ninja.lm.ngram.model import NgramLM, read_arpa, read_const_arpa, read_grammar
 from ninja.lm.word_map import WordMap
-from ninja.symbols import SymbolTable
 
 ID = {"<eps>": 0, "a": 7, "<unk>": 2, "b": 4, "ç": 9, "#0": 11, "<s>": 12, "</s>": 13}
 TABLE = SymbolTable(ID.items())

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from reference_ngram import TRIGRAM, write_arpa, write_const_arpa, write_fst, write_grammar
 
 from ninja.errors import ModelError, NinjaError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
-from ninja.lm import ngram as ngram_module
-from ninja.lm.ngram import read_arpa, read_const_arpa, read_grammar
-from ninja.symbols import SymbolTable
+from ninja.lm.ngram import model as ngram_module
+from ninja.lm.ngram.model import read_arpa, read_const_arpa, read_grammar
 
 ID = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
 TABLE = SymbolTable(ID.items())

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from reference_graph import SHARED
 
-from ninja.formats import read
 from ninja.graph import best_path, scale
+from ninja.io import read
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load, sentence_logprobs
-from ninja.lm.compose import compose_ngram
+from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.word_map import WordMap
-from ninja.symbols import SymbolTable
 
 RNNLM = SHARED / "data" / "rnnlm"
 ENGLISH = SHARED / "data" / "english"

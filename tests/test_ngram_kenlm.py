@@ -7,8 +7,8 @@ import pytest
 from reference_ngram import TRIGRAM, SlowNgram, histories, write_arpa
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load, sentence_logprobs
-from ninja.symbols import SymbolTable
 
 HERE = Path(__file__).parent / "data" / "ngram"
 MODEL = SlowNgram(3, {**TRIGRAM.closed().ngrams, ("<unk>",): (-2.0, 0.0)})

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.normalise import Normalisation, Normaliser, normalise
+from ninja.context.entities.normalise import Normalisation, Normaliser, normalise
 from ninja.errors import OptionError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])

@@ -19,7 +19,7 @@ import ninja
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.lm import Mixture, load
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 TABLE = symbols()
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load, sentence_logprobs
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
@@ -21,8 +21,8 @@ from tiny_lstm import (  # noqa: E402
     one_thread,  # noqa: F401
 )
 
-from ninja.lm.networks import onnx_export  # noqa: E402
-from ninja.lm.networks.recognise import is_onnx  # noqa: E402
+from ninja.lm.imported import onnx_export  # noqa: E402
+from ninja.lm.imported.recognise import is_onnx  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 RANDOM = np.random.default_rng(5)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from ninja.evaluate import oracle_score, read_text
-from ninja.formats import read
 from ninja.graph import nbest, prune
 from ninja.graph.determinize import determinize, is_deterministic
 from ninja.graph.epsilons import remove_epsilons
 from ninja.graph.equivalent import equivalent
 from ninja.graph.minimize import minimize
 from ninja.graph.oracle import oracle
+from ninja.io import read
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared"))
 # In CI conftest refuses to run without them.

@@ -15,11 +15,11 @@ from strategies_text import needs_openfst
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.fst_archive import read_fst_archive
 from ninja.formats.fst_text import read_fst_text
+from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.openfst import OpenfstOptions, read_fst, write_fst
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 fst = pytest.importorskip("pywrapfst")
 

@@ -19,7 +19,7 @@ from ninja.evaluate.references import number, word_id
 from ninja.graph import best_path, from_arcs
 from ninja.graph.oracle import oracle, paths_of
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
 REFERENCES = st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6)

@@ -10,7 +10,7 @@ import pytest
 from conftest import SHARED
 
 from ninja.evaluate import edits, read_text
-from ninja.formats import read
+from ninja.io import read
 
 # Folder of the answers; references; symbol table; what the recipe gave unknown words: their id.
 SETS = {

@@ -14,9 +14,9 @@ from test_rescore import random_lattice
 
 from ninja.errors import ModelError
 from ninja.lm import Mixture
-from ninja.lm.neural import NeuralLM
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from ninja.rescore.asking import Asker, out_of_memory
+from ninja.lm.recurrent.lstm import NeuralLM
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring.asking import Asker, out_of_memory
 
 OPTIONS = RescoreOptions(max_unknown=1.0)
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]

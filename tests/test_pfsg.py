@@ -15,7 +15,7 @@ from strategies_text import any_lattices, lattice_of
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.pfsg import PfsgOptions, read_pfsg, read_pfsgs, write_pfsg
 from ninja.lattice import check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 SMALL = b"""name utt1
 nodes 5 NULL a b c NULL

@@ -8,8 +8,8 @@ import pytest
 
 from ninja.errors import LatticeError, OptionError, WorkerError
 from ninja.lattice import Lattice
-from ninja.pipeline import Counts, Each, stream
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.parallel.pipeline import Counts, Each, stream
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 

@@ -14,14 +14,14 @@ import pytest
 
 from ninja.cli import main
 from ninja.errors import InputError, NinjaError
-from ninja.formats import pipes
-from ninja.formats.lookup import Lookup
+from ninja.files import pipes
 from ninja.formats.nbest import NBest, sentence, write_objects
 from ninja.formats.slf_writer import write_slf
-from ninja.formats.tables import read, vocabulary
-from ninja.formats.writer import write
 from ninja.graph import from_arcs
-from ninja.symbols import SymbolTable
+from ninja.io.lookup import Lookup
+from ninja.io.reader import read, vocabulary
+from ninja.io.writer import write
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 

@@ -21,7 +21,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats.plf import PlfOptions, read_plf, read_plf_whole, read_plfs, write_plf
 from ninja.graph import best_path
 from ninja.lattice import check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.confusion import Confusion
-from ninja.context.confusion_training import LearnOptions, learn
-from ninja.context.entities import Phrase
-from ninja.context.pronunciation import Pronouncer, PronunciationError, phones_of, read_lexicon
+from ninja.context.entities.lists import Phrase
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.confusion_training import LearnOptions, learn
+from ninja.context.sound.pronunciation import Pronouncer, PronunciationError, phones_of, read_lexicon
 from ninja.errors import DependencyError, FormatError, InputError, OptionError, OutputError
 
 LEXICON = """;;; a comment

@@ -17,7 +17,7 @@ from test_rescore import TABLE, close, named, random_lattice, run
 
 from ninja.errors import LatticeError, ModelError, OptionError
 from ninja.lattice import Lattice
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 PRUNED = RescoreOptions(
     algorithm="pruned", lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0

@@ -17,7 +17,7 @@ from ninja.graph import best_path
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
 from ninja.lm.protocol import sentence_logprobs
-from ninja.rescore import RescoreOptions, rescore
+from ninja.rescoring import RescoreOptions, rescore
 
 ENGLISH = SHARED / "data" / "english"
 GOLDEN = SHARED / "golden" / "english"

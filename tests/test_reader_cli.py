@@ -8,9 +8,9 @@ import pytest
 
 import ninja as package
 from ninja.errors import InputError
-from ninja.formats.lookup import Lookup
-from ninja.formats.numbers import read_integers
+from ninja.formats.kaldi.numbers import read_integers
 from ninja.graph import from_arcs
+from ninja.io.lookup import Lookup
 
 
 def lattice(key, costs=(0.5, 1.5, 0.7)):

@@ -11,20 +11,22 @@ import pytest
 
 from ninja.cli import main
 from ninja.errors import FormatError, InputError
-from ninja.formats import content, sources
+from ninja.files.place import Place
+from ninja.files.stream import open_stream
+from ninja.formats import content
 from ninja.formats.content import Content
-from ninja.formats.fst_archive import write_fst_archive
 from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.kaldi.fst_archive import write_fst_archive
 from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf_writer import write_slf
-from ninja.formats.sources import Place, tables
-from ninja.formats.streams import open_stream
-from ninja.formats.tables import read, vocabulary
-from ninja.formats.writer import write
+from ninja.io import sources
+from ninja.io.reader import read, vocabulary
+from ninja.io.sources import tables
+from ninja.io.writer import write
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2)])
 SLF = """VERSION=1.0
@@ -152,7 +154,7 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
             raise InputError("cannot be read: Permission denied", place.path)
         return open_stream(place)
 
-    monkeypatch.setattr("ninja.formats.streams.open_stream", refused)
+    monkeypatch.setattr("ninja.files.stream.open_stream", refused)
     assert [Path(table.place.path).name for table in tables(".")] == ["closed", "good.slf"]
 
 

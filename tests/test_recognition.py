@@ -20,9 +20,9 @@ from ninja.consensus import confusion_network, mbr_decode, mesh_text
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import catalogue
 from ninja.formats.catalogue import FORMATS, HEAD, holds_lattices, named, recognised
-from ninja.formats.fst_archive import write_fst_archive
 from ninja.formats.fst_text import write_fst_text
 from ninja.formats.k2 import write_k2, write_k2s
+from ninja.formats.kaldi.fst_archive import write_fst_archive
 from ninja.formats.native_writer import write_native
 from ninja.formats.nbest import NBest, sentence, write_nemo, write_objects, write_srilm
 from ninja.formats.openfst import write_fst
@@ -31,7 +31,7 @@ from ninja.formats.plf import write_plf
 from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 # Words that look like something else, among any others.
 ODD = """<s> 0 1 12 3.5 -2 1e5 1,2 1,2,3 1.5,2, name nodes N=3 VERSION=1 numaligns # ;; ( () (( inf nan NBestList1.0"""

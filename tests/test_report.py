@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import ErrorRate, align, oracle_score, read_text, score
-from ninja.formats import read, write
 from ninja.graph import best_path, depth, prune
+from ninja.io import read, write
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.show import Outcome, Outcomes, compare, draw, report_page
 from ninja.show.histogram import changes, depths
-from ninja.symbols import SymbolTable
 
 __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,8 +16,8 @@ from strategies import lattices
 import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.rescore import RescoreOptions, RescoreReport, rescore
-from ninja.rescore.options import LookAhead
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring.options import LookAhead
 
 EXACT = RescoreOptions(
     lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
@@ -288,7 +288,7 @@ def test_a_lattice_without_a_path_is_an_error_of_its_own() -> None:
 
 
 def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ninja.rescore.engine.MAX_ARCS", 3000)
+    monkeypatch.setattr("ninja.rescoring.engine.MAX_ARCS", 3000)
     good = random_lattice(5, num_states=5, fan=1)
     lm, errors = FakeLM(), list[ninja.NinjaError]()
     pairs = [("a", good), ("b", random_lattice(1, num_states=60)), ("c", good)]

@@ -14,7 +14,7 @@ import ninja as package
 from ninja import graph
 from ninja.cli import main
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "one", "two", "three", "café"])
 ARPA = """\\data\\

@@ -21,8 +21,8 @@ import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
 from ninja.graph import best_path, prune
 from ninja.lattice import Lattice
-from ninja.rescore import CarryOver, RescoreOptions, RescoreReport, rescore
-from ninja.rescore.unfold import NO_NODE, Unfolded, unfold
+from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
+from ninja.rescoring.unfold import NO_NODE, Unfolded, unfold
 
 ALGORITHMS = ("nbest", "cover", "trie")
 EVERYTHING = RescoreOptions(
@@ -334,7 +334,7 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
 
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])
 def test_an_unfolding_that_explodes_is_given_up(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ninja.rescore.unfold.MAX_ARCS", 3000)
+    monkeypatch.setattr("ninja.rescoring.unfold.MAX_ARCS", 3000)
     options = replace(EVERYTHING, algorithm=algorithm)
     with pytest.raises(LatticeError, match=r"'seed-1': unfolding it passes 3000 arcs; set max_trie_nodes"):
         run(random_lattice(1, num_states=60), options)

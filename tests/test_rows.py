@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ninja.errors import SymbolError
 from ninja.formats.rows import Names, Runs, rows_text, words_column
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 INTEGERS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-2, 10_001))
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_size=6) | st.just("\udcff")

@@ -16,13 +16,13 @@ from strategies import lattices
 from strategies_graph import timed_lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats import read, write
 from ninja.graph import best_path, oracle, posteriors, select_arcs, state_times
+from ninja.io import read, write
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, detours, draw, lattice_page, picture
 from ninja.show.layout import SMALLEST_STEP, lay_out
 from ninja.show.page import embedded
-from ninja.symbols import SymbolTable
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))

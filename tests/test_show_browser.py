@@ -11,11 +11,11 @@ from chromium import browser, opened
 from test_show import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 
 from ninja.evaluate import read_text
-from ninja.formats import read
 from ninja.graph import best_path, oracle, posteriors, state_times
+from ninja.io import read
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, draw, lattice_page
-from ninja.symbols import SymbolTable
 
 __all__ = ["browser"]  # the fixture
 KEY = "libri-1188-133604-0020"

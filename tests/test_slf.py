@@ -16,7 +16,7 @@ from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.slf import SlfOptions, read_slf, read_slf_telling, read_slf_whole
 from ninja.formats.slf_writer import write_slf
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 
 def rounded(lattice):

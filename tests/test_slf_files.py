@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from strategies_text import FILES, SMALL, SUBLATTICES, needs_files, same_as_twin, sentences, unpacked
 
 from ninja.errors import FormatError, LatticeError, NinjaError
-from ninja.formats import read
 from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
 from ninja.formats.slf_writer import write_slf
 from ninja.graph import nbest
+from ninja.io import read
 from ninja.lattice import check
 
 BAD = {

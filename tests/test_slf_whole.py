@@ -7,9 +7,9 @@ import reference_slf as slow
 from strategies_text import SMALL, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.formats import read
 from ninja.formats.pfsg import read_pfsg, read_pfsgs
 from ninja.formats.slf import SlfOptions, read_slf
+from ninja.io import read
 
 ON_NODES = b"""N=4 L=4
 I=0 W=!NULL

@@ -24,14 +24,14 @@ from strategies_decode import (
     steps,
 )
 
-from ninja.context.entities import Phrase, PhraseList
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.grammar.spelled import SpelledTracker
+from ninja.context.grammar.spelling import OpenVocabulary, Spelling
+from ninja.context.grammar.tracker import Match
 from ninja.context.options import ContextOptions
-from ninja.context.spelled import SpelledTracker
-from ninja.context.spelling import OpenVocabulary, Spelling
-from ninja.context.tracker import Match
 from ninja.errors import OptionError, VocabularyError
-from ninja.lm.ngram import read_arpa, read_grammar
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import read_arpa, read_grammar
 
 
 @pytest.fixture(scope="module")

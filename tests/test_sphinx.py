@@ -18,7 +18,7 @@ from ninja.formats.slf import read_slf
 from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import SphinxOptions, read_sphinx, read_sphinx_whole, write_sphinx
 from ninja.lattice import Lattice, check
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 PAIRS = sorted(FILES.glob("*pocketsphinx/*.slf.gz"), key=lambda path: path.stat().st_size) if FILES.is_dir() else []
 

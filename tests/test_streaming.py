@@ -13,14 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats import content, fst_archive, kaldi
+from ninja.files.place import Place
+from ninja.files.stream import Stream, open_stream
+from ninja.formats import content
 from ninja.formats.catalogue import named
 from ninja.formats.content import Content
-from ninja.formats.fst_archive import fst_entry
+from ninja.formats.kaldi import archive as kaldi
+from ninja.formats.kaldi import fst_archive
+from ninja.formats.kaldi.fst_archive import fst_entry
 from ninja.formats.pieces import Window, numbered_lines
-from ninja.formats.sources import Place
-from ninja.formats.streams import Stream, open_stream
-from ninja.formats.tables import read, vocabulary
+from ninja.io.reader import read, vocabulary
 from ninja.lattice import Lattice
 
 PFSG = "name {}\nnodes 4 NULL one {} NULL\ninitial 0\nfinal {}\ntransitions 3\n0 1 -10\n1 2 {}\n2 3 -5\n\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, InputError, SymbolError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = st.text(st.characters(exclude_characters=" \t\r\n", exclude_categories=["Cs"]), min_size=1, max_size=6)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ninja.errors import FormatError, InputError, OptionError, SymbolError
-from ninja.formats import keys, read, write
+from ninja.io import keys, read, write
 from ninja.lattice import Lattice
 
 SAMPLE = Path(__file__).parent / "data/english/formats"
@@ -287,7 +287,7 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
 
 @pytest.mark.parametrize("read_ahead", [True, False])
 def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch, read_ahead):
-    import ninja.formats.streams as streams
+    import ninja.files.stream as streams
 
     monkeypatch.setattr(streams, "PACKED_CHUNK", 7)
     lattices = [small(f"u{number}", words=(3, 4, number + 1)) for number in range(20)]
@@ -318,7 +318,7 @@ def threads():
 @pytest.mark.parametrize("name", ["big.ark", "big.ark.gz", "big.scp"])
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ninja.formats.batches.num_cores", lambda: 2)
+    monkeypatch.setattr("ninja.io.batches.num_cores", lambda: 2)
     with write("ark,scp:big.ark,big.scp" if name == "big.scp" else name) as output:
         for number in range(10_000):
             output.write(small(f"k{number}", range(1, 400)))
@@ -346,14 +346,14 @@ def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("ninja.formats.kaldi._fill", fail)
+    monkeypatch.setattr("ninja.formats.kaldi.archive._fill", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         list(read(tmp_path / "a.ark.gz"))
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores):
-    monkeypatch.setattr("ninja.formats.batches.num_cores", lambda: cores)
+    monkeypatch.setattr("ninja.io.batches.num_cores", lambda: cores)
     path = tmp_path / "mixed.ark"
     content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
     path.write_bytes(content * 60 + b"bad \xd6\xfd\xb2\x7e damaged" + content)
@@ -369,8 +369,8 @@ def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores)
 
 
 def test_an_entry_that_could_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ninja.formats.kaldi.LARGEST_ENTRY", 1000)
-    monkeypatch.setattr("ninja.formats.kaldi.CHUNK", 256)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.LARGEST_ENTRY", 1000)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.CHUNK", 256)
     for name in ("a.ark", "b.ark.gz"):
         with write(tmp_path / name) as output:
             output.write(small("k"))

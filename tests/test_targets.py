@@ -12,10 +12,9 @@ from strategies_text import lattice_of
 
 import ninja
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
-from ninja.formats import targets
-from ninja.formats.fst_archive import read_fst_archive
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
+from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
 from ninja.formats.openfst import read_fst
@@ -23,9 +22,10 @@ from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import read_plfs
 from ninja.formats.slf import read_slf_whole
 from ninja.formats.sphinx import read_sphinx
-from ninja.formats.writing.formats import FORMATS
 from ninja.graph import nbest_lattice
-from ninja.symbols import SymbolTable
+from ninja.io import targets
+from ninja.io.writing.formats import FORMATS
+from ninja.lattice.symbols import SymbolTable
 
 ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
 LATTICES = [ONE.with_key("a"), ONE.with_key("b")]
@@ -469,7 +469,7 @@ def test_words_are_written_in_the_encoding_asked_for():
 
 def test_importing_the_package_stays_cheap():
     code = (
-        "import sys, ninja.formats.writing.layouts, ninja.formats.targets\n"
+        "import sys, ninja.io.writing.layouts, ninja.io.targets\n"
         "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
     )
     root = str(Path(ninja.__file__).parent.parent)

@@ -7,10 +7,10 @@ import pytest
 
 from ninja import read, write
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.formats.texts import read_whole
-from ninja.formats.transition_model import TransitionModel
+from ninja.files.texts import read_whole
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph import from_arcs, prune
-from ninja.pipeline import Each, stream
+from ninja.parallel.pipeline import Each, stream
 
 MODEL = """<TransitionModel>
 <Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>

@@ -14,7 +14,7 @@ from ninja import graph
 from ninja.errors import LatticeError, SymbolError
 from ninja.graph.union import union
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 ALL_WORDS = SymbolTable([("<eps>", 0), *((f"w{number}", number) for number in range(1, 60))])
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 import ninja
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import from_module, load, sentence_logprobs
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 

@@ -13,8 +13,10 @@ from ninja.lm import TrainOptions, load, sentence_logprobs, text
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import checkpoint, objective, train  # noqa: E402
-from ninja.lm.objective import Sampler  # noqa: E402
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.train import loop as train  # noqa: E402
+from ninja.lm.train import objective  # noqa: E402
+from ninja.lm.train.objective import Sampler  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")

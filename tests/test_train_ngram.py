@@ -10,7 +10,7 @@ import pytest
 from ninja.cli import group
 from ninja.cli.train import train
 from ninja.lm import load
-from ninja.lm.kneser_ney import NgramOptions
+from ninja.lm.ngram.kneser_ney import NgramOptions
 
 TEXT = "call tom chen\nplease call ann\ncall ann now\nplease call tom chen now\nplay it\nplay it again\n"
 

@@ -8,17 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm import TrainOptions, load, sentence_logprobs, text
-from ninja.lm.forest import Forest, batches, pad
+from ninja.lm.attention.forest import Forest, batches, pad
 from ninja.lm.trie import score_trie
-from ninja.symbols import SymbolTable
 
 torch = pytest.importorskip("torch")
 
 from reference_transformer import attend_by_loops, score_by_sentences, stepwise  # noqa: E402
 
-from ninja.lm import attention, checkpoint, objective, train  # noqa: E402
-from ninja.lm.transformer import TransformerLM  # noqa: E402
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.attention import network as attention  # noqa: E402
+from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
+from ninja.lm.train import loop as train  # noqa: E402
+from ninja.lm.train import objective  # noqa: E402
 from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
 
 WORDS = [*text.SPECIAL, *(f"w{number}" for number in range(37))]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reference_graph import SHARED
 
 from ninja.errors import FormatError, InputError, LatticeError
-from ninja.formats.transition_model import TransitionModel
-from ninja.formats.word_boundary import WordBoundary
+from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.word_boundary import WordBoundary
 from ninja.graph import from_arcs
 
 KOREAN = SHARED / "data" / "korean" / "trans.mdl"

@@ -22,9 +22,9 @@ from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
 from ninja.lm import Mixture
-from ninja.rescore import RescoreOptions, rescore
-from ninja.rescore.features import Features, features
-from ninja.rescore.tune import Weights, choose, tune
+from ninja.rescoring import RescoreOptions, rescore
+from ninja.tune.features import Features, features
+from ninja.tune.rescoring import Weights, choose, tune
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,

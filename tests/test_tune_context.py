@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ninja as package
-from ninja.context import tune as tuning
-from ninja.context.apply import add_context
-from ninja.context.entities import Entities
+from ninja.context.entities.lists import Entities
+from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.tracker import Tracker
 from ninja.context.options import ContextOptions
-from ninja.context.plot import Curve, Panel, plot_curves, plot_trade_off
-from ninja.context.tracker import Tracker
-from ninja.context.trials import Errors, Setting, Trials
-from ninja.context.tune import DevSet, Figures, TunedContext, _With, _Without, tune_context
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, from_arcs
-from ninja.lm.ngram import read_arpa
+from ninja.lm.ngram.model import read_arpa
+from ninja.tune import context as tuning
+from ninja.tune.context import DevSet, Figures, TunedContext, _With, _Without, tune_context
+from ninja.tune.plot import Curve, Panel, plot_curves, plot_trade_off
+from ninja.tune.trials import Errors, Setting, Trials
 
 VOCABULARY = ["call", "tom", "chen", "time", "chin", "tell", "gin", "mary", "now", "in"]
 TABLE = package.SymbolTable.from_words(["<eps>", *VOCABULARY])

@@ -18,12 +18,12 @@ import pytest
 
 import ninja
 from ninja.cli import main
+from ninja.ctc.matrices import read_matrices
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.catalogue import HEAD, recognised
-from ninja.formats.matrices import read_matrices
 from ninja.formats.slf_writer import write_slf
 from ninja.graph import from_arcs
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."

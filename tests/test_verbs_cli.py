@@ -132,7 +132,7 @@ def test_densities_can_be_labels(ninja, korean, tmp_path):
     out = tmp_path / "fst.txt"
     options = ("--read-compact=false", "--convert-to-pdf-labels", f"--trans-model={model}", "--project-output=false")
     assert ninja("to-fst", korean / "lat.ark.gz", *options, "--rm-eps=false", "-o", f"ark,t:{out}")[0] == 0
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     (_, lattice), pdf = next(package.read(korean / "lat.ark.gz")), TransitionModel.read(model).pdf
     entry = out.read_text().split("\n\n")[0].splitlines()[1:]

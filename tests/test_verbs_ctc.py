@@ -14,9 +14,9 @@ from conftest import SHARED
 
 from ninja import SymbolTable, read
 from ninja.cli import group
+from ninja.ctc.search import ctc_lattice, log_probabilities
+from ninja.ctc.units import ctc_units
 from ninja.graph import best_path, nbest, state_times
-from ninja.graph.ctc import ctc_lattice, log_probabilities
-from ninja.graph.ctc_units import ctc_units
 
 LIBRI = SHARED / "data/formats/ctc_pyctcdecode/libri_logits.json"
 SAID = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"

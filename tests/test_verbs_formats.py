@@ -16,11 +16,11 @@ import pytest
 import ninja as package
 from ninja.cli import main
 from ninja.errors import OptionError
-from ninja.formats import vocabulary
-from ninja.formats.wording import Respelling
 from ninja.graph import connect, from_arcs, path_lattice, prune
 from ninja.graph.best_path import best_path
-from ninja.symbols import SymbolTable
+from ninja.io import vocabulary
+from ninja.io.wording import Respelling
+from ninja.lattice.symbols import SymbolTable
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 # Of each source: the format, the options of reading, and whether it has times.

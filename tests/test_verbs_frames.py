@@ -11,7 +11,7 @@ from reference_verbs import accuracy_shares, frame_shares, stories
 from strategies_graph import timed_lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph import (
     accuracy_posteriors,
     frame_posteriors,

@@ -13,9 +13,9 @@ from strategies import KEYS
 
 from ninja import NinjaError
 from ninja.errors import FormatError, OptionError
-from ninja.formats.along import Along
-from ninja.formats.numbers import NumberWriter, read_floats, read_integers
-from ninja.formats.selection import part_of, read_groups, read_keys
+from ninja.formats.kaldi.numbers import NumberWriter, read_floats, read_integers
+from ninja.io.along import Along
+from ninja.io.selection import part_of, read_groups, read_keys
 
 INTEGERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError
-from ninja.lm.networks.wire import Message, field, float_field
+from ninja.lm.imported.protobuf import Message, field, float_field
 
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 from google.protobuf import descriptor_pool, message_factory  # noqa: E402

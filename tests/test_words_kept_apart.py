@@ -9,7 +9,7 @@ import ninja as package
 from ninja.cli import main
 from ninja.errors import SymbolError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 HELLO = b"VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=hello a=-1 l=-2\nJ=1 S=1 E=2 W=world a=-1 l=-2\n"
 BARE = b"k1 \n0 1 2\n1 0,0,\n\n"  # an id and no costs, which Kaldi leaves out where they are 0

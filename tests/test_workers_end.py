@@ -9,7 +9,7 @@ import pytest
 
 from ninja.errors import WorkerError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each, stream
+from ninja.parallel.pipeline import Each, stream
 
 
 def lattices(number):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import ninja
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.files.stream import Stream
 from ninja.formats.catalogue import named
 from ninja.formats.content import Content
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole, write_fst_text
@@ -28,10 +29,9 @@ from ninja.formats.nbest import (
 from ninja.formats.openfst import read_fst, write_fst
 from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
 from ninja.formats.plf import write_plf
-from ninja.formats.streams import Stream
-from ninja.formats.targets import format_of
+from ninja.io.targets import format_of
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 SMALL = Lattice.from_arrays("u", [0, 1, 2, 2], [1, 2], [1, 2], [1, 2], [4, 8], [np.inf, np.inf, 0]).with_words(WORDS)

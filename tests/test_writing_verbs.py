@@ -11,9 +11,9 @@ import threading
 import pytest
 
 import ninja as package
-from ninja.formats.wording import is_one_field
 from ninja.graph import best_path, equivalent, from_arcs, scale
-from ninja.symbols import SymbolTable
+from ninja.io.wording import is_one_field
+from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "good", "bad"])
 # Good by 0.1 times its acoustic cost, bad by the whole.

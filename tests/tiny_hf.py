@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 TEXT = [
     "the cat sat on the mat",

@@ -13,7 +13,7 @@ from strategies import lattices
 
 from ninja.lm import LanguageModel, sentence_logprobs
 from ninja.lm.checkpoint import Checkpoint
-from ninja.rescore import RescoreOptions, rescore
+from ninja.rescoring import RescoreOptions, rescore
 
 torch = pytest.importorskip("torch")
 

@@ -14,7 +14,7 @@ from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, NinjaError
 from ninja.lattice import Lattice
-from ninja.pipeline import Keyed, OnError
+from ninja.parallel.pipeline import Keyed, OnError
 
 if TYPE_CHECKING:
     from ninja.graph.align import Aligned
@@ -120,8 +120,8 @@ def align_words(
     Example:
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.transition_model import TransitionModel
-    from ninja.formats.word_boundary import WordBoundary
+    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.word_boundary import WordBoundary
     from ninja.graph.align import WordAligner, WordAlignment
 
     check_places([output_file], [word_boundary, model], reading)
@@ -167,8 +167,8 @@ def align_words_lexicon(
     Example:
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.align_lexicon import AlignLexicon
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.lexicon import AlignLexicon
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.graph.align import LexiconAligner, LexiconAlignment
 
     check_places([output_file], [lexicon, model], reading)
@@ -204,7 +204,7 @@ def align_phones(
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.graph.align import PhoneAligner, PhoneAlignment
 
     check_places([output_file], [model], reading)

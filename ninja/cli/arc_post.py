@@ -12,10 +12,10 @@ from ninja.cli.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
 
 
@@ -91,7 +91,7 @@ def arc_post(
     Example:
       ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
     """
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     transitions = None if model is None else TransitionModel.read(model)
     lines_of = PosteriorLines(min_post, acoustic_scale, lm_scale, print_alignment, transitions)

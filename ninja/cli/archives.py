@@ -17,7 +17,7 @@ from ninja.cli.reading import Reading, named, opened, reading_options, reads_lat
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each, Keyed, OnError
+from ninja.parallel.pipeline import Each, Keyed, OnError
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -70,7 +70,7 @@ def copy(
       ninja copy lat.ark.gz --write-compact=false -o ark,t:lat.txt
     """
     from ninja import graph
-    from ninja.formats.selection import read_keys
+    from ninja.io.selection import read_keys
 
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
@@ -165,8 +165,8 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
       ninja split lat.ark.gz --nj 4 -o lat.JOB.ark.gz
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
-    from ninja.formats.pipes import gives_bytes_once
-    from ninja.formats.selection import part_of, read_groups
+    from ninja.files.pipes import gives_bytes_once
+    from ninja.io.selection import part_of, read_groups
 
     if nj is None and utt2spk is None:
         raise click.UsageError("say how: with --nj, --utt2spk, or both")

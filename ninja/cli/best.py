@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ninja.cli.options import output_file, scales, text_output
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 
 class PhoneList(click.ParamType):
@@ -65,9 +65,9 @@ def boost_ali(
       ninja boost-ali lat.ark.gz --model final.mdl --ali ark:ali.1.gz --silence-phones 1:2:3 -o boosted.ark.gz
     """
     from ninja import graph
-    from ninja.formats.along import Along
-    from ninja.formats.numbers import read_integers
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.numbers import read_integers
+    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.io.along import Along
 
     if not silence_phones:
         reading.say("there are no --silence-phones; make sure that this is meant")

@@ -16,7 +16,7 @@ from ninja.cli.reading import Reading, named, reads_lattices_alone
 from ninja.cli.switches import rewrite, switch
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each, Keyed, OnError
+from ninja.parallel.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,8 +16,8 @@ from ninja.cli.config import config
 from ninja.cli.models import map_words
 from ninja.cli.options import check_files, from_fields, lattice_output, resume, text_output, typed
 from ninja.cli.reading import Reading, reads_lattices
-from ninja.context.augment import Added, AugmentOptions
 from ninja.context.options import ContextOptions
+from ninja.context.sound.augment import Added, AugmentOptions
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 
@@ -178,7 +178,7 @@ def context(
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
     from ninja.context.stage import Contextual
-    from ninja.formats.targets import target
+    from ninja.io.targets import target
 
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")

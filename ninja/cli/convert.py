@@ -10,7 +10,7 @@ from ninja.cli.labels import unchanged
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Kind
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 
 @click.command()
@@ -34,7 +34,7 @@ def convert(reading: Reading, output_file: str, kind: str | None, resume: bool) 
       ninja convert lat.ark.gz --words words.txt --to slf:base=10 -o htk_lattices
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
-    from ninja.formats.targets import KALDI, format_of
+    from ninja.io.targets import KALDI, format_of
 
     if kind is not None and (form := format_of(output_file, reading.output.to)[0]) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")

@@ -92,7 +92,7 @@ def add_penalty(reading: Reading, output_file: str, word_ins_penalty: float, res
 def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
     """Limit the depth of a lattice that tells where its frames are."""
     from ninja import graph
-    from ninja.graph.times import is_timed
+    from ninja.lattice.times import is_timed
 
     if lattice.num_arcs and not is_timed(lattice):
         raise LatticeError("it has neither alignments nor times, so that no arc crosses any frame", key=lattice.key)

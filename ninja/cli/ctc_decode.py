@@ -12,18 +12,18 @@ from ninja.cli.options import from_fields, lattice_output
 from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading
 from ninja.cli.units import unit_options
+from ninja.ctc.found import CtcFound
+from ninja.ctc.search import CtcOptions
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
-from ninja.graph.ctc import CtcOptions
-from ninja.graph.ctc_found import CtcFound
-from ninja.pipeline import Each, stream
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.parallel.pipeline import Each, stream
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ninja.graph.ctc_lexicon import CtcLexicon
-    from ninja.graph.ctc_units import CtcUnits
+    from ninja.ctc.lexicon import CtcLexicon
+    from ninja.ctc.units import CtcUnits
     from ninja.lattice import Lattice
 
 HELP = {
@@ -73,7 +73,7 @@ class Decoding:
             raise
 
     def _found(self, emission: Emission) -> CtcFound:
-        from ninja.graph.ctc import ctc_search, log_probabilities
+        from ninja.ctc.search import ctc_search, log_probabilities
 
         if emission.key.split() != [emission.key]:
             raise LatticeError("the key is empty or holds a blank; give the matrix, or its file, another name")
@@ -137,7 +137,7 @@ class Emissions(Reading):
                 yield key, lattice
 
     def _matrices(self) -> Iterator[tuple[str, Any]]:
-        from ninja.formats.matrices import located_matrices
+        from ninja.ctc.matrices import located_matrices
 
         tolerated = self.failed if self.on_error == "skip" else None
         none_yet = True
@@ -208,7 +208,7 @@ def ctc_decode(
         --words-out words.txt -o lat.ark
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
-    from ninja.formats.targets import format_of
+    from ninja.io.targets import format_of
 
     form, _ = format_of(output_file, to)
     reading = Emissions(

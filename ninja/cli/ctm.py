@@ -15,7 +15,7 @@ from ninja.cli.switches import switch
 from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +85,7 @@ def to_ctm_conf(
     check_places([output_file], [*others, one_best], reading)
     hypotheses = None
     if one_best is not None:
-        from ninja.formats.numbers import read_integers
+        from ninja.formats.kaldi.numbers import read_integers
 
         hypotheses = dict(read_integers(one_best, allow_pipes=reading.allow_pipes))
     lines = WordLines(scales, decode_mbr, print_silence, frame_shift, hypotheses, one_best)

@@ -8,7 +8,7 @@ import click
 
 from ninja.cli.options import output_file
 from ninja.cli.reading import Reading, reads_lattices
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ def depth(reading: Reading, output_file: str) -> None:
     Example:
       ninja depth lat.ark.gz
     """
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
 
     crossed = frames = 0
     with NumberWriter(output_file) as table:
@@ -59,7 +59,7 @@ def depth_per_frame(reading: Reading, output_file: str) -> None:
     Example:
       ninja depth-per-frame lat.ark.gz
     """
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
 
     with NumberWriter(output_file) as table:
         for key, found in reading.results(Each(crossings), to_stdout=output_file == "-"):

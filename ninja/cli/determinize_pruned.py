@@ -13,10 +13,10 @@ from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.lattice import Lattice
-from ninja.pipeline import Each, Keyed, OnError
+from ninja.parallel.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.graph.determinize_pruned import DeterminizeBounds, DeterminizeReport
 
 Command = Callable[..., Any]
@@ -232,7 +232,7 @@ def determinize_phone_pruned(
     Example:
       ninja determinize-phone-pruned --model final.mdl raw.ark.gz --beam 8 -o lat.ark.gz
     """
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")

@@ -50,7 +50,7 @@ def equivalent(
     check_stdin([first, second])
     reading, _ = opened((first,), options, beside=(second,))
     differing, missing, equal, count, unaligned = [], [], 0, 0, 0
-    from ninja.formats.batches import KALDI
+    from ninja.io.batches import KALDI
 
     lenient = any(name not in (None, KALDI) for name in reading.format_names())
     with reading.lookup(second) as others:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.parallel.pipeline import Each
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
     """Count the words that a language model lacks."""
     from ninja.lm import load
-    from ninja.rescore.vocabulary import MARKS
+    from ninja.rescoring.vocabulary import MARKS
 
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})

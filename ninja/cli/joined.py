@@ -15,10 +15,10 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import Reading, named, opened, reading_options
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
-from ninja.pipeline import Each, Keyed, OnError
+from ninja.parallel.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
-    from ninja.formats.lookup import Lookup
+    from ninja.io.lookup import Lookup
 
 Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
 

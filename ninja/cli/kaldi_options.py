@@ -44,7 +44,7 @@ def shown_words(reading: Reading, path: str | None) -> Callable[[str, Sequence[i
         reading: The run that says it.
         path: Symbol table; None: nothing is shown.
     """
-    from ninja.symbols import SymbolTable
+    from ninja.lattice.symbols import SymbolTable
 
     table = None if path is None else SymbolTable.read(path)
 

@@ -33,7 +33,7 @@ def project(reading: Reading, output_file: str, project_output: bool, resume: bo
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
     """Make a lattice of words or of labels, if it has any."""
     from ninja import graph
-    from ninja.graph.times import check_labelled
+    from ninja.lattice.times import check_labelled
 
     if not project_output:
         check_labelled(lattice)

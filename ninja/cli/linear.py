@@ -15,7 +15,7 @@ from ninja.cli.options import lattice_output, output_file
 from ninja.cli.places import check_places
 from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ def nbest_to_linear(
     Example:
       ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
     """
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
 
     check_places([output_file, alignments, lm_cost, ac_cost], (), reading)
     words = reading.table()
@@ -113,8 +113,8 @@ def linear_to_nbest(
       ninja linear-to-nbest ark:1.ali --transcriptions 1.tra --lm-cost 1.lm --ac-cost 1.ac -o nbest.ark.gz
     """
     from ninja import graph
-    from ninja.formats.along import Along
-    from ninja.formats.numbers import read_floats, read_integers
+    from ninja.formats.kaldi.numbers import read_floats, read_integers
+    from ninja.io.along import Along
 
     reading = Reading((alignments,), words, 1, "skip", allow_pipes, output=OutputOptions(**output), are_lattices=False)
     check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
@@ -206,8 +206,9 @@ def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np
     import numpy as np
 
     from ninja.evaluate import read_text
-    from ninja.formats.numbers import read_integers
-    from ninja.formats.sources import STDIN, Place, tables
+    from ninja.files.place import STDIN, Place
+    from ninja.formats.kaldi.numbers import read_integers
+    from ninja.io.sources import tables
 
     table = reading.table()
     if table is None:

@@ -174,8 +174,8 @@ def _told_by(checkpoint: str) -> dict[str, Any]:
 
 
 def _load(model: str, normalize: bool | None, device: str, words: str | None) -> LanguageModel:
+    from ninja.lattice.symbols import SymbolTable
     from ninja.lm.load import load
-    from ninja.symbols import SymbolTable
 
     return load(model, device, normalize=normalize, words=None if words is None else SymbolTable.read(words))
 
@@ -196,7 +196,7 @@ def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
     """Read lines as their fields; ASCII blanks separate them, since some vocabularies hold words with others."""
-    from ninja import utf8
+    from ninja.files import text as utf8
 
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):

@@ -13,10 +13,10 @@ from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.lm.ngram import NgramLM
+    from ninja.lm.ngram.model import NgramLM
     from ninja.lm.word_map import WordMap
 
 
@@ -32,7 +32,7 @@ class Composing:
 
     def __call__(self, lattice: Lattice) -> Lattice:
         """Add the model's costs to a lattice."""
-        from ninja.lm.compose import compose_ngram
+        from ninja.lm.ngram.compose import compose_ngram
         from ninja.lm.word_map import WordMap
 
         if self._lm is None:
@@ -43,7 +43,7 @@ class Composing:
 
     def _load(self, lattice: Lattice) -> NgramLM:
         from ninja.lm import load
-        from ninja.lm.ngram import NgramLM
+        from ninja.lm.ngram.model import NgramLM
 
         try:
             lm = load(self.path)

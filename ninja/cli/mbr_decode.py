@@ -21,7 +21,7 @@ from ninja.cli.switches import switch
 from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError, OutputError
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,8 +146,8 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    from ninja.formats.numbers import NumberWriter
-    from ninja.formats.targets import target
+    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.targets import target
 
     files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
     wanted = frozenset(name for name, file in files.items() if file is not None)
@@ -206,7 +206,7 @@ def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_sca
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
     from ninja.consensus import sentence_confidence
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
     from ninja.graph.scale import check_scales
 
     check_scales(acoustic_scale, lm_scale, word_penalty)

@@ -11,8 +11,8 @@ import click
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
 from ninja.lm.word_map import WordMapping
-from ninja.rescore.carry_over import MAX_WORDS, CarryOver
-from ninja.rescore.stage import Direction, Ensemble
+from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
+from ninja.rescoring.stage import Direction, Ensemble
 
 NO_MODEL = "none"
 

@@ -152,7 +152,7 @@ def text_output(path: str) -> Iterator[TextIO]:
     Raises:
         OptionError: A wspecifier of two files; ``ark:F`` and ``ark,t:F``, as Kaldi's users type them, are the file F.
     """
-    from ninja.formats.targets import target
+    from ninja.io.targets import target
 
     chosen = target(path)
     if chosen.script is not None:
@@ -160,7 +160,7 @@ def text_output(path: str) -> Iterator[TextIO]:
     if chosen.archive == "-":
         yield sys.stdout
         return
-    from ninja.formats.files import opened_as_text
+    from ninja.files.output import opened_as_text
 
     with opened_as_text(chosen.archive) as stream:
         yield stream

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ninja import utf8
 from ninja.cli import writing
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, named, reads_lattices
 from ninja.errors import FormatError, OptionError, SymbolError
+from ninja.files import text as utf8
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from ninja.evaluate import ErrorRate, Numbered
-    from ninja.symbols import SymbolTable
+    from ninja.lattice.symbols import SymbolTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ninja.cli.options import lattice_output, output_file, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import rewrite, switch
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     from ninja.graph import Path
@@ -154,7 +154,7 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
 
     check_places([output_file, alignments, write_lattices], [word_symbol_table], reading)
     words = reading.table()

@@ -21,7 +21,7 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object], readin
     Raises:
         OptionError: Names the file.
     """
-    from ninja.formats.targets import target
+    from ninja.io.targets import target
 
     written: list[str | None] = []
     for name in outputs:
@@ -48,7 +48,8 @@ def is_stdin(source: str) -> bool:
 
 def _paths(name: str) -> list[str]:
     """Return the files that a source names, - for the standard input; none where whoever reads it will complain."""
-    from ninja.formats.sources import STDIN, tables
+    from ninja.files.place import STDIN
+    from ninja.io.sources import tables
 
     if name == STDIN:  # what it lists is not looked at before it is read
         return [STDIN]

@@ -12,10 +12,10 @@ from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
 
 
@@ -29,7 +29,7 @@ class PronunciationLines:
     def __call__(self, lattice: Lattice) -> str:
         """Print the words and their phones."""
         from ninja.graph import pronunciations, to_compact
-        from ninja.graph.times import check_labelled
+        from ninja.lattice.times import check_labelled
 
         check_labelled(lattice)
         lines = []
@@ -55,7 +55,7 @@ def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths
     Example:
       ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
     """
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     lines = PronunciationLines(TransitionModel.read(model), print_lengths_per_phone)
     check_places([output_file], [model], reading)

@@ -10,7 +10,7 @@ from ninja.cli.kaldi_options import chosen_acoustic_scale, inv_acoustic_scale_op
 from ninja.cli.options import lattice_output, resume, scales
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 
 @dataclass(frozen=True, slots=True)

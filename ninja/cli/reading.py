@@ -17,12 +17,12 @@ from ninja.cli.options import Command, typed
 from ninja.cli.word_tables import find_words
 from ninja.errors import LatticeError, NinjaError, OptionError, shown
 from ninja.lattice import Kind, Lattice
-from ninja.pipeline import Counts, Stage, stream
+from ninja.parallel.pipeline import Counts, Stage, stream
 
 if TYPE_CHECKING:
-    from ninja.formats.lookup import Lookup
-    from ninja.formats.sources import Source
-    from ninja.symbols import SymbolTable
+    from ninja.io.lookup import Lookup
+    from ninja.io.sources import Source
+    from ninja.lattice.symbols import SymbolTable
 
 Result = TypeVar("Result")
 Another = TypeVar("Another", bound="Reading")
@@ -70,12 +70,12 @@ class Reading:
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
-        from ninja.symbols import SymbolTable
+        from ninja.lattice.symbols import SymbolTable
 
         if self._table is None and self.words is not None:
             self._table = SymbolTable.read(self.words)
         elif self._table is None and self.are_lattices and not self._looked:
-            from ninja.formats import vocabulary
+            from ninja.io import vocabulary
 
             self._looked = True
             self._table = vocabulary(
@@ -108,9 +108,9 @@ class Reading:
 
     def format_names(self) -> list[str | None]:
         """Return the format of each file that is read; None: nobody can tell beforehand. To be asked before reading."""
-        from ninja.formats.batches import Asked, format_name
-        from ninja.formats.kaldi import Vocabulary
-        from ninja.formats.sources import tables
+        from ninja.formats.kaldi.archive import Vocabulary
+        from ninja.io.batches import Asked, format_name
+        from ninja.io.sources import tables
 
         asked = Asked(Vocabulary(), self.format, self.encoding)
         sources = [*self.source, *self.beside]
@@ -125,7 +125,7 @@ class Reading:
 
     def read(self, source: Source, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
         """Read a source as the user wants it read."""
-        from ninja.formats import read
+        from ninja.io import read
 
         return read(
             source,
@@ -140,7 +140,7 @@ class Reading:
 
     def lookup(self, source: Source) -> Lookup:
         """Open another source, from which lattices are fetched by their keys; it must be one of ``beside``."""
-        from ninja.formats.lookup import Lookup
+        from ninja.io.lookup import Lookup
 
         return Lookup(
             source,
@@ -366,7 +366,7 @@ def _refuse_output_as_source(source: tuple[str, ...]) -> None:
     Raises:
         OptionError: Says how it is done here.
     """
-    from ninja.formats.sources import SPECIFIER
+    from ninja.io.sources import SPECIFIER
 
     writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
     are_specifiers = len(source) == 2 and all(SPECIFIER.fullmatch(each) for each in source)

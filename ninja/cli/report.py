@@ -10,7 +10,7 @@ import click
 from ninja.cli.options import output_file, scales, text_output
 from ninja.cli.reading import JOBS, Reading, opened, reading_options
 from ninja.errors import NinjaError
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     from ninja.show import Comparison, Drawing, Outcome, Outcomes, ShowOptions

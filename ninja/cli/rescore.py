@@ -17,14 +17,14 @@ from ninja.cli.options import check_files, from_fields, lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
-from ninja.rescore.carry_over import CarryOver
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.report import RescoreReport
-from ninja.rescore.stage import Ensemble, Rescoring
+from ninja.rescoring.carry_over import CarryOver
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.stage import Ensemble, Rescoring
 
 if TYPE_CHECKING:
     from ninja.context.stage import Context, ContextualRescoring
-    from ninja.rescore.vocabulary import Coverage
+    from ninja.rescoring.vocabulary import Coverage
 
 HELP = {
     "algorithm": "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition).",
@@ -114,7 +114,7 @@ def rescore(
     addressed: Addressed | None = None
     if context is not None:
         from ninja.context.stage import ContextualRescoring
-        from ninja.formats.targets import target
+        from ninja.io.targets import target
 
         read = [reading.words, context.entities, context.groups, context.class_lm, models.old_lm]
         check_files([target(output_file).archive, reading.output.words_out], [*reading.source, *read])

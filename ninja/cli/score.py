@@ -12,7 +12,7 @@ from ninja.cli.best import Search
 from ninja.cli.options import scales, text_output
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.errors import FormatError
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     from ninja.evaluate import BiasingList, ErrorRate, Mode
@@ -201,10 +201,10 @@ def _score_entities(
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
-    from ninja.context.entities import Entities, read_groups
+    from ninja.context.entities.lists import Entities, read_groups
     from ninja.context.evaluate import read_truth, score_entities
     from ninja.evaluate import read_text
-    from ninja.symbols import SymbolTable
+    from ninja.lattice.symbols import SymbolTable
 
     # Words that lattices happen to spell are no vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else reading.table() if reading.words else None

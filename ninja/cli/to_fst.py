@@ -10,10 +10,10 @@ import click
 from ninja.cli.options import output_file
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
 
 
@@ -33,7 +33,7 @@ class Entry:
     def __call__(self, lattice: Lattice) -> bytes:
         """Make the FST."""
         from ninja import graph
-        from ninja.formats.fsts import as_image, as_text
+        from ninja.formats.kaldi.fst_tables import as_image, as_text
 
         if self.model is not None:
             self.model.check(lattice)
@@ -79,8 +79,8 @@ def to_fst(
     Example:
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
-    from ninja.formats.fsts import opened_table
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.fst_tables import opened_table
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     model = None
     if convert_to_pdf_labels:

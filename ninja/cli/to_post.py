@@ -16,7 +16,7 @@ from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices, reads_lattices_alone
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError
-from ninja.pipeline import Each
+from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     from ninja.graph.frame_posteriors import FramePosteriors
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> FramePosteriors:
     """Compute the posteriors of each frame."""
     from ninja.graph import frame_posteriors
-    from ninja.graph.times import check_labelled
+    from ninja.lattice.times import check_labelled
 
     check_labelled(lattice)
     return frame_posteriors(lattice, acoustic_scale, lm_scale)
@@ -47,7 +47,7 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
     Example:
       ninja to-post lat.ark.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    from ninja.formats.numbers import NumberWriter
+    from ninja.formats.kaldi.numbers import NumberWriter
 
     check_places([output_file, loglikes], [], reading)
     stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
@@ -124,9 +124,9 @@ def _accuracies(
     silence_phones: tuple[int, ...],
 ) -> None:
     from ninja import graph
-    from ninja.formats.along import Along
-    from ninja.formats.numbers import NumberWriter, read_integers
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.numbers import NumberWriter, read_integers
+    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.io.along import Along
 
     if not silence_phones:
         reading.say("there are no --silence-phones; make sure that this is meant")

@@ -9,7 +9,7 @@ import click
 
 from ninja.cli.options import from_fields
 from ninja.cli.train_ngram import ngram
-from ninja.lm.recipe import Progress, TrainOptions
+from ninja.lm.train.recipe import Progress, TrainOptions
 
 HELP = {
     "architecture": "Kind of network.",
@@ -87,7 +87,7 @@ def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     options = TrainOptions(**chosen)
-    from ninja.lm.train import train as train_model
+    from ninja.lm.train.loop import train as train_model
 
     result = train_model(text, dev, output_file, options, _show)
     if sys.stderr.isatty():

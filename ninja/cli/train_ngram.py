@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import click
 
-from ninja import utf8
 from ninja.cli.options import from_fields
 from ninja.errors import FormatError, OptionError, OutputError
-from ninja.lm.held_out import HeldOut, measure
-from ninja.lm.kneser_ney import Discounts, NgramOptions, TrainedNgram, train_ngram
-from ninja.lm.tagging import Tagger, is_class
+from ninja.files import text as utf8
+from ninja.lm.ngram.classes import Tagger, is_class
+from ninja.lm.ngram.kneser_ney import Discounts, NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.text import read_sentences
+from ninja.lm.train.held_out import HeldOut, measure
 
 HELP = {
     "order": "Words of the longest n-grams.",
@@ -104,7 +104,7 @@ def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Numbe
 
 def _tagger(path: str) -> Tagger:
     """Read the lists of classes; whose utterances they are for does not matter here."""
-    from ninja.context.entities import Entities
+    from ninja.context.entities.lists import Entities
 
     entities = Entities.read(path)
     for problem in entities.problems:

@@ -26,7 +26,7 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
       ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
     """
     from ninja import graph
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     check_places([output_file], [model], reading)
     phones = partial(graph.to_phone_lattice, model=TransitionModel.read(model), replace_words=replace_words)
@@ -50,7 +50,7 @@ def add_trans_probs(
       ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
     """
     from ninja import graph
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
     check_places([output_file], [model], reading)
     added = partial(

@@ -17,13 +17,13 @@ from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.rescore import HELP
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
-from ninja.rescore.carry_over import CarryOver
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.stage import Ensemble
+from ninja.rescoring.carry_over import CarryOver
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.stage import Ensemble
 
 if TYPE_CHECKING:
     from ninja.context.stage import Context
-    from ninja.rescore.tune import Tuned
+    from ninja.tune.rescoring import Tuned
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
@@ -106,7 +106,7 @@ def tune(
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
     from ninja.cli.tune_context import General, tune_boosts
-    from ninja.rescore.tune import tune as tune_weights
+    from ninja.tune.rescoring import tune as tune_weights
 
     options = RescoreOptions(**chosen)
     _refuse_others(context)

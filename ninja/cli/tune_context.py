@@ -14,20 +14,20 @@ import click
 from ninja.cli.config import write_config
 from ninja.cli.context import OF_AUGMENTING
 from ninja.cli.reading import Reading
-from ninja.context.augment import AugmentOptions
-from ninja.context.entities import Entities
-from ninja.context.old_share import with_unknown
+from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
-from ninja.context.plot import check_picture, plot_trade_off
+from ninja.context.sound.augment import AugmentOptions
+from ninja.context.sound.old_share import with_unknown
 from ninja.context.stage import Augmentation, Context, Contextual, load_ngram
-from ninja.context.trials import DevSet
-from ninja.context.tune import ContextSettings, TunedContext, tune_context
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
-from ninja.lm.ngram import NgramLM
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.run import Keyed
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.run import Keyed
+from ninja.tune.context import ContextSettings, TunedContext, tune_context
+from ninja.tune.plot import check_picture, plot_trade_off
+from ninja.tune.trials import DevSet
 
 Name = str | os.PathLike[str]
 

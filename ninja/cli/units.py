@@ -11,8 +11,8 @@ import click
 from ninja.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
-    from ninja.graph.ctc_lexicon import CtcLexicon
-    from ninja.graph.ctc_units import CtcUnits, Scheme
+    from ninja.ctc.lexicon import CtcLexicon
+    from ninja.ctc.units import CtcUnits, Scheme
 
 BLANKS = ("<blk>", "<blank>")
 SPACES = (" ", "|", "<space>")
@@ -79,7 +79,7 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
     Raises:
         OptionError: None of the options is given, or several, or a letter occurs twice.
     """
-    from ninja.graph.ctc_units import read_unit_names, sentencepiece_names
+    from ninja.ctc.units import read_unit_names, sentencepiece_names
 
     given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in given.items() if value is not None]
@@ -122,7 +122,7 @@ def chosen_units(
     Raises:
         OptionError: A unit that is named is none, nothing says which one is the blank, or what stands between words.
     """
-    from ninja.graph.ctc_units import BEGINS, INSIDE, MARK, ctc_units
+    from ninja.ctc.units import BEGINS, INSIDE, MARK, ctc_units
 
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
@@ -167,8 +167,8 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
 
 def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
     """Return the words allowed; None: any."""
-    from ninja import utf8
-    from ninja.graph.ctc_lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+    from ninja.ctc.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+    from ninja.files import text as utf8
 
     if lexicon is not None:
         return read_ctc_lexicon(lexicon, units)

@@ -29,13 +29,13 @@ def weighed(target: str, to: str | None) -> tuple[str | None, str | None]:
         OptionError: There is no such format.
         UsageError: Both ``--acoustic-scale`` and its inverse are given.
     """
-    from ninja.formats.targets import KALDI, format_of
+    from ninja.io.targets import KALDI, format_of
 
     form, values = format_of(target, to)
     scales = {} if form in KALDI else _scales_of_verb()
     if not scales or any(values.get(name, "total") != "total" for name in OF_ONE):
         return to, None
-    from ninja.formats.writing.formats import FORMATS
+    from ninja.io.writing.formats import FORMATS
 
     options = FORMATS[form].options
     fields = {field.name for field in dataclasses.fields(cast(Any, options))}

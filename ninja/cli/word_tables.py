@@ -36,7 +36,7 @@ def find_words(source: tuple[str, ...]) -> str:
 
 def _beside(source: str) -> str | None:
     """Return the symbol table that lies beside a source, if there is one."""
-    from ninja.formats.sources import SPECIFIER
+    from ninja.io.sources import SPECIFIER
 
     if source == "-":
         return None

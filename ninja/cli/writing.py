@@ -19,8 +19,8 @@ from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
 from ninja.lattice import Kind, Lattice
 
 if TYPE_CHECKING:
-    from ninja.formats.writing.output import Output
-    from ninja.symbols import SymbolTable
+    from ninja.io.writing.output import Output
+    from ninja.lattice.symbols import SymbolTable
 
 ALL_PATHS = 100_000  # of a lattice, where all are wanted; more are refused
 
@@ -86,8 +86,8 @@ class Taking:
         Raises:
             SymbolError: There is one.
         """
-        from ninja.formats.wording import is_one_field
-        from ninja.formats.writing.output import used_words
+        from ninja.io.wording import is_one_field
+        from ninja.io.writing.output import used_words
 
         if self._seen[0] is not words or self._seen[1] != len(words):
             self._seen = words, len(words)
@@ -146,11 +146,11 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     Raises:
         OptionError: The target makes no sense, or the words' ids would lose their names.
     """
-    from ninja.formats import write
-    from ninja.formats.pipes import gives_bytes_once
-    from ninja.formats.sources import STDIN as STDOUT
-    from ninja.formats.targets import KALDI, format_of
-    from ninja.formats.targets import target as understood
+    from ninja.files.pipes import gives_bytes_once
+    from ninja.io import write
+    from ninja.io.sources import STDIN as STDOUT
+    from ninja.io.targets import KALDI, format_of
+    from ninja.io.targets import target as understood
 
     options = reading.output
     if target == STDOUT and sys.stdout.isatty() and options.to is None:
@@ -205,12 +205,12 @@ def find_names(reading: Reading, target: str) -> OptionError | None:
     Returns:
         What is wrong if words turn out to have no names; None: a table was found, or none is needed.
     """
-    from ninja.formats.targets import KALDI, format_of
+    from ninja.io.targets import KALDI, format_of
 
     form, values = format_of(target, reading.output.to)
     if form in (*KALDI, "native") or not reading.are_lattices:
         return None
-    from ninja.formats.writing.formats import FORMATS
+    from ninja.io.writing.formats import FORMATS
 
     if (FORMATS[form].ids and values.get("labels") != "words") or reading.table() is not None:
         return None
@@ -228,8 +228,8 @@ def place_of_words(reading: Reading, target: str) -> str | None:
     A table of ``--words`` goes there, too, if one lies there, which would be taken for the new archive's; so does one
     that lay beside another archive. Beside the standard output, a pipe or a device there is no place.
     """
-    from ninja.formats.pipes import gives_bytes_once
-    from ninja.formats.targets import target as understood
+    from ninja.files.pipes import gives_bytes_once
+    from ninja.io.targets import target as understood
 
     archive = understood(target).archive
     if reading.output.words_out is not None or gives_bytes_once(archive):
@@ -254,7 +254,7 @@ def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
     if table is None:
         raise OptionError(f"{place} would be taken for the new lattices' symbol table; move it away")
     if os.path.basename(place) == WORDS_NAMES[0]:
-        from ninja.symbols import SymbolTable
+        from ninja.lattice.symbols import SymbolTable
 
         if SymbolTable.read(place) != SymbolTable(_held(table)):
             raise OptionError(f"{place} is another symbol table; name a folder without one, or give it as --words")
@@ -262,7 +262,7 @@ def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
 
 def write_words(table: SymbolTable, path: str) -> None:
     """Write a symbol table as Kaldi's ``words.txt``, without words that it cannot hold."""
-    from ninja.formats.files import opened_as_text
+    from ninja.files.output import opened_as_text
 
     with opened_as_text(path) as file:
         file.writelines(f"{word} {number}\n" for word, number in _held(table))
@@ -270,6 +270,6 @@ def write_words(table: SymbolTable, path: str) -> None:
 
 def _held(table: SymbolTable) -> Iterator[tuple[str, int]]:
     """Yield the words, with their ids, that can stand in a file of words and ids."""
-    from ninja.formats.wording import is_one_field
+    from ninja.io.wording import is_one_field
 
     return ((word, number) for word, number in table if is_one_field(word))

@@ -9,7 +9,7 @@ from ninja.consensus.decode import Consensus, check_frame_shift
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.kinds import to_compact
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Integers = npt.NDArray[np.int32]
 

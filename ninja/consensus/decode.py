@@ -13,9 +13,9 @@ from ninja import _consensus
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.kinds import to_compact
 from ninja.graph.scale import check_scales
-from ninja.graph.times import state_times
 from ninja.lattice import Lattice
-from ninja.symbols import LARGEST_ID
+from ninja.lattice.symbols import LARGEST_ID
+from ninja.lattice.times import state_times
 
 Integers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]

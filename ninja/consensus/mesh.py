@@ -9,20 +9,20 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ninja import utf8
 from ninja.consensus.decode import check_frame_shift, mbr_decode
 from ninja.consensus.network import ConfusionNetwork, confusion_network
 from ninja.errors import SymbolError
+from ninja.files import text as utf8
 from ninja.formats.mesh import LARGEST_SHARE, NO_WORD, SAME_SHARE, Mesh, MeshText, blocks, filled_times
 from ninja.formats.textual import refuse_unended
-from ninja.formats.writing import losses
 from ninja.graph.connect import connect
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.graph.scale import check_scales
-from ninja.graph.times import is_timed, state_times
+from ninja.io.writing import losses
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON
+from ninja.lattice.symbols import EPSILON
+from ninja.lattice.times import is_timed, state_times
 
 LEAST_SHARE = 0.5  # to which costs of a position add up if they are posteriors: words may have been left out
 MOST_DIGITS = 17  # float64 has no more

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja import utf8
 from ninja.consensus.decode import Consensus, check_frame_shift
 from ninja.errors import FormatError, LatticeError
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.files import text as utf8
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Floats = npt.NDArray[np.float32]
 Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration where known

@@ -6,47 +6,42 @@ Entities say which phrases matter to whom; a tracker follows word histories thro
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninja.context.apply import add_context
-    from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
-    from ninja.context.ctc import ctc_prefix_beam_search
-    from ninja.context.decode import BeamOptions, Hypothesis, beam_search
-    from ninja.context.entities import Entities, Phrase, PhraseList, read_groups
+    from ninja.context.entities.lists import Entities, Phrase, PhraseList, read_groups
     from ninja.context.evaluate import EntityReport, read_truth, score_entities
+    from ninja.context.grammar.apply import add_context
+    from ninja.context.grammar.decode import BeamOptions, Hypothesis, beam_search
+    from ninja.context.grammar.spelled import SpelledTracker
+    from ninja.context.grammar.spelling import Spelling
+    from ninja.context.grammar.tracker import Match, Tracker
     from ninja.context.options import ContextOptions
-    from ninja.context.spelled import SpelledTracker
-    from ninja.context.spelling import Spelling
+    from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
     from ninja.context.stage import Augmentation, Context, Contextual, ContextualRescoring
-    from ninja.context.tracker import Match, Tracker
-    from ninja.context.tune import DevSet, tune_context
 
 _HOME = {
-    "Added": "augment",
-    "AugmentOptions": "augment",
+    "Added": "sound.augment",
+    "AugmentOptions": "sound.augment",
     "Augmentation": "stage",
-    "Augmenter": "augment",
-    "BeamOptions": "decode",
+    "Augmenter": "sound.augment",
+    "BeamOptions": "grammar.decode",
     "Context": "stage",
     "ContextOptions": "options",
     "Contextual": "stage",
     "ContextualRescoring": "stage",
-    "DevSet": "tune",
     "Entities": "entities",
     "EntityReport": "evaluate",
-    "Hypothesis": "decode",
-    "Match": "tracker",
+    "Hypothesis": "grammar.decode",
+    "Match": "grammar.tracker",
     "Phrase": "entities",
     "PhraseList": "entities",
-    "SpelledTracker": "spelled",
-    "Spelling": "spelling",
-    "Tracker": "tracker",
-    "add_context": "apply",
-    "beam_search": "decode",
-    "ctc_prefix_beam_search": "ctc",
-    "extended": "augment",
+    "SpelledTracker": "grammar.spelled",
+    "Spelling": "grammar.spelling",
+    "Tracker": "grammar.tracker",
+    "add_context": "grammar.apply",
+    "beam_search": "grammar.decode",
+    "extended": "sound.augment",
     "read_groups": "entities",
     "read_truth": "evaluate",
     "score_entities": "evaluate",
-    "tune_context": "tune",
 }
 __all__ = [
     "Added",
@@ -58,7 +53,6 @@ __all__ = [
     "ContextOptions",
     "Contextual",
     "ContextualRescoring",
-    "DevSet",
     "Entities",
     "EntityReport",
     "Hypothesis",
@@ -70,12 +64,10 @@ __all__ = [
     "Tracker",
     "add_context",
     "beam_search",
-    "ctc_prefix_beam_search",
     "extended",
     "read_groups",
     "read_truth",
     "score_entities",
-    "tune_context",
 ]
 
 

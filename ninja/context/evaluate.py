@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ninja import utf8
 from ninja.context.entity_report import Entity, EntityRate, EntityReport, Insertion, Mention
 from ninja.errors import FormatError
 from ninja.evaluate.error_rate import Alignment, ErrorRate, Pair, align, count_errors
 from ninja.evaluate.scoring import Mode, scored_keys
-from ninja.symbols import SymbolTable
+from ninja.files import text as utf8
+from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
-    from ninja.context.entities import Entities, PhraseList
+    from ninja.context.entities.lists import Entities, PhraseList
 
 __all__ = ["Entity", "EntityRate", "EntityReport", "Insertion", "Mention", "read_truth", "score_entities"]
 

@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from ninja.context.apply import add_context
-from ninja.context.augment import Added, Augmenter, AugmentOptions, extended
-from ninja.context.confusion import Confusion
-from ninja.context.entities import Entities, read_groups
-from ninja.context.heard import HeardPhones
-from ninja.context.old_share import OldShare, with_unknown
+from ninja.context.entities.lists import Entities, read_groups
+from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
 from ninja.context.options import ContextOptions
-from ninja.context.pronunciation import Pronouncer
-from ninja.context.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
+from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.old_share import OldShare, with_unknown
+from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lm.ngram import NgramLM
-from ninja.rescore.options import RescoreOptions
-from ninja.rescore.report import RescoreReport
-from ninja.rescore.run import Keyed
-from ninja.rescore.stage import Rescoring, load_for
-from ninja.rescore.vocabulary import Coverage, refuse_unknown
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.run import Keyed
+from ninja.rescoring.stage import Rescoring, load_for
+from ninja.rescoring.vocabulary import Coverage, refuse_unknown
 
 OnError = Callable[[NinjaError], None] | None
 Name = str | os.PathLike[str]

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ninja import utf8
 from ninja.errors import FormatError
+from ninja.files import text as utf8
 
 _FIELDS = ("utt", "text", "rare", "bias")
 _COLUMNS = "an utterance id, its text, the JSON list of its rare words and the JSON biasing list, parted by tabs"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
-from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 NEVER = -1  # no arc carries it
 _DIGITS = len(str(LARGEST_ID))

@@ -10,7 +10,7 @@ from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.references import NEVER, number
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Mode = Literal["strict", "all", "present"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ninja.errors import FormatError
-from ninja.formats.texts import read_whole
+from ninja.files.texts import read_whole
 
 
 def read_text(path: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -14,20 +14,20 @@ from ninja.formats.content import BOM, Content
 from ninja.formats.entries import ENTRIES, Entry, Lost
 from ninja.formats.fst_text import FstTextOptions
 from ninja.formats.k2 import K2Options
-from ninja.formats.kaldi import KALDI, KALDI_IMAGE
+from ninja.formats.kaldi.archive import KALDI, KALDI_IMAGE
+from ninja.formats.kaldi.named_text import NamedTextOptions
 from ninja.formats.list_options import EspnetOptions, NemoOptions
 from ninja.formats.mesh import MeshOptions, is_mesh
-from ninja.formats.named_text import NamedTextOptions
 from ninja.formats.nbest import ColumnOptions, CtmOptions, ObjectFields, SrilmOptions
 from ninja.formats.openfst import MAGIC, OpenfstOptions
 from ninja.formats.pfsg import PfsgOptions, is_pfsg
 from ninja.formats.plf import PlfOptions, is_plf
 from ninja.formats.slf import SlfOptions, is_slf
 from ninja.formats.sphinx import SphinxOptions, is_sphinx
-from ninja.formats.targets import ALIASES, EXTENSIONS
-from ninja.formats.targets import KALDI as KALDI_FORMS
 from ninja.formats.unread import advice, refusal
-from ninja.symbols import SpelledTable, SymbolTable
+from ninja.io.targets import ALIASES, EXTENSIONS
+from ninja.io.targets import KALDI as KALDI_FORMS
+from ninja.lattice.symbols import SpelledTable, SymbolTable
 
 HEAD = 1 << 16  # bytes by which a format is known
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ninja.errors import FormatError
-from ninja.formats.sources import STDIN, Place
-from ninja.formats.streams import Stream, open_stream
+from ninja.files.place import STDIN, Place
+from ninja.files.stream import Stream, open_stream
 
 LARGEST = 1 << 34  # bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # of one packed with gzip, unpacked, ...

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ninja.errors import NinjaError
-from ninja.formats import kaldi
 from ninja.formats.content import Content
-from ninja.formats.fst_archive import read_fst_archive
 from ninja.formats.fst_text import read_fst_text, read_fst_text_whole
 from ninja.formats.k2 import read_k2s, read_k2s_whole
+from ninja.formats.kaldi import archive as kaldi
+from ninja.formats.kaldi.fst_archive import read_fst_archive
+from ninja.formats.kaldi.named_text import read_linear_lists, read_named_text, spells_names
 from ninja.formats.mesh import read_mesh_lattices
-from ninja.formats.named_text import read_linear_lists, read_named_text, spells_names
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import (
     NBest,
@@ -33,8 +33,8 @@ from ninja.formats.plf import read_plf, read_plf_whole
 from ninja.formats.slf import read_slf, read_slf_telling
 from ninja.formats.sphinx import read_sphinx, read_sphinx_whole
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.openfst import lost_of_image
-from ninja.symbols import SymbolTable
 
 Entry = tuple[str, Lattice | NinjaError]
 Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it

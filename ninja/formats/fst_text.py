@@ -13,8 +13,8 @@ from ninja import _fst_text, _openfst
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 from ninja.openfst import from_image
-from ninja.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)

@@ -15,7 +15,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats import k2_extras, k2_file
 from ninja.formats.k2_file import Machines
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 FINAL = -1  # k2's label of arcs into the final state
 Int32 = npt.NDArray[np.int32]

@@ -15,7 +15,7 @@ from ninja.errors import FormatError
 from ninja.formats.k2_file import Machines
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 NAME = "ninja"
 VERSION = 1

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError
 from ninja.formats import torch_file
 from ninja.formats.torch_file import PARAMETER, PLAIN, STORAGES, Instance, Tensor
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]

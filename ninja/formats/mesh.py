@@ -15,7 +15,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 NO_WORD = "*DELETE*"
 NO_INFO = ["0", "0", ":", ":"]  # scores and phones where there are none

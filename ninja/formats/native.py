@@ -19,7 +19,7 @@ from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.formats import native_schema
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
 TOGETHER = 64  # lattices that are made at once

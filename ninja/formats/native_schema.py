@@ -13,7 +13,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 from ninja.errors import DependencyError, FormatError
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 VERSION = 1
 MAGIC = b"ARROW1"

@@ -13,7 +13,7 @@ from ninja import _columns
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.formats.native_schema import COLUMNS, arrow, schema
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 BATCH = 1 << 25  # bytes of arrays that make a record batch
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)

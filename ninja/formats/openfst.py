@@ -11,8 +11,8 @@ import numpy as np
 
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.openfst import ArcType, CostName, Side, from_image, to_image
-from ninja.symbols import EPSILON, SymbolTable
 
 MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices begin so too; the arc type tells them apart
 SYMBOLS_MAGIC = 2125658996

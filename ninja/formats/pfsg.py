@@ -15,7 +15,7 @@ from ninja.formats import textual
 from ninja.formats.nodes import word_nodes
 from ninja.formats.pieces import Pieces, Window
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 NULL = "NULL"
 SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers

@@ -15,7 +15,7 @@ from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 NULL = "*EPS*"
 _FIRST = re.compile(rb"""\s*(\(\s*\)\s+)*\(\s*\(\s*\(\s*['"]|\s*(\(\s*\)\s*)+\Z""")

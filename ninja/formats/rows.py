@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _rows
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ninja import _textual
 from ninja.errors import FormatError, OptionError
 from ninja.formats import textual
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WordPosition = Literal["auto", "begin", "end"]
 Fold = Literal["never", "null", "silent"]

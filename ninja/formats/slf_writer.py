@@ -15,7 +15,7 @@ from ninja.formats import textual
 from ninja.formats.slf import NULL, SlfExtras
 from ninja.formats.slf_base import LARGEST, Rebasing
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Rows = tuple[Mapping[str, Mapping[int, str]], dict[int, int]]  # values of fields, and which row each number is
 

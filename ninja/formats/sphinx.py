@@ -14,7 +14,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.nodes import word_nodes
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"

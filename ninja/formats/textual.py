@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.openfst import refuse_scale
-from ninja.symbols import EPSILON, SymbolTable
 
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from ninja.formats.pipes import GZIP_MAGIC
-from ninja.formats.sources import STDIN, Place, first_rows, is_file, names_script
+from ninja.files.pipes import GZIP_MAGIC
+from ninja.files.place import STDIN, Place
+from ninja.io.sources import first_rows, is_file, names_script
 
 _UNPACK = "unpack it first"
 _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(

@@ -11,9 +11,6 @@ from ninja.graph.build import from_arcs, top_sort
 from ninja.graph.combine import combine
 from ninja.graph.compose import compose
 from ninja.graph.connect import connect, select_arcs
-from ninja.graph.ctc import CtcHypothesis, CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
-from ninja.graph.ctc_lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.graph.ctc_units import CtcUnits, ctc_units, read_unit_names, sentencepiece_names
 from ninja.graph.determinize import determinize, is_deterministic
 from ninja.graph.determinize_pruned import (
     DeterminizeBounds,
@@ -46,16 +43,12 @@ from ninja.graph.push import push
 from ninja.graph.reverse import reverse
 from ninja.graph.sample import random_paths
 from ninja.graph.scale import add_word_penalty, scale
-from ninja.graph.times import depth, depth_per_frame, num_frames, state_times
 from ninja.graph.transitions import add_transition_costs, to_phone_lattice
 from ninja.graph.union import union
+from ninja.lattice.times import depth, depth_per_frame, num_frames, state_times
 
 __all__ = [
     "Aligned",
-    "CtcHypothesis",
-    "CtcLexicon",
-    "CtcOptions",
-    "CtcUnits",
     "DeterminizeBounds",
     "DeterminizeReport",
     "ForwardBackward",
@@ -76,10 +69,6 @@ __all__ = [
     "combine",
     "compose",
     "connect",
-    "ctc_lattice",
-    "ctc_lexicon",
-    "ctc_nbest",
-    "ctc_units",
     "depth",
     "depth_per_frame",
     "determinize",
@@ -97,7 +86,6 @@ __all__ = [
     "lattice_nbest",
     "limit_depth",
     "linear",
-    "log_probabilities",
     "minimize",
     "nbest",
     "nbest_lattice",
@@ -112,15 +100,11 @@ __all__ = [
     "prune",
     "push",
     "random_paths",
-    "read_ctc_lexicon",
-    "read_unit_names",
     "remove_alignments",
     "remove_epsilons",
     "reverse",
     "scale",
     "select_arcs",
-    "sentencepiece_names",
-    "spelled_by_letters",
     "state_times",
     "to_compact",
     "to_fst",

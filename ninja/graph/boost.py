@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.scale import check_costs
-from ninja.graph.times import num_frames, state_times
 from ninja.lattice import Lattice
+from ninja.lattice.times import num_frames, state_times
 
 Costs = npt.NDArray[np.float32]
 

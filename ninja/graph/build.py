@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja import _graph
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Finals = Mapping[int, float] | Mapping[int, tuple[float, float]]
 Labels = Sequence[Sequence[int]]

@@ -16,7 +16,7 @@ from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]
 _LIMITS: tuple[Limit | None, ...] = (None, "memory", "arcs", "states")

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward, posteriors
-from ninja.graph.times import num_frames, state_times
 from ninja.lattice import Lattice
+from ninja.lattice.times import num_frames, state_times
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
-from ninja.formats.fsts import Arc, Fst
+from ninja.formats.kaldi.fst_tables import Arc, Fst
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.project import remove_alignments
 from ninja.lattice import Lattice

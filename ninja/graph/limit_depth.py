@@ -10,8 +10,8 @@ import numpy.typing as npt
 from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.scale import check_scales
-from ninja.graph.times import state_times
 from ninja.lattice import Lattice
+from ninja.lattice.times import state_times
 
 
 @overload

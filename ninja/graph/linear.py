@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Integers = Sequence[int] | npt.NDArray[np.int32]
 

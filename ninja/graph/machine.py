@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ninja import _algebra
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.sources import Place
-from ninja.formats.streams import open_stream
+from ninja.files.place import Place
+from ninja.files.stream import open_stream
 
 CHUNK = 1 << 20
 

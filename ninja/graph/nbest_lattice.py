@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
 from ninja.graph.nbest import nbest
 from ninja.graph.path import Path
-from ninja.graph.times import state_times
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.times import state_times
 
 __all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ninja.errors import SymbolError
-from ninja.formats.writing.output import agree
+from ninja.io.writing.output import agree
 from ninja.lattice import Lattice
 
 

@@ -11,7 +11,7 @@ from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
-    from ninja.formats.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]
 MOST_LABELS = 2**31 - 1

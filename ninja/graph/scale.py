@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON
+from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]
 

@@ -1,19 +1,19 @@
 """Language models: the protocol, loading, training.
 
-Importing this package does not import torch; `load` does when the model is a network, and `ninja.lm.train` does.
+Importing this package does not import torch; `load` does when the model is a network, and `ninja.lm.train.loop` does.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from ninja.lm.compose import compose_ngram
-from ninja.lm.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.load import load
 from ninja.lm.mixture import Mixture
+from ninja.lm.ngram.compose import compose_ngram
+from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.protocol import LanguageModel, sentence_logprobs
-from ninja.lm.recipe import Progress, Trained, TrainOptions
+from ninja.lm.train.recipe import Progress, Trained, TrainOptions
 
 if TYPE_CHECKING:
-    from ninja.lm.networks.torch_module import from_module
+    from ninja.lm.imported.torch_module import from_module
 
 __all__ = [
     "LanguageModel",
@@ -34,7 +34,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what needs torch when it is asked for."""
     if name == "from_module":
-        from ninja.lm.networks.torch_module import from_module
+        from ninja.lm.imported.torch_module import from_module
 
         return from_module
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ninja.errors import ModelError
-from ninja.formats.files import opened
+from ninja.files.output import opened
 from ninja.lm.text import BOS, EOS
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     from ninja.lm import checkpoint
 
     if kind.name == CHECKPOINT and wanted.endswith(".onnx"):
-        from ninja.lm.networks import onnx_export
+        from ninja.lm.imported import onnx_export
 
         onnx_export.export(checkpoint.read(name), wanted)
         return
     if kind.name == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
-        from ninja.lm.networks import caffe2_export
+        from ninja.lm.imported import caffe2_export
 
         caffe2_export.export(checkpoint.read(name), wanted)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ninja.errors import SymbolError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _INCREMENT = np.uint64(0xD1B54A32D192ED03)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import ModelError
-from ninja.lm.networks.recognise import caffe2_nets, is_exported, is_onnx, is_torchscript
+from ninja.files.text import GZIP_MAGIC
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.imported.recognise import caffe2_nets, is_exported, is_onnx, is_torchscript
 from ninja.lm.protocol import LanguageModel
-from ninja.symbols import SymbolTable
-from ninja.utf8 import GZIP_MAGIC
 
 if TYPE_CHECKING:
     from ninja.lm.kaldi.rnnlm import KaldiModel
@@ -122,25 +122,25 @@ def _is_arpa(head: bytes) -> bool:
 
 
 def _open_arpa(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram import read_arpa
+    from ninja.lm.ngram.model import read_arpa
 
     return read_arpa(path)
 
 
 def _open_const_arpa(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram import read_const_arpa
+    from ninja.lm.ngram.model import read_const_arpa
 
     return read_const_arpa(path, running.words)
 
 
 def _open_grammar(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram import read_grammar
+    from ninja.lm.ngram.model import read_grammar
 
     return read_grammar(path, running.words)
 
 
 def _open_kenlm(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.kenlm import KenLM
+    from ninja.lm.ngram.kenlm import KenLM
 
     return KenLM(path, running.words)
 
@@ -152,9 +152,9 @@ def _is_checkpoint(path: str, head: bytes) -> bool:
 
 def _open_checkpoint(path: str, running: Running) -> LanguageModel:
     from ninja.lm import checkpoint
+    from ninja.lm.attention.transformer import TransformerLM
     from ninja.lm.kaldi.rnnlm import KaldiModel
-    from ninja.lm.neural import NeuralLM
-    from ninja.lm.transformer import TransformerLM
+    from ninja.lm.recurrent.lstm import NeuralLM
     from ninja.models.transformer import TransformerLanguageModel
 
     stored = checkpoint.read(path)
@@ -194,25 +194,25 @@ def _kaldi_rnnlm(model: KaldiModel, path: str, running: Running) -> LanguageMode
 
 
 def _open_onnx(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.networks.onnx import open_model
+    from ninja.lm.imported.onnx import open_model
 
     return open_model(path, running)
 
 
 def _open_torchscript(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.networks.torch_module import open_torchscript
+    from ninja.lm.imported.torch_module import open_torchscript
 
     return open_torchscript(path, running)
 
 
 def _open_exported(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.networks.exported import open_exported
+    from ninja.lm.imported.exported import open_exported
 
     return open_exported(path, running)
 
 
 def _open_caffe2(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.networks.caffe2 import open_nets
+    from ninja.lm.imported.caffe2 import open_nets
 
     return open_nets(path, running)
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.text import BOS, EOS
 from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
-from ninja.symbols import EPSILON, SymbolTable
 
 How = Literal["loglinear", "linear"]
 

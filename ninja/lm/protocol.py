@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ninja.errors import OptionError
-from ninja.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 
 @runtime_checkable

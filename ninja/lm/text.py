@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.utf8 import GZIP_MAGIC
+from ninja.files.text import GZIP_MAGIC
 
 BOS = "<s>"
 EOS = "</s>"

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ninja.errors import SymbolError, VocabularyError
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
-from ninja.symbols import EPSILON, SymbolTable
 
 NO_WORD = -1
 # Decoders that leave these on arcs mean no word: the language model starts and ends sentences by itself.

@@ -9,8 +9,8 @@ from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import Alignment, ErrorRate, align
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import oracle
-from ninja.graph.times import depth
 from ninja.lattice import Lattice
+from ninja.lattice.times import depth
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
-from ninja.graph.times import state_times
 from ninja.lattice import Lattice
+from ninja.lattice.times import state_times
 
 LETTER = 7.0  # pixels of a letter at the size of the labels, 12 pixels
 LABEL_MARGIN = 14.0  # pixels beside a label

@@ -3,7 +3,6 @@
 from ninja.formats.nbest.columns import ColumnOptions, each_column_list, read_columns
 from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, each_ctm_utterance, read_ctm
 from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.json_text import no_document
 from ninja.formats.nbest.kaldi import (
     each_kaldi_list,
@@ -24,6 +23,7 @@ from ninja.formats.nbest.objects import (
 )
 from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
 from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 __all__ = [
     "DSTC10",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.blocks import Block, Line, blocks
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 _KEY = re.compile(r"(.+)-([0-9]{1,9})")
 _LARGEST_COLUMN = 1000

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.blocks import Block, Line, blocks
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
+from ninja.lattice.nbest import Hypothesis, NBest
 
 LAST_FRAME = 2**31 - 2
 _COMMENT = ";;"

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
-from ninja.symbols import SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.symbols import SymbolTable
 
 _FOLDER = re.compile(r"([1-9][0-9]{0,5})best_recog")
 _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.]+)?\)")

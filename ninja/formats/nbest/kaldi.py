@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.prefixes import nbest_lattice
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Integers = npt.NDArray[np.int32]
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)

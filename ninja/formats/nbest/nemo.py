@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Literal
 
 from ninja.errors import FormatError, OptionError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, sentence
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
 from ninja.formats.pieces import Pieces
-from ninja.symbols import SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.symbols import SymbolTable
 
 ScoreAs = Literal["acoustic", "graph"]
 

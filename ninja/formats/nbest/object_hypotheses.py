@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ninja.errors import FormatError
-from ninja.formats.nbest.hypothesis import Hypothesis, sentence
 from ninja.formats.nbest.json_text import shown
 from ninja.formats.nbest.nemo import costs
 from ninja.formats.nbest.object_fields import AM_SCORE, LM_SCORE, ObjectFields, parts
 from ninja.formats.nbest.rows import split
+from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
 

@@ -22,13 +22,13 @@ from typing import Any, Protocol
 
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.nbest import json_text
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest
 from ninja.formats.nbest.json_text import shown
 from ninja.formats.nbest.object_fields import DSTC10, ObjectFields
 from ninja.formats.nbest.object_hypotheses import Where, hypotheses_of, listed_of, text_of
 from ninja.formats.nbest.rows import strict
 from ninja.formats.nbest.srilm import spelled
-from ninja.symbols import SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import SymbolTable
 
 __all__ = [
     "DSTC10",

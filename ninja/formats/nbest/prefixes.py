@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ninja.errors import LatticeError, SymbolError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, check
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
-from ninja.symbols import EPSILON, SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest, check
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 LARGEST_FRAME = 2**31 - 1
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.nbest.hypothesis import Hypothesis, NBest, check, sentence
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.slf import SILENT
 from ninja.formats.textual import check_encoding, checked_shift, encoded
-from ninja.symbols import SymbolTable
+from ninja.lattice.nbest import Hypothesis, NBest, check, sentence
+from ninja.lattice.symbols import SymbolTable
 
 FIRST, SECOND = "NBestList1.0", "NBestList2.0"
 BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024

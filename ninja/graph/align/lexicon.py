@@ -8,8 +8,8 @@ import numpy as np
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError, SymbolError
-from ninja.formats.align_lexicon import AlignLexicon
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.lexicon import AlignLexicon
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.align.phones import PhoneAligner, PhoneAlignment
 from ninja.graph.align.result import (
     FAULTS,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja import _align
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.align.result import (
     FAULTS,
     MAX_LABELS,

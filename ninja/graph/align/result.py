@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ninja import _align
 from ninja.errors import LatticeError
-from ninja.formats.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.best_path import best_path
 from ninja.graph.path import Path
-from ninja.graph.times import state_times
 from ninja.lattice import Lattice
+from ninja.lattice.times import state_times
 
 
 class WordTime(NamedTuple):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ninja import _align
 from ninja.errors import OptionError
-from ninja.formats.transition_model import TransitionModel
-from ninja.formats.word_boundary import WordBoundary
+from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.word_boundary import WordBoundary
 from ninja.graph.align.result import (
     FAULTS,
     MAX_LABELS,

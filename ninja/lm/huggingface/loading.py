@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm.huggingface.spelling import Casing, spell
 from ninja.lm.protocol import LanguageModel
-from ninja.symbols import SymbolTable
 
 DType = Literal["float32", "float16", "bfloat16"]
 

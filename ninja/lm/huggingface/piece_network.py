@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import pad
 
 from ninja.errors import ModelError
-from ninja.lm.attention import AttentionLM, Ids
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.attention.network import AttentionLM, Ids
 from ninja.lm.text import LONGEST_SENTENCE
-from ninja.symbols import SymbolTable
 
 LONGEST_HISTORY = 2**31  # pieces, of a network that knows no limit
 TOLERANCE = {torch.float32: 1e-3}  # nats between two ways to one score; of half precision, HALF_TOLERANCE

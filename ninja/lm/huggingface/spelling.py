@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.text import BOS, EOS, UNK
-from ninja.symbols import EPSILON, SymbolTable
 
 Casing = Literal["keep", "lower", "upper", "sentence"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, InputError
-from ninja.utf8 import GZIP_MAGIC
+from ninja.files.text import GZIP_MAGIC
 
 Array = npt.NDArray[np.float32]  # [rows, columns] of a matrix, [dim] of a vector
 BINARY = b"\0B"

@@ -25,15 +25,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja import _lm, utf8
+from ninja import _lm
 from ninja.errors import FormatError, ModelError
+from ninja.files import text as utf8
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm.kaldi import nnet3, primitives
 from ninja.lm.kaldi.nnet3 import Nnet3
 from ninja.lm.linear import linear
-from ninja.lm.slab import SlabLM, device_of
+from ninja.lm.recurrent.state_pool import SlabLM, device_of
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
-from ninja.symbols import SymbolTable
 
 NETWORKS = ("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz")
 WORD_EMBEDDING = "word_embedding.final.mat"

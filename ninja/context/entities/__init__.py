@@ -1,0 +1,5 @@
+"""Entities: phrases by class, for all, by group or by utterance."""
+
+from ninja.context.entities.lists import Entities, Phrase, PhraseList, read_groups
+
+__all__ = ["Entities", "Phrase", "PhraseList", "read_groups"]

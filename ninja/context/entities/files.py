@@ -1,0 +1,371 @@
+"""The forms of entity files: JSON, JSONL and TSV, all taken apart into the same sections.
+
+What is written where is checked here; what it means as a whole (names, weights, doubles) in ``entities``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from ninja.errors import FormatError, InputError
+from ninja.files import text as utf8
+from ninja.lm.ngram.classes import is_class
+
+Kind = Literal["all", "group", "list", "utt"]
+
+NO_CLASS = "phrases"  # the key that also stands for the class ""
+EVERYONE = "*"
+_CLASSES = f'classes (@…, $…, <…>), "{NO_CLASS}", "entities"'
+_KEYS: dict[Kind, tuple[str, ...]] = {  # beside those of classes
+    "all": ("lists",),
+    "group": ("lists",),
+    "list": ("file", "first"),
+    "utt": ("group", "lists"),
+}
+_LABEL: dict[Kind, str] = {"all": "all", "group": "group", "list": "list", "utt": "utterance"}
+_TOP: dict[str, Kind] = {"lists": "list", "groups": "group", "utterances": "utt"}
+_COLUMNS = "utterance (or *, group:NAME, list:NAME), class, phrase, weight, pronunciation"
+_FIRST_MOST = 10**9
+
+
+class Place(NamedTuple):
+    """Where something stands."""
+
+    path: str | None
+    line: int | None = None
+    entry: int = 0  # from 1, in the list of a class; 0 where a line is one entry
+
+
+class Entry(NamedTuple):
+    """A phrase as it was written."""
+
+    class_name: str
+    text: str
+    weight: float
+    pronunciations: tuple[str, ...]
+    path: str | None
+    line: int | None
+    entry: int  # as in a place
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.path, self.line, self.entry)
+
+
+@dataclass(slots=True)
+class Section:
+    """All that was said about everyone, a group, a shared list or an utterance."""
+
+    kind: Kind
+    name: str
+    place: Place
+    entries: list[Entry] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)
+    group: str | None = None
+    short_file: str = ""  # what to say of a file with fewer phrases than asked for
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
+
+    def refuse(self, what: str, place: Place | None = None, class_name: str | None = None) -> NoReturn:
+        """Raise a FormatError that names section, class and entry, but for lines that show them themselves."""
+        path, line, entry = place or self.place
+        parts = [self.label] if entry or line is None or place is None else []
+        parts += [class_name or NO_CLASS] if class_name is not None and parts else []
+        parts += [f"entry {entry}"] if entry else []
+        raise FormatError(f"{', '.join(parts)}: {what}" if parts else what, path, line=line)
+
+    def refuse_entry(self, what: str, entry: Entry) -> NoReturn:
+        """Raise a FormatError about one phrase."""
+        self.refuse(what, entry.place, entry.class_name)
+
+
+def read_sections(path: str) -> list[Section]:
+    """Read an entity file of any form; the form is seen from the content.
+
+    Raises:
+        FormatError: The content is none of the forms, or breaks the rules of its form.
+        InputError: The file, or one that it names, cannot be read.
+    """
+    text = utf8.read(path).removeprefix("\ufeff")
+    start = text.lstrip()[:1]
+    if start == "[":
+        raise FormatError('a list at the top; entities are an object, {"@name": [...]}, or one object a line', path)
+    if start != "{":
+        return _from_tsv(text, path)
+    first, _, rest = text.lstrip().partition("\n")
+    try:
+        content = _parse(first, path, text[: -len(text.lstrip())].count("\n") + 1)
+    except FormatError as error:
+        if not isinstance(error.__cause__, json.JSONDecodeError):
+            raise
+        return sections_of(_parse(text, path, None), path)
+    if rest.strip() or not {"utt", "list", "group"}.isdisjoint(content) or content.get("all") is True:
+        return _from_lines(text, path)
+    return sections_of(content, path)
+
+
+def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
+    """Take apart the content of a JSON file; a relative path in it is one beside `path`.
+
+    Raises:
+        FormatError: An unknown key, or a value of the wrong kind.
+        InputError: A file that it names cannot be read.
+    """
+    if not isinstance(content, Mapping):
+        raise FormatError(f"entities are an object by class, not {_shown(content)}", path)
+    plain, sections = {}, []
+    for key, value in content.items():
+        if key in _TOP:
+            if not isinstance(value, Mapping):
+                raise FormatError(f"{key!r} must be an object by name, not {_shown(value)}", path)
+            sections += [_section(_TOP[key], name, each, Place(path)) for name, each in value.items()]
+        elif key == "all":
+            sections.append(_section("all", EVERYONE, value, Place(path)))
+        elif _class_of(key) is None and key != "entities":
+            raise FormatError(
+                f'unknown key {key!r}; there are {_CLASSES}, "all", "lists", "groups", "utterances"', path
+            )
+        else:
+            plain[key] = value
+    if plain and "all" in content:
+        raise FormatError("phrases for all utterances stand both at the top and under 'all'; move them there", path)
+    return [_section("all", EVERYONE, plain, Place(path)), *sections] if plain else sections
+
+
+class _Twice(ValueError):
+    """A key that stands twice in one JSON object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    return made
+
+
+def _parse(text: str, path: str, line: int | None) -> dict[str, Any]:
+    """Parse the JSON object of a line, or of a whole file (None)."""
+    try:
+        content = json.loads(text, object_pairs_hook=_object)
+    except _Twice as error:
+        raise FormatError(
+            f"the key {error.args[0]!r} stands twice in one object; merge the two", path, line=line
+        ) from None
+    except json.JSONDecodeError as error:
+        raise FormatError(f"no JSON: {error.msg}, column {error.colno}", path, line=line or error.lineno) from error
+    except RecursionError:
+        raise FormatError("no JSON of ours: nested too deeply", path, line=line) from None
+    except ValueError as error:  # of int(), for thousands of digits
+        raise FormatError(f"no JSON: {error}", path, line=line) from error
+    if not isinstance(content, dict):
+        raise FormatError(f"expected an object, found {_shown(content)}", path, line=line)
+    return content
+
+
+def _from_lines(text: str, path: str) -> list[Section]:
+    sections = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        content = _parse(line, path, number)
+        kinds: tuple[Kind, ...] = ("utt", "list", "group", "all")
+        kind = next((kind for kind in kinds if kind in content), None)  # an utterance may name its group
+        if kind is None:
+            raise FormatError('whose entities? a line needs "utt", "group", "list", or "all": true', path, line=number)
+        name = content.pop(kind)
+        if kind == "all":
+            if name is not True:
+                raise FormatError(f'"all" must be true in a line, not {_shown(name)}', path, line=number)
+            name = EVERYONE
+        sections.append(_section(kind, name, content, Place(path, number)))
+    return sections
+
+
+def _section(kind: Kind, name: object, content: object, place: Place) -> Section:
+    if not isinstance(name, str) or not name.strip():
+        message = f"the name of {'an' if kind == 'utt' else 'a'} {_LABEL[kind]} must be text, not {_shown(name)}"
+        raise FormatError(message, place.path, line=place.line)
+    section = Section(kind, name, place)
+    if not isinstance(content, Mapping):
+        section.refuse(f"expected an object by class, found {_shown(content)}")
+    own: list[Entry] = []
+    for key, value in content.items():
+        class_name = _class_of(key)
+        if class_name is not None or key == "entities":
+            own += _entries(section, key, class_name, value)
+        elif key not in _KEYS[kind]:
+            keys = ", ".join([_CLASSES, *(f'"{each}"' for each in _KEYS[kind])])
+            section.refuse(f"unknown key {key!r}; there are {keys}")
+    lists = content.get("lists", [])
+    if not isinstance(lists, list) or not all(isinstance(each, str) for each in lists):
+        section.refuse(f'"lists" must be a list of names, not {_shown(lists)}')
+    section.lists = list(lists)
+    section.group = content.get("group")
+    if "group" in content and not isinstance(section.group, str):
+        section.refuse(f'"group" must be a name, not {_shown(section.group)}')
+    if "file" in content:
+        _add_file(section, content["file"], content.get("first"))
+    elif "first" in content:
+        section.refuse('"first" needs "file", of which it takes the first phrases')
+    section.entries += own
+    return section
+
+
+def _class_of(key: object) -> str | None:
+    """Return the class that a key stands for; None: it is no class."""
+    if key in ("", NO_CLASS):
+        return ""
+    return key if isinstance(key, str) and is_class(key) else None
+
+
+def _entries(section: Section, key: str, class_name: str | None, values: object) -> Iterator[Entry]:
+    """Yield the phrases under a key; without a class each one names its own."""
+    if not isinstance(values, list | tuple):
+        section.refuse(f"{key!r} must be a list of phrases, not {_shown(values)}")
+    path, line, _ = section.place
+    known = {"text": None, "weight": None, "pronunciations": None, **({"class": None} if class_name is None else {})}
+    for number, value in enumerate(values, start=1):
+        if isinstance(value, str) and class_name is not None:
+            yield Entry(class_name, value, 1.0, (), path, line, number)
+            continue
+        place = Place(path, line, number)
+        if not isinstance(value, Mapping):
+            wanted = '"text"' if class_name is not None else '"class" and "text"'
+            section.refuse(f"expected a phrase or an object with {wanted}, found {_shown(value)}", place, key)
+        if not value.keys() <= known.keys():
+            unknown = next(each for each in value if each not in known)
+            section.refuse(f"unknown key {unknown!r}; there are {', '.join(known)}", place, key)
+        own_class = class_name if class_name is not None else _class_of(value.get("class"))
+        if own_class is None:
+            section.refuse(f'"class" must be "", @…, $… or <…>, not {_shown(value.get("class"))}', place, key)
+        text, weight = value.get("text"), value.get("weight", 1.0)
+        if not isinstance(text, str):
+            section.refuse(f'"text" must be the phrase, not {_shown(text)}', place, key)
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            section.refuse(f'"weight" must be a number, not {_shown(weight)}', place, key)
+        spoken = value.get("pronunciations", [])
+        if not isinstance(spoken, list | tuple) or not all(isinstance(each, str) for each in spoken):
+            section.refuse(
+                f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}', place, key
+            )
+        yield Entry(own_class, text, _number(section, weight, place, key), tuple(spoken), *place)
+
+
+def _number(section: Section, weight: str | float, place: Place, key: str) -> float:
+    try:
+        return float(weight)
+    except (ValueError, OverflowError):
+        section.refuse(f"the weight {_shown(weight)} is no number, or too large", place, key)
+
+
+def _from_tsv(text: str, path: str) -> list[Section]:
+    sections: dict[tuple[Kind, str], Section] = {}
+    for number, fields in _rows(text, path):
+        place = Place(path, number)
+        if not 3 <= len(fields) <= 5:
+            shown = "\t".join(fields)[:60]
+            raise FormatError(f"expected 3 to 5 columns ({_COLUMNS}), found {shown!r}", path, line=number)
+        kind, name = _who(fields[0], place)
+        section = sections.setdefault((kind, name), Section(kind, name, place))
+        key, value = fields[1].strip(), fields[2]
+        if key in _KEYS[kind] and key != "first":
+            _set(section, key, value.strip(), fields[3:], place)
+        else:
+            section.entries.append(_entry(section, key, fields[2:], place, _KEYS[kind]))
+    return list(sections.values())
+
+
+def _who(column: str, place: Place) -> tuple[Kind, str]:
+    head, colon, tail = column.partition(":")
+    kind: Kind = "all" if column == EVERYONE else "utt"
+    name = column
+    if colon and head in ("list", "group"):
+        kind, name = ("list" if head == "list" else "group"), tail
+    if not name.strip() or name != name.strip():
+        raise FormatError(f"the first column must name an utterance, not {column!r}", place.path, line=place.line)
+    return kind, name
+
+
+def _set(section: Section, key: str, value: str, more: list[str], place: Place) -> None:
+    """Take a row that names a list, a group or a file instead of a phrase."""
+    if key == "file":
+        first = more[0].strip() if more else ""
+        if first and not (first.isascii() and first.isdigit()):
+            section.refuse(f"the number of phrases to take must be a whole number from 1, not {first!r}", place)
+        _add_file(section, value, int(first[:12]) if first else None, place)
+        return
+    if any(each.strip() for each in more):
+        section.refuse(f"a row with {key!r} has three columns", place)
+    if key == "lists":
+        section.lists.append(value)
+    elif section.group not in (None, value):
+        section.refuse(f"utterance {section.name!r} is in two groups, {section.group!r} and {value!r}", place)
+    else:
+        section.group = value
+
+
+def _entry(section: Section, key: str, columns: list[str], place: Place, others: tuple[str, ...] = ()) -> Entry:
+    """Make an entry of the columns phrase, weight and pronunciation."""
+    class_name = "" if key in ("", "-") else _class_of(key)
+    if class_name is None:
+        keys = "".join(f", {each!r}" for each in others if each != "first")
+        section.refuse(f"unknown class {key!r}; there are @…, $…, <…>, '-' for none{keys}", place)
+    text, weight, spoken = (*columns, "", "")[:3]
+    factor = _number(section, weight, place, key) if weight.strip() else 1.0
+    return Entry(class_name, text, factor, (spoken,) if spoken.strip() else (), *place)
+
+
+def _add_file(section: Section, file: object, first: object, place: Place | None = None) -> None:
+    """Add the phrases of a file of columns class, phrase, weight, pronunciation; the first so many, or all."""
+    if not isinstance(file, str) or not file or "\0" in file:
+        section.refuse(f'"file" must name a file, not {_shown(file)}', place)
+    if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
+        section.refuse(f"the number of phrases to take must be a whole number from 1, not {_shown(first)}", place)
+    path = os.path.join(os.path.dirname(section.place.path or ""), file)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device might never end
+        raise InputError("is no regular file", path)
+    found: list[Entry] = []
+    for number, fields in _rows(utf8.read(path).removeprefix("\ufeff"), path):
+        row = Place(path, number)
+        if not 2 <= len(fields) <= 4:
+            shown = "\t".join(fields)[:60]
+            raise FormatError(
+                f"expected 2 to 4 columns (class, phrase, weight, pronunciation), found {shown!r}", path, line=number
+            )
+        found.append(_entry(section, fields[0].strip(), fields[1:], row))
+        if len(found) == first:
+            break
+    else:
+        if isinstance(first, int):
+            section.short_file = (
+                f"{path} has {len(found)} phrases, fewer than the first {first} that {section.label} asks for"
+            )
+    section.entries += found
+
+
+def _rows(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and columns of each line that is neither blank nor a comment."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.split("\t")
+
+
+def _shown(value: object) -> str:
+    """Write a value for an error; what is large or nested, by its kind alone."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    shown = "null" if value is None else repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -1,0 +1,363 @@
+"""Entities: the phrases that matter to utterances, by class, in lists that are shared or their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ninja.context.entities.files import EVERYONE, Entry, Section, read_sections, sections_of
+from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
+from ninja.errors import FormatError
+from ninja.files import text as utf8
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+MAX_WORDS = 32  # of a phrase
+MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
+MAX_WEIGHT = 100.0  # a boost times this is no longer a boost
+_SHOWN = 3  # examples in a report
+_STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A phrase in the spelling of the symbol table."""
+
+    text: str  # words parted by single blanks
+    weight: float = 1.0  # factor of its boosts; a negative one makes it less probable
+    pronunciations: tuple[str, ...] = ()  # each: phones parted by blanks, ARPAbet without stress as in cmudict
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseList:
+    """The phrases of one list; compare by identity, for one object stands wherever a shared list is used."""
+
+    name: str  # of a shared list; "*" for everyone's own phrases, "group:NAME" for a group's, "" for an utterance's
+    classes: Mapping[str, tuple[Phrase, ...]]  # class "@name" -> phrases; "" -> those of no class
+
+    @property
+    def num_phrases(self) -> int:
+        """Phrases of all classes."""
+        return sum(map(len, self.classes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not wrong enough to refuse a file, but that its author should know."""
+
+    kind: Literal["duplicates", "unused lists", "unused groups", "short file", "no phrases"]
+    count: int
+    message: str  # one line, with the file and the first few places
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownWords:
+    """Phrases of a class with words that a symbol table lacks; each phrase counts once, in however many lists."""
+
+    class_name: str
+    num_phrases: int  # of the class
+    phrases: tuple[tuple[str, tuple[str, ...]], ...]  # those with unknown words, and these words
+
+    def __str__(self) -> str:
+        name = self.class_name or "no class"
+        shown = ", ".join(f"{text!r} ({', '.join(map(repr, missing))})" for text, missing in self.phrases[:_SHOWN])
+        more = ", …" if len(self.phrases) > _SHOWN else ""
+        count = f"{len(self.phrases)} of {self.num_phrases} phrases have"
+        return f"{name}: {count} words that the symbol table lacks: {shown}{more}"
+
+
+class Entities:
+    """The phrases of each utterance: those for all, those of its group, and its own."""
+
+    def __init__(
+        self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
+    ) -> None:
+        """Make entities of sections; callers have ``read`` and ``from_dict``.
+
+        Raises:
+            FormatError: As ``read``.
+        """
+        by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
+        for section in sections:
+            if section.name in by_kind[section.kind]:
+                earlier = by_kind[section.kind][section.name].place.line
+                section.refuse(f"is given twice{f', first in line {earlier}' if earlier else ''}; merge the two")
+            by_kind[section.kind][section.name] = section
+        builder = _Builder(spell, _epsilon(spell.words))
+        self.path = path
+        self.lists: Mapping[str, PhraseList] = {
+            name: builder.phrases(section, name) for name, section in by_kind["list"].items()
+        }
+        scopes = {
+            kind: {name: builder.scope(section, self.lists) for name, section in by_kind[kind].items()}
+            for kind in ("all", "group", "utt")
+        }
+        self._everyone = scopes["all"].get(EVERYONE, _Scope())
+        self._groups = scopes["group"]
+        self._utterances = scopes["utt"]
+        self._group_of = dict(groups)
+        for name, section in by_kind["utt"].items():
+            if section.group is None:
+                continue
+            if section.group not in self._groups:
+                section.refuse(f"its group {section.group!r} is defined nowhere")
+            if groups.get(name, section.group) != section.group:
+                section.refuse(f"its group is {section.group!r} here, but {groups[name]!r} in the table of groups")
+            self._group_of[name] = section.group
+        self.problems = (*self._problems(builder), *builder.problems(path))
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        words: SymbolTable | None = None,
+        rules: Normalisation = AS_TABLE,
+        groups: Mapping[str, str] | None = None,
+    ) -> Entities:
+        """Read an entity file: JSON, JSONL or TSV, which is seen from its content; ``.gz`` is unpacked.
+
+        Args:
+            path: The file; the files of its lists lie beside it.
+            words: Symbol table of the lattices, in whose spelling phrases are brought.
+            rules: What of a phrase may be changed.
+            groups: Group of each utterance, beside what the file says; ``read_groups`` reads a Kaldi ``utt2spk``.
+
+        Raises:
+            FormatError: The file breaks the rules of its form, a phrase is empty, too long or stands twice in a list
+                with different weights, a weight is not finite, an utterance is given twice, or a list or a group is
+                used, but defined nowhere.
+            InputError: The file, or that of a list, cannot be read.
+        """
+        name = os.fspath(path)
+        return cls(read_sections(name), Normaliser(words, rules), groups or {}, name)
+
+    @classmethod
+    def from_dict(
+        cls,
+        content: Mapping[str, Any],
+        *,
+        words: SymbolTable | None = None,
+        rules: Normalisation = AS_TABLE,
+        groups: Mapping[str, str] | None = None,
+    ) -> Entities:
+        """Make entities of what a JSON file would hold, such as ``{"@name": ["tom chen"]}`` for all utterances.
+
+        Arguments and errors are those of ``read``; relative paths are those of the current directory.
+        """
+        return cls(sections_of(content, None), Normaliser(words, rules), groups or {}, None)
+
+    def of(self, key: str) -> tuple[PhraseList, ...]:
+        """Return the lists of an utterance: shared ones, those for all, those of its group, its own.
+
+        An utterance that no one named has what is for all. A list that several name is there once.
+        """
+        group = self._groups.get(self._group_of.get(key, ""), _Scope())
+        scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
+        shared = dict.fromkeys(each for scope in scopes for each in scope.lists)
+        return (*shared, *(scope.own for scope in scopes if scope.own is not None))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The utterances that are named, in their order; others have what is for all."""
+        return tuple(self._utterances)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """All classes that have phrases, sorted; "" if there are phrases of no class."""
+        return tuple(sorted({name for each in self.all_lists for name in each.classes}))
+
+    @property
+    def num_phrases(self) -> int:
+        """Phrases of all lists; one that stands in several lists counts in each."""
+        return sum(each.num_phrases for each in self.all_lists)
+
+    def unknown(self, words: SymbolTable) -> tuple[UnknownWords, ...]:
+        """Find the phrases that no lattice with these words can hold; they are kept, for new words can be added.
+
+        Returns:
+            One report for each class that has such phrases, sorted by class.
+        """
+        texts: dict[str, dict[str, None]] = {}
+        for each in self.all_lists:
+            for name, phrases in each.classes.items():
+                texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in phrases))
+        reports = []
+        for name in sorted(texts):
+            missing = (
+                (text, tuple(w for w in text.split(" ") if words.id(w) in (None, EPSILON))) for text in texts[name]
+            )
+            found = tuple(each for each in missing if each[1])
+            if found:
+                reports.append(UnknownWords(name, len(texts[name]), found))
+        return tuple(reports)
+
+    @property
+    def all_lists(self) -> list[PhraseList]:
+        """Every list there is: shared ones, those for all, the groups' and the utterances' own."""
+        scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
+        return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
+
+    def _problems(self, builder: _Builder) -> list[Problem]:
+        place = f"{self.path}: " if self.path else ""
+        found = []
+        unused = [name for name in self.lists if name not in builder.used]
+        if unused:
+            message = f"{place}{_counted(len(unused), 'list is', 'lists are')} used by nobody: {_first(unused)}"
+            found.append(Problem("unused lists", len(unused), message))
+        unused = sorted(self._groups.keys() - set(self._group_of.values()))
+        if unused:
+            message = f"{place}{_counted(len(unused), 'group has', 'groups have')} no utterance: {_first(unused)}"
+            found.append(Problem("unused groups", len(unused), message))
+        if not self.num_phrases:
+            found.append(Problem("no phrases", 1, f"{place}there are no phrases"))
+        return found
+
+    def __repr__(self) -> str:
+        source = f" of {self.path}" if self.path else ""
+        return f"Entities({self.num_phrases} phrases, {len(self.keys)} utterances{source})"
+
+
+def read_groups(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read the group of each utterance from a Kaldi table such as ``utt2spk``.
+
+    Raises:
+        FormatError: A line is not an utterance id and a group, or an utterance occurs twice.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, "Data preparation", the file utt2spk.
+    """
+    name, groups = os.fspath(path), {}
+    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 2:
+            raise FormatError(f"expected an utterance id and its group, found {line[:60]!r}", name, line=number)
+        if fields[0] in groups:
+            raise FormatError(f"utterance {fields[0]!r} occurs twice", name, line=number)
+        groups[fields[0]] = fields[1]
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What one section gives to the utterances under it."""
+
+    lists: tuple[PhraseList, ...] = ()
+    own: PhraseList | None = None
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Turn entries into phrases, and keep account of what should be known about them."""
+
+    spell: Normaliser
+    epsilon: str | None
+    used: set[str] = field(default_factory=set)
+    num_duplicates: int = 0
+    duplicates: list[str] = field(default_factory=list)
+    short_files: list[str] = field(default_factory=list)
+
+    def scope(self, section: Section, lists: Mapping[str, PhraseList]) -> _Scope:
+        for name in section.lists:
+            if name not in lists:
+                section.refuse(f"the list {name!r} is defined nowhere")
+        self.used.update(section.lists)
+        names = {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}
+        own = self.phrases(section, names[section.kind])
+        return _Scope(tuple(lists[name] for name in section.lists), own if own.classes else None)
+
+    def phrases(self, section: Section, name: str) -> PhraseList:
+        if section.short_file:
+            self.short_files.append(section.short_file)
+        classes: dict[str, dict[str, Phrase]] = {}
+        first: dict[tuple[str, str], Entry] = {}
+        for entry in section.entries:
+            made = self._phrase(section, entry)
+            earlier = first.setdefault((entry.class_name, made.text), entry)
+            phrases = classes.setdefault(entry.class_name, {})
+            if earlier is not entry:
+                made = self._merged(section, phrases[made.text], earlier, made, entry)
+            phrases[made.text] = made
+        return PhraseList(name, {each: tuple(phrases.values()) for each, phrases in classes.items()})
+
+    def problems(self, path: str | None) -> list[Problem]:
+        found = [Problem("short file", 1, message) for message in self.short_files]
+        if self.num_duplicates:
+            count = _counted(self.num_duplicates, "phrase stands", "phrases stand")
+            more = "; …" if self.num_duplicates > len(self.duplicates) else ""
+            message = f"{count} twice in a list, the second without effect: {'; '.join(self.duplicates)}{more}"
+            found.append(Problem("duplicates", self.num_duplicates, f"{path}: {message}" if path else message))
+        return found
+
+    def _phrase(self, section: Section, entry: Entry) -> Phrase:
+        if len(entry.text) > MAX_CHARACTERS:
+            section.refuse_entry(f"a phrase of {len(entry.text)} characters; {MAX_CHARACTERS} are the most", entry)
+        text = self.spell(entry.text)
+        if not text:
+            what = f"{entry.text!r} is only punctuation" if entry.text.strip() else "the phrase is empty"
+            section.refuse_entry(f"{what}; take it out", entry)
+        if text.count(" ") >= MAX_WORDS:
+            section.refuse_entry(f"a phrase of {text.count(' ') + 1} words; {MAX_WORDS} are the most", entry)
+        if not text.isprintable() and any(unicodedata.category(each) in ("Cc", "Cs") for each in text):
+            section.refuse_entry(f"{entry.text[:60]!r} has a control character; take it out", entry)
+        if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
+            section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is no word; take it out", entry)
+        if not abs(entry.weight) <= MAX_WEIGHT:  # NaN, too
+            what = f"{text[:60]!r} has the weight {entry.weight:g}; it must be finite, and {MAX_WEIGHT:g} is the most"
+            section.refuse_entry(what, entry)
+        if not entry.pronunciations:
+            return Phrase(text, entry.weight)
+        return Phrase(text, entry.weight, tuple(dict.fromkeys(_phones(section, entry))))
+
+    def _merged(self, section: Section, first: Phrase, earlier: Entry, again: Phrase, entry: Entry) -> Phrase:
+        """Take a phrase that its list already has; one more pronunciation is the only reason to write it again."""
+        what = f"{first.text!r} of {entry.class_name or 'no class'}"
+        home = section.place.path
+        if again.weight != first.weight:
+            weights = f"the weight {again.weight:g}, but {first.weight:g} at {_where(earlier, home)}"
+            section.refuse_entry(f"{what} has {weights}; take one out", entry)
+        if set(again.pronunciations) - set(first.pronunciations):
+            pronunciations = dict.fromkeys((*first.pronunciations, *again.pronunciations))
+            return Phrase(first.text, first.weight, tuple(pronunciations))
+        self.num_duplicates += 1
+        if len(self.duplicates) < _SHOWN:
+            places = f"{_where(earlier, home)} and {_where(entry, home)}"
+            self.duplicates.append(f"{what} in {section.label} at {places}")
+        return first
+
+
+def _phones(section: Section, entry: Entry) -> Iterator[str]:
+    for pronunciation in entry.pronunciations:
+        phones = " ".join(pronunciation.split())
+        if not 1 <= len(phones) <= MAX_CHARACTERS:
+            wrong = f"{len(phones)} characters; {MAX_CHARACTERS} are the most" if phones else "no phones"
+            section.refuse_entry(f"a pronunciation of {entry.text[:60]!r} has {wrong}", entry)
+        yield _STRESS.sub("", phones)
+
+
+def _where(entry: Entry, home: str | None) -> str:
+    """Say where an entry stands, with the file where that is not the section's own."""
+    parts = [entry.path] if entry.path is not None and entry.path != home else []
+    parts += [f"line {entry.line}"] if entry.line is not None else []
+    parts += [f"entry {entry.entry}"] if entry.entry else []
+    return ", ".join(parts)
+
+
+def _epsilon(words: SymbolTable | None) -> str | None:
+    return next((word for word, number in words if number == EPSILON), None) if words is not None else None
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")

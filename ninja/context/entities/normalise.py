@@ -1,0 +1,192 @@
+"""Bring phrases into the spelling of a symbol table: what people type is not what recognisers write."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ninja.errors import OptionError
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+Case = Literal["keep", "lower", "upper", "words"]
+
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u201b\u02bc\uff07\u2032`\u00b4", "'"))
+_PUNCTUATION = {"Pd", "Ps", "Pe", "Pi", "Pf", "Po"}  # Unicode categories
+_SPOKEN = "'&%@#*/\\"  # punctuation that may be a word, or part of one
+_HYPHENS = re.compile(r"[-‐‑‒–—/_]+")
+_LETTERS_OR_DIGITS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_ONE_CASE = 0.9  # of a table's words with letters: from here on unknown words are taken to be in that case, too
+
+
+@dataclass(frozen=True, slots=True)
+class Normalisation:
+    """How the text of a phrase is changed; a word that the symbol table has as it stands is never changed.
+
+    White space is always collapsed to single blanks.
+
+    Raises:
+        OptionError: An unknown case.
+    """
+
+    case: Case = "words"  # "words": the variant that the symbol table has, for unknown words the case of the table
+    punctuation: bool = True  # strip it outside words: "(chen," -> "chen"
+    unicode: bool = True  # compose characters (NFC)
+    apostrophes: bool = True  # ’ and its likes -> '
+    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66": if all parts are words
+
+    def __post_init__(self) -> None:
+        if self.case not in get_args(Case):
+            raise OptionError(f"case is {self.case!r}, but must be one of {', '.join(get_args(Case))}")
+
+
+AS_TABLE = Normalisation()
+
+
+def normalise(text: str, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> str:
+    """Bring a phrase into the spelling of a symbol table; doing it again changes nothing.
+
+    For many phrases make one ``Normaliser``, which remembers words.
+
+    Args:
+        text: The phrase as written.
+        words: The table whose words are meant; without it words keep their case (unless `rules` says which) and parts.
+        rules: What may be changed.
+
+    Returns:
+        Words parted by single blanks; empty if nothing is left.
+    """
+    return Normaliser(words, rules)(text)
+
+
+class Normaliser:
+    """What ``normalise`` does, with a memory for words."""
+
+    def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
+        self.words = words
+        self.rules = rules
+        self._seen: dict[str, str] = {}
+        self._table_case: Case | None = None
+
+    def __call__(self, text: str) -> str:
+        """Normalise one phrase."""
+        spelled = []
+        for word in text.split():
+            found = self._seen.get(word)
+            if found is None:
+                found = self._seen[word] = self._word(word)
+            if found:
+                spelled.append(found)
+        return " ".join(spelled)
+
+    def _word(self, word: str) -> str:
+        rules = self.rules
+        start = word
+        word = _in_case(word, rules.case)
+        if self._has(word) or (self.words is None and word.isascii() and word.isalnum()):
+            return word
+        if rules.unicode:
+            word = unicodedata.normalize("NFC", word)
+        if rules.apostrophes:
+            word = word.translate(_APOSTROPHES)
+        known = self._known(word)
+        if known is not None:
+            return known
+        bare = _without(word, keep="") if rules.punctuation else word
+        inner = _without(word, keep="'") if rules.punctuation else word
+        known = next((each for form in _forms(word, inner, bare) if (each := self._known(form))), None)
+        if known is None and rules.parts:
+            known = self._in_parts(inner)
+        if known is not None:
+            return known
+        if bare != inner and inner[:1] == inner[-1:] == "'":  # quotes; one apostrophe alone may belong to the word
+            inner = bare
+        changed = _in_case(inner, self._case_of_unknown(inner))
+        if rules.unicode:
+            changed = unicodedata.normalize("NFC", changed)
+        # Again, until nothing changes: in rare scripts another case brings other characters with it.
+        return changed if changed in ("", start) else self._word(changed)
+
+    def _in_parts(self, word: str) -> str | None:
+        """Find parts of a word that are all words; the fewest cuts first."""
+        if self.words is None or word.isalpha():
+            return None
+        at_hyphens = [part for part in _HYPHENS.split(word) if part]
+        at_periods = [piece for part in at_hyphens for piece in part.split(".") if piece]
+        initials = [f"{piece}." if len(piece) == 1 and self._known(f"{piece}.") else piece for piece in at_periods]
+        at_digits = [piece for part in at_periods for piece in _LETTERS_OR_DIGITS.split(part)]
+        for parts in (at_hyphens, initials, at_periods, at_digits):
+            known = [self._known(part) for part in parts]
+            if known and all(known):
+                return " ".join(part for part in known if part)
+        return None
+
+    def _known(self, word: str) -> str | None:
+        """Find the spelling of a word that the table has."""
+        if self.words is None or not word:
+            return None
+        cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)
+        for spelled in cases:
+            if self._has(spelled):
+                return spelled
+        if word.isascii() and "'" not in word:
+            return None
+        return next((spelled for spelled in self._variants(cases) if self._has(spelled)), None)
+
+    def _has(self, word: str) -> bool:
+        return self.words is not None and self.words.id(word) not in (None, EPSILON)
+
+    def _variants(self, words: Iterable[str]) -> Iterator[str]:
+        """Yield other ways to write the same characters: the table may have any."""
+        for word in words:
+            if self.rules.unicode:
+                yield unicodedata.normalize("NFC", word)
+                yield unicodedata.normalize("NFD", word)
+            if self.rules.apostrophes:
+                yield word.replace("'", "\u2019")
+
+    def _case_of_unknown(self, word: str) -> Case:
+        if self.rules.case != "words" or self.words is None or word.lower() == word.upper():
+            return self.rules.case
+        if self._table_case is None:
+            self._table_case = _case_of(self.words)
+        return self._table_case
+
+
+def _case_of(words: SymbolTable) -> Case:
+    """Find the case in which nearly all words of a table are."""
+    lower = upper = 0
+    for word, _ in words:
+        if word[:1].isalpha():  # not <unk>, whose case says nothing
+            lower += word.islower()
+            upper += word.isupper()
+    if not lower + upper:
+        return "keep"
+    share = lower / (lower + upper)
+    return "lower" if share >= _ONE_CASE else "upper" if share <= 1 - _ONE_CASE else "keep"
+
+
+def _in_case(word: str, case: Case) -> str:
+    return word.lower() if case == "lower" else word.upper() if case == "upper" else word
+
+
+def _forms(word: str, inner: str, bare: str) -> Iterable[str]:
+    """List the ways to strip a word, the least first."""
+    return dict.fromkeys((word, inner, inner.removeprefix("'"), inner.removesuffix("'"), bare))
+
+
+def _without(word: str, keep: str) -> str:
+    """Strip the punctuation at both ends of a word, but for what may be spoken, and apostrophes if kept."""
+    spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
+    first, last = 0, len(word)
+    while first < last and _is_punctuation(word[first], spoken):
+        first += 1
+    while first < last and _is_punctuation(word[last - 1], spoken):
+        last -= 1
+    return word[first:last]
+
+
+def _is_punctuation(character: str, spoken: str) -> bool:
+    return character not in spoken and unicodedata.category(character) in _PUNCTUATION

@@ -1,0 +1,1 @@
+"""The contextual grammar: word histories followed through class language models by token passing."""

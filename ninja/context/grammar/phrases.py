@@ -1,0 +1,139 @@
+"""Compiling lists of phrases into acceptors of word ids, minimised by OpenFst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _context
+from ninja._trie import WordTrie
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.openfst import from_openfst, pywrapfst_module, to_openfst
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledList:
+    """A list of phrases as the tracker wants it."""
+
+    name: str
+    wanted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
+    unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of whatever class
+    num_phrases: int  # compiled; those with words that no symbol stands for are left out
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory the acceptors take."""
+        return sum(each.num_bytes for each in (*self.wanted.values(), *self.unwanted))
+
+
+def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
+    """Compile a list for the words of a symbol table.
+
+    Phrases with a word that the table lacks cannot occur, and are left out (`Entities.unknown` names them). What comes
+    out does not depend on the order of the phrases.
+
+    Raises:
+        DependencyError: pywrapfst is not installed.
+    """
+    wanted, count = {}, 0
+    unwanted = []
+    for name, members in phrases.classes.items():
+        spelled = _spelled(members, words)
+        count += len(spelled)
+        good = {ids: weight for ids, weight in spelled.items() if weight >= 0}
+        if good:
+            wanted[name] = _acceptor(good, lend=True)
+        if len(good) < len(spelled):
+            unwanted.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, lend=False))
+    return CompiledList(phrases.name, wanted, tuple(unwanted), count)
+
+
+def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, ...], float]:
+    """Return the weight of each word sequence; of a sequence that occurs twice, the larger."""
+    found: dict[tuple[int, ...], float] = {}
+    for phrase in phrases:
+        ids = tuple(words.ids(phrase.text.split()))
+        if ids and min(ids) >= 0:
+            found[ids] = max(phrase.weight, found.get(ids, phrase.weight))
+    return found
+
+
+def _acceptor(weight_of: dict[tuple[int, ...], float], *, lend: bool) -> _context.Phrases:
+    """Make the minimal acceptor of some phrases.
+
+    Args:
+        weight_of: Weight of each phrase.
+        lend: Each word gives as much as the best phrase that goes on from here will have given, and what a phrase got
+            too much is taken back at its end. Else all is given at the end.
+    """
+    phrases = sorted(weight_of)
+    weight = np.array([weight_of[ids] for ids in phrases], np.float64)
+    length = np.array([len(ids) for ids in phrases], np.int64)
+    begin = np.concatenate([[0], np.cumsum(length)])
+    trie = WordTrie()
+    node = trie.add(np.fromiter((word for ids in phrases for word in ids), np.int32, begin[-1]), begin)
+    per_word = np.repeat(weight, length) if lend else np.zeros(begin[-1])
+    bonus = np.zeros(len(trie))
+    np.maximum.at(bonus, node, per_word)
+    given = np.add.reduceat(bonus[node], begin[:-1])
+    end = np.full(len(trie) + 1, np.inf)
+    end[node[begin[1:] - 1] + 1] = given - weight * length
+    return _minimal(trie.parent + 1, trie.word, -bonus, end)
+
+
+def _minimal(
+    parent: npt.NDArray[np.int32],
+    word: npt.NDArray[np.int32],
+    cost: npt.NDArray[np.float64],
+    end: npt.NDArray[np.float64],
+) -> _context.Phrases:
+    """Let OpenFst merge the states of a trie, node n of which is entered by arc n - 1, that have the same future."""
+    order = np.lexsort((word, parent))
+    lattice = Lattice.from_arrays(
+        "",
+        np.searchsorted(parent[order], np.arange(len(end) + 1)),
+        order + 1,
+        word[order],
+        cost[order],
+        np.zeros(len(word)),
+        end,
+    )
+    pywrapfst = pywrapfst_module()
+    machine = to_openfst(lattice)
+    # With its weights in its labels the acceptor is minimised as an unweighted one: no weight is moved.
+    coder = pywrapfst.EncodeMapper(arc_type="standard", encode_labels=True, encode_weights=True)
+    machine.encode(coder)
+    machine.minimize()
+    machine.decode(coder)
+    merged = from_openfst(machine)
+    src = np.repeat(np.arange(merged.num_states), np.diff(merged.arc_begin))
+    order = np.lexsort((merged.word, src))
+    bonus = np.where(merged.graph[order] == 0, np.float32(0), -merged.graph[order])
+    final = np.where(np.isinf(merged.final_graph), np.float32(np.nan), 0 - merged.final_graph)
+    return _context.Phrases(merged.arc_begin, merged.word[order], merged.dst[order], bonus, final.astype(np.float32))
+
+
+class ListCompiler:
+    """Compiles each list once, whoever asks for it, and keeps those that are shared while they live."""
+
+    def __init__(self, words: SymbolTable) -> None:
+        self.words = words
+        self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
+
+    def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
+        """Return lists as the tracker wants them."""
+        found = []
+        for each in lists:
+            kept = self._compiled.get(each)
+            if kept is None:
+                kept = compile_list(each, self.words)
+                if each.name:
+                    self._compiled[each] = kept
+            found.append(kept)
+        return found

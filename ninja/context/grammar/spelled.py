@@ -1,0 +1,266 @@
+"""The contextual grammar for decoders whose units are smaller than words."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.grammar.partial_boost import PhraseLoans
+from ninja.context.grammar.spelling import OpenVocabulary, Spelling
+from ninja.context.grammar.tracker import Match, Tracker, class_words, is_class
+from ninja.context.options import ContextOptions
+from ninja.errors import OptionError, VocabularyError
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.word_map import MARKS
+
+ROOM = 1 << 17  # words of phrases that no model knows
+
+
+class _State(NamedTuple):
+    """What is known of a history of units; equal ones have the same future."""
+
+    utterance: int
+    words: int  # state of the tracker of words
+    positions: tuple[tuple[int, int], ...]  # (list, position) of the phrases begun
+    text: str | None  # of the unfinished word; None: one that nothing knows
+
+
+class SpelledTracker:
+    """Follows histories of a decoder's units through a contextual grammar of words.
+
+    To use like a `Tracker`. A word is scored when the next one begins, or at the end; until then its letters are lent
+    a part of the boost that it would bring if it went on with a phrase, and this loan is paid back with the word. So
+    the scores of the units of a sentence have the same sum as those of its words.
+
+    The vocabulary is open. Words of phrases are taken in as they come, whether or not the class model knows them; all
+    others that it lacks are one word, its ``<unk>``.
+    """
+
+    def __init__(
+        self,
+        spelling: Spelling,
+        class_lm: NgramLM | None = None,
+        options: ContextOptions | None = None,
+        *,
+        lm_scale: float = 1.0,
+        room: int = ROOM,
+    ) -> None:
+        """Make a tracker.
+
+        Args:
+            spelling: What the decoder's units do to words.
+            class_lm: N-gram model over words, with class words (``@name``); None: phrases are boosted, nothing else.
+            options: Boosts and limits; without an ``unk_penalty`` there is none, for it is the decoder that spells.
+            lm_scale: A factor of the model's log-probabilities, but not of boosts.
+            room: How many words the phrases may have beyond those of the class model.
+
+        Raises:
+            VocabularyError: The class model has no ``<unk>``.
+        """
+        if class_lm is not None and class_lm.unk is None:
+            raise VocabularyError(
+                "the class model has no <unk>, but a decoder may spell any word; train it with one",
+                class_lm.vocabulary.path,
+            )
+        options = options or ContextOptions()
+        self.spelling = spelling
+        self.options = options if options.unk_penalty is not None else replace(options, unk_penalty=0.0)
+        self._class_lm = class_lm
+        self._lm_scale = lm_scale
+        known = [] if class_lm is None else [word for word, _ in class_lm.vocabulary]
+        self._known = sorted(word for word in known if word not in MARKS and not is_class(word))
+        self._classes = set() if class_lm is None else {word for word, _ in class_words(class_lm)}
+        self._compiled: WeakKeyDictionary[PhraseList, PhraseLoans] = WeakKeyDictionary()  # of shared lists
+        self._take_room(room)
+        self._forget()
+
+    def _take_room(self, room: int) -> None:
+        """Begin with a vocabulary that no phrase has added to."""
+        self._room = room
+        self._words = OpenVocabulary(self._known, room=room)
+        self._tracker = Tracker(self._words, self._class_lm, self.options, lm_scale=self._lm_scale)
+        self._compiled.clear()
+
+    def _forget(self) -> None:
+        self._utterances: list[tuple[PhraseLoans, ...]] = []
+        self._states: list[_State] = []
+        self._loans: list[float] = []  # of each state
+        self._number: dict[_State, int] = {}
+        self._steps: dict[int, tuple[int, float]] = {}  # state · units + unit -> state after it, score
+        self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the same with its word finished, score
+
+    def clear(self) -> None:
+        """Forget all states, and the lists that nobody holds any more."""
+        self._tracker.clear()
+        self._forget()
+        if self._words.room < self._room // 2:
+            in_use = set[str]().union(*(loans.words for loans in self._compiled.values()))
+            self._take_room(max(self._room, 4 * len(in_use)))
+
+    def start(self, lists: Sequence[PhraseList] = ()) -> int:
+        """Return the state before the first unit of an utterance which has these lists of phrases.
+
+        Raises:
+            OptionError: There is no room for the words of the phrases.
+        """
+        compiled = tuple(self._loans_of(each) for each in lists)
+        self._utterances.append(compiled)
+        return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
+
+    def _loans_of(self, phrases: PhraseList) -> PhraseLoans:
+        loans = self._compiled.get(phrases)
+        if loans is None:
+            loans = PhraseLoans(phrases, self.options, self._classes)
+            self._words.add(sorted(loans.words))
+            if phrases.name:
+                self._compiled[phrases] = loans
+        return loans
+
+    def advance(
+        self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Go on by one unit from each of some states.
+
+        Args:
+            states: Histories, int64 [n].
+            units: The unit that follows each, int32 [n]; silent ones change nothing.
+
+        Returns:
+            (states, int64 [n]; what each unit scores in nats, more is better, float32 [n]). Loans are part of it, and
+            so is what had to be paid back. -1 and -inf where the class model does not allow the word that it finishes.
+
+        Raises:
+            OptionError: A state or a unit that does not exist.
+        """
+        states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
+        if states.ndim != 1 or states.shape != units.shape:
+            raise OptionError(f"states of shape {states.shape} and units of shape {units.shape}; both must be [n]")
+        num_units = len(self.spelling)
+        if units.size and not 0 <= units.min() <= units.max() < num_units:
+            bad = units[(units < 0) | (units >= num_units)][0]
+            raise OptionError(f"unit {bad} is none of the {num_units} units")
+        self._check(states)
+        get = self._steps.get
+        found = [get(key) or self._step(key) for key in (states * num_units + units).tolist()]
+        after = np.fromiter((state for state, _ in found), np.int64, len(found))
+        return after, np.fromiter((gain for _, gain in found), np.float32, len(found))
+
+    def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return what it scores to end in each of some states, float32 [n]: the last word, ``</s>``, loans paid back.
+
+        Raises:
+            OptionError: A state that does not exist.
+        """
+        states = np.asarray(states, np.int64)
+        self._check(states)
+        ends = [self._end(state) for state in states.tolist()]
+        allowed = np.array([end is not None for end, _ in ends], np.bool_)
+        gain = np.fromiter((gain for _, gain in ends), np.float64, len(ends))
+        words = np.array([end.words for end, _ in ends if end is not None], np.int64)
+        gain[allowed] += self._tracker.final(words)
+        return gain.astype(np.float32)
+
+    def matches(self, start: int, units: Sequence[int]) -> list[Match]:
+        """Return the phrases that the best way through a sentence takes, from a state that `start` gave.
+
+        They begin and end at words of the sentence, not at units.
+        """
+        words = np.array([self._id(word) for word in self.spelling.words(units)], np.int32)
+        return self._tracker.matches(self._states[start].words, words)
+
+    def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
+        """Return the phrases, each once, with words that the units cannot spell: no hypothesis will have them."""
+        texts = dict.fromkeys(each.text for list_ in lists for members in list_.classes.values() for each in members)
+        words = {word for text in texts for word in text.split()}
+        cannot = {word for word in words if not self.spelling.can_spell(word)}
+        return tuple(text for text in texts if not cannot.isdisjoint(text.split()))
+
+    def _check(self, states: npt.NDArray[np.int64]) -> None:
+        if states.size and not 0 <= states.min() <= states.max() < len(self._states):
+            bad = states[(states < 0) | (states >= len(self._states))][0]
+            raise OptionError(f"{bad} is no state of this tracker")
+
+    def _id(self, word: str) -> int:
+        number = self._words.id(word)
+        return self._words.UNKNOWN if number is None else number
+
+    def _step(self, key: int) -> tuple[int, float]:
+        """Work out one step, and keep it."""
+        number, unit = divmod(key, len(self.spelling))
+        ended: _State | None
+        if self.spelling.silent[unit]:
+            found = number, 0.0
+        else:
+            if self.spelling.begins[unit]:
+                ended, gain = self._end(number)
+            else:
+                ended, gain = self._states[number], -self._loans[number]
+            found = -1, gain
+            if ended is not None:
+                after = self._intern(ended._replace(text=self._longer(ended, self.spelling.text[unit])))
+                found = after, gain + self._loans[after]
+        self._steps[key] = found
+        return found
+
+    def _end(self, number: int) -> tuple[_State | None, float]:
+        """Finish the word of a state and pay back its loan; None and -inf if the class model does not allow it."""
+        if number in self._ends:
+            return self._ends[number]
+        state = self._states[number]
+        found: tuple[_State | None, float] = state, 0.0
+        if state.text != "":
+            word = self._words.UNKNOWN if state.text is None else self._id(state.text)
+            after, gain = self._tracker.advance(np.array([state.words]), np.array([word], np.int32))
+            found = None, -np.inf
+            if after[0] >= 0:
+                ended = state._replace(words=int(after[0]), positions=self._follow(state), text="")
+                found = ended, float(gain[0]) - self._loans[number]
+        self._ends[number] = found
+        return found
+
+    def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
+        """Return the positions after the word of a state."""
+        if state.text is None:
+            return ()
+        lists = self._utterances[state.utterance]
+        after = ((number, lists[number].follow(at, state.text)) for number, at in self._positions(state))
+        return tuple(sorted({(number, position) for number, position in after if position is not None}))
+
+    def _longer(self, state: _State, text: str) -> str | None:
+        """Return the letters of a word with more at its end; None once no word we know begins with them."""
+        if state.text is None:
+            return None
+        longer = state.text + text
+        if not longer or any(each.has_beginning(longer) for each in self._utterances[state.utterance]):
+            return longer
+        at = bisect_left(self._known, longer)
+        return longer if at < len(self._known) and self._known[at].startswith(longer) else None
+
+    def _intern(self, state: _State) -> int:
+        number = self._number.get(state)
+        if number is None:
+            number = self._number[state] = len(self._states)
+            self._states.append(state)
+            self._loans.append(self._loan(state))
+        return number
+
+    def _loan(self, state: _State) -> float:
+        """Return what the unfinished word of a state has been lent: the most that any phrase lends."""
+        if not state.text:
+            return 0.0
+        lists = self._utterances[state.utterance]
+        return max((lists[number].loan(at, state.text) for number, at in self._positions(state)), default=0.0)
+
+    def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
+        """Yield the positions from which the word of a state may go on, those before phrases, too."""
+        yield from state.positions
+        for number in range(len(self._utterances[state.utterance])):
+            for root in PhraseLoans.ROOTS:
+                yield number, root

@@ -1,0 +1,391 @@
+"""Augmentation: arcs for phrases of the context that sound like what a lattice has, for what it lacks nobody finds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _augment
+from ninja.context.entities.lists import PhraseList
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.insertion import Chain, insert
+from ninja.context.sound.old_share import OldShare
+from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
+from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.times import state_times
+
+_Strings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]  # phones of string i: second[first[i] : first[i + 1]]
+
+LARGEST_PENALTY = 1e5  # as acoustic cost; beyond it, float32 costs would no longer tell paths apart
+
+# Words without a sound, as recognisers write them; epsilons are silent anyway.
+SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
+
+
+@dataclass(frozen=True, slots=True)
+class AugmentOptions:
+    """What sounds alike, what it costs, and how much may be added.
+
+    The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
+    """
+
+    max_distance: float = 0.25  # most distance between phrase and span, per phone of the phrase
+    penalty: float = 12.0  # cost of a unit of distance, nats; as acoustic cost it is divided by the acoustic scale
+    choice_penalty: float = 1.0  # times ln N, cost of being one of N phrases: among more, more sound alike by chance
+    acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
+    beam: float = 10.0  # most excess of the best path through a span
+    max_spans: int = 4  # arcs added at most for a phrase, each between other states
+    max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            OptionError: Names the option, its value and the range.
+        """
+        for name in ("max_distance", "penalty", "choice_penalty", "acoustic_scale", "beam"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0) or (value == 0 and name in ("penalty", "acoustic_scale")):
+                above = "above 0" if name in ("penalty", "acoustic_scale") else "0 or more"
+                raise OptionError(f"{name} is {value}, but must be {above}")
+        for name in ("penalty", "choice_penalty"):
+            if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
+                most = f"{LARGEST_PENALTY:g} times the acoustic scale"
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be {most} at most")
+        for name in ("max_spans", "max_arcs"):
+            if not 1 <= getattr(self, name) <= LARGEST_ID:
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A phrase added to a lattice, and why."""
+
+    cls: str  # class of the phrase, "" for none
+    phrase: str
+    start: int  # states of the lattice as it was
+    end: int
+    replaced: tuple[str, ...]  # words of the path it sounds like
+    distance: float  # in units of the confusion costs
+    cost: float  # acoustic cost added to that of the path replaced, nats, unscaled
+    excess: float  # of the path replaced
+    frames: tuple[int, int] | None  # where it stands, where the lattice says when its states are
+
+
+@dataclass(frozen=True, slots=True)
+class Unpronounced:
+    """A phrase that was left out, and why."""
+
+    cls: str
+    phrase: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sounding:
+    """Pronunciations of a list's phrases."""
+
+    cls: list[str]
+    text: list[str]
+    words: list[tuple[int, ...]]  # word ids of each phrase
+    phrase_of: npt.NDArray[np.int64]  # phrase of each pronunciation
+    num_phones: list[tuple[int, ...]]  # of each word, of each pronunciation
+    strings: _Strings  # the pronunciations
+    left_out: tuple[Unpronounced, ...]
+
+
+def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
+    """Return a symbol table with the words of all phrases; new ids follow the largest, those there were stay.
+
+    Raises:
+        SymbolError: There are no more ids.
+    """
+    missing: dict[str, None] = {}
+    for each in lists:
+        for phrases in each.classes.values():
+            for phrase in phrases:
+                missing.update((word, None) for word in phrase.text.split() if word not in words)
+    if not missing:
+        return words
+    largest = max((number for _, number in words), default=0)
+    numbered = ((word, largest + 1 + rank) for rank, word in enumerate(missing))
+    return SymbolTable([*words, *numbered], words.path)
+
+
+class Augmenter:
+    """Adds arcs for phrases to lattices.
+
+    Args:
+        words: The symbol table of the lattices, extended by the words of all phrases; see `extended`.
+        pronouncer: Says how words and phrases sound.
+        confusion: What it costs to take a phone for another; None: by articulation.
+        options: What sounds alike, what it costs, and how much may be added.
+        old_share: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
+            which is neither what the first pass would have said of it nor what another model can take off again.
+        heard: Tells what the words of a lattice sound like by its alignments; None: as the pronouncer has it.
+        silent: Words without a sound. A word that is not silent and cannot be pronounced is never replaced.
+    """
+
+    def __init__(
+        self,
+        words: SymbolTable,
+        pronouncer: Pronouncer,
+        confusion: Confusion | None = None,
+        options: AugmentOptions | None = None,
+        *,
+        old_share: OldShare | None = None,
+        heard: HeardPhones | None = None,
+        silent: frozenset[str] = SILENT,
+    ) -> None:
+        self.words = words
+        self.pronouncer = pronouncer
+        self.confusion = confusion or Confusion.articulatory()
+        self.options = options or AugmentOptions()
+        self._old_share = old_share
+        self._heard = heard
+        self._silent = silent
+        self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
+        self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
+
+    def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
+        """Return a lattice with arcs for phrases that sound like parts of it, and what was added, likeliest first.
+
+        A phrase becomes an arc a word, between two states of the lattice. Of all paths between two states, the one it
+        stands for is that of the least ``cost + penalty · distance``; it takes over that path's costs and labels,
+        divided between its words by their phones, and pays the penalties as acoustic cost. Its graph cost is what the
+        old model makes of it, where that is known, else the path's own. Nothing is taken away or changed. Phrases of a
+        weight not above 0, and those whose words run between the two states already, are not added.
+
+        Raises:
+            LatticeError: The lattice is too large to be searched, or its alignments do not tell what was heard.
+            SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
+        """
+        chosen: list[_Span] = []
+        seen: set[tuple[int, int, tuple[int, ...]]] = set()
+        per_phrase: Counter[tuple[int, ...]] = Counter()
+        room = self.options.max_arcs
+        sounding = [self._sounding(each) for each in lists]
+        num_phrases = len(set().union(*(each.words for each in sounding)))
+        found = [span for each in sounding for span in self._spans(lattice, each)]
+        for span in sorted(found, key=lambda span: span[:4]):
+            words = span.list.words[span.phrase]
+            place = (span.start, span.end, words)
+            if per_phrase[words] >= self.options.max_spans or len(words) > room or place in seen:
+                continue
+            seen.add(place)
+            if _runs(lattice, span.start, span.end, words):
+                continue
+            chosen.append(span)
+            per_phrase[words] += 1
+            room -= len(words)
+        change = np.zeros(len(chosen))
+        if self._old_share is not None:
+            places = [(span.start, span.end, span.arcs, span.list.words[span.phrase]) for span in chosen]
+            change = self._old_share.changes(lattice, self.options.acoustic_scale, places)
+        choice = self.options.choice_penalty * math.log(max(1, num_phrases))
+        paid = [(self.options.penalty * span.distance + choice) / self.options.acoustic_scale for span in chosen]
+        chains = [_chain(lattice, *each) for each in zip(chosen, change.tolist(), paid, strict=True)]
+        times = _times(lattice) if chosen else None
+        added = (self._added(lattice, span, cost, times) for span, cost in zip(chosen, paid, strict=True))
+        return insert(lattice, chains, self.words), tuple(added)
+
+    def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
+        """Return the phrases of some lists that cannot be added, and why.
+
+        Raises:
+            SymbolError: A word of a phrase is not in the symbol table.
+        """
+        return tuple(each for phrases in lists for each in self._sounding(phrases).left_out)
+
+    def _sounding(self, phrases: PhraseList) -> _Sounding:
+        """Return the pronunciations of a list, found once as long as the list lives."""
+        found = self._lists.get(phrases)
+        if found is None:
+            found = self._lists[phrases] = self._pronounced(phrases)
+        return found
+
+    def _pronounced(self, phrases: PhraseList) -> _Sounding:
+        cls: list[str] = []
+        text: list[str] = []
+        words: list[tuple[int, ...]] = []
+        phrase_of: list[int] = []
+        num_phones: list[tuple[int, ...]] = []
+        strings: list[list[int]] = []
+        left_out: list[Unpronounced] = []
+        for name, members in phrases.classes.items():
+            for phrase in members:
+                if phrase.weight <= 0:
+                    continue
+                ids = self.words.ids(phrase.text.split())
+                if -1 in ids:
+                    word = phrase.text.split()[ids.index(-1)]
+                    where = f"{word!r} of the phrase {phrase.text!r} is not in the symbol table"
+                    raise SymbolError(f"{where}; extend it, see ninja.context.sound.augment.extended", self.words.path)
+                try:
+                    variants = self.pronouncer.of_phrase(phrase)
+                    strings += [self.confusion.numbers(sum(variant, ())) for variant in variants]
+                except (PronunciationError, OptionError) as error:
+                    left_out.append(Unpronounced(name, phrase.text, str(error)))
+                    continue
+                phrase_of += [len(text)] * len(variants)
+                num_phones += [tuple(map(len, variant)) for variant in variants]
+                cls.append(name)
+                text.append(phrase.text)
+                words.append(tuple(ids))
+        numbered = np.array(phrase_of, np.int64)
+        return _Sounding(cls, text, words, numbered, num_phones, _packed(strings), tuple(left_out))
+
+    def _sound(self, word: int) -> list[list[int]]:
+        """Return the pronunciations of a word of a lattice: none if nothing may replace it, an empty one if silent."""
+        found = self._sounds.get(word)
+        if found is None:
+            spelling = self.words.word(word)
+            if spelling in self._silent:
+                found = [[]]
+            else:
+                known = self.confusion.id
+                found = [
+                    self.confusion.numbers(phones)
+                    for phones in self.pronouncer.of(spelling)
+                    if phones and all(phone in known for phone in phones)
+                ]
+            self._sounds[word] = found
+        return found
+
+    def _units(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
+        """Return what each arc sounds like: the unit it is, int32 [num_arcs], and the pronunciations of each unit."""
+        if self._heard is not None:
+            number: dict[tuple[int, ...], int] = {}
+            unit = [number.setdefault(phones, len(number)) for phones in self._heard.of_arcs(lattice)]
+            return np.array(unit, np.int32), [[list(phones)] for phones in number]
+        words, of_arc = np.unique(lattice.word, return_inverse=True)
+        return of_arc.astype(np.int32), [self._sound(int(word)) for word in words]
+
+    def _spans(self, lattice: Lattice, sounding: _Sounding) -> list[_Span]:
+        """Return the spans at which phrases may be added, as the kernel finds them."""
+        if not len(sounding.phrase_of) or not lattice.num_arcs:
+            return []
+        options = self.options
+        unit, sounds = self._units(lattice)
+        try:
+            string, start, end, excess, distance, arc_begin, arc = _augment.find_spans(
+                lattice,
+                unit,
+                np.cumsum([0, *map(len, sounds)], dtype=np.int64),
+                *_packed([phones for variants in sounds for phones in variants]),
+                *sounding.strings,
+                self.confusion.substitution,
+                self.confusion.insertion,
+                self.confusion.deletion,
+                options.acoustic_scale,
+                options.penalty,
+                options.beam,
+                options.max_distance,
+                options.max_spans,
+            )
+        except OverflowError as error:
+            raise LatticeError("too large to be searched for phrases; prune it", key=lattice.key) from error
+        if not len(string):
+            return []
+        phrase = sounding.phrase_of[string].tolist()
+        rank = (excess + options.penalty * distance).tolist()
+        paths = np.split(arc, arc_begin[1:-1])
+        rows = zip(
+            rank,
+            phrase,
+            start.tolist(),
+            end.tolist(),
+            string.tolist(),
+            distance.tolist(),
+            excess.tolist(),
+            paths,
+            strict=True,
+        )
+        return [
+            _Span(rank, sounding.text[each], first, last, sounding, each, *more)
+            for rank, each, first, last, *more in rows
+        ]
+
+    def _added(self, lattice: Lattice, span: _Span, cost: float, times: npt.NDArray[np.int32] | None) -> Added:
+        return Added(
+            span.list.cls[span.phrase],
+            span.text,
+            span.start,
+            span.end,
+            tuple(self.words.spell(lattice.word[span.arcs])),
+            span.distance,
+            cost,
+            span.excess,
+            None if times is None else (int(times[span.start]), int(times[span.end])),
+        )
+
+
+class _Span(NamedTuple):
+    """A place for a phrase; what comes first makes the order, which is that of likelihood."""
+
+    rank: float  # the excess with the penalty
+    text: str
+    start: int
+    end: int
+    list: _Sounding
+    phrase: int
+    string: int
+    distance: float
+    excess: float
+    arcs: npt.NDArray[np.int64]  # the path the phrase takes the place of
+
+
+def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
+    """Return what to insert for a span, for so much more graph and acoustic cost than the path it sounds like."""
+    num_phones = span.list.num_phones[span.string]
+    share = np.array(num_phones, np.float64) / sum(num_phones)
+    acoustic = float(lattice.acoustic[span.arcs].sum(dtype=np.float64)) + paid
+    graph = float(lattice.graph[span.arcs].sum(dtype=np.float64)) + change
+    labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in span.arcs])
+    cuts = np.rint(np.cumsum(share)[:-1] * len(labels)).astype(np.int64)
+    words = span.list.words[span.phrase]
+    return Chain(span.start, span.end, words, graph * share, acoustic * share, tuple(np.split(labels, cuts)))
+
+
+def _packed(strings: Sequence[Sequence[int]]) -> _Strings:
+    """Return strings as one array and where each begins in it."""
+    begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+    return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
+
+
+def _runs(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
+    """Tell whether words run between two states already, epsilons aside."""
+    here, seen = [(start, 0)], set()
+    while here:
+        state, read = here.pop()
+        if state == end and read == len(words):
+            return True
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            word, dst = int(lattice.word[arc]), int(lattice.dst[arc])
+            if dst > end or (word != EPSILON and (read == len(words) or word != words[read])):
+                continue
+            place = (dst, read + (word != EPSILON))
+            if place not in seen:
+                seen.add(place)
+                here.append(place)
+    return False
+
+
+def _times(lattice: Lattice) -> npt.NDArray[np.int32] | None:
+    """Return the frame of each state, or None where a lattice does not say."""
+    if lattice.time is None and not len(lattice.ali):
+        return None
+    try:
+        return state_times(lattice)
+    except LatticeError:
+        return None

@@ -1,0 +1,223 @@
+"""Confusion: how far phones are apart that a recogniser may take for one another."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, OptionError, OutputError
+from ninja.files import text as utf8
+
+FORMAT = "ninja phone confusion 1"
+MOST_PHONES = 1000
+
+# Features of the English phones as Kondrak describes phones, each by the values he gives them. Consonants: place,
+# manner, voice, nasal, retroflex, lateral. Vowels: height, backness, roundness, length of where they begin and end.
+_BILABIAL, _LABIODENTAL, _DENTAL, _ALVEOLAR, _PALATO_ALVEOLAR, _PALATAL, _VELAR, _GLOTTAL = (
+    1.0, 0.95, 0.9, 0.85, 0.75, 0.7, 0.6, 0.1,
+)  # fmt: skip
+_RETROFLEX = 0.8
+_STOP, _AFFRICATE, _FRICATIVE, _APPROXIMANT = 1.0, 0.9, 0.8, 0.6
+_HIGH, _MID, _LOW = 1.0, 0.5, 0.0
+_FRONT, _CENTRAL, _BACK = 1.0, 0.5, 0.0
+_CONSONANTS = {
+    "P": (_BILABIAL, _STOP, 0, 0, 0, 0), "B": (_BILABIAL, _STOP, 1, 0, 0, 0), "T": (_ALVEOLAR, _STOP, 0, 0, 0, 0),
+    "D": (_ALVEOLAR, _STOP, 1, 0, 0, 0), "K": (_VELAR, _STOP, 0, 0, 0, 0), "G": (_VELAR, _STOP, 1, 0, 0, 0),
+    "M": (_BILABIAL, _STOP, 1, 1, 0, 0), "N": (_ALVEOLAR, _STOP, 1, 1, 0, 0), "NG": (_VELAR, _STOP, 1, 1, 0, 0),
+    "F": (_LABIODENTAL, _FRICATIVE, 0, 0, 0, 0), "V": (_LABIODENTAL, _FRICATIVE, 1, 0, 0, 0),
+    "TH": (_DENTAL, _FRICATIVE, 0, 0, 0, 0), "DH": (_DENTAL, _FRICATIVE, 1, 0, 0, 0),
+    "S": (_ALVEOLAR, _FRICATIVE, 0, 0, 0, 0), "Z": (_ALVEOLAR, _FRICATIVE, 1, 0, 0, 0),
+    "SH": (_PALATO_ALVEOLAR, _FRICATIVE, 0, 0, 0, 0), "ZH": (_PALATO_ALVEOLAR, _FRICATIVE, 1, 0, 0, 0),
+    "HH": (_GLOTTAL, _FRICATIVE, 0, 0, 0, 0), "CH": (_PALATO_ALVEOLAR, _AFFRICATE, 0, 0, 0, 0),
+    "JH": (_PALATO_ALVEOLAR, _AFFRICATE, 1, 0, 0, 0), "L": (_ALVEOLAR, _APPROXIMANT, 1, 0, 0, 1),
+    "R": (_RETROFLEX, _APPROXIMANT, 1, 0, 1, 0), "W": (_BILABIAL, _APPROXIMANT, 1, 0, 0, 0),
+    "Y": (_PALATAL, _APPROXIMANT, 1, 0, 0, 0),
+}  # fmt: skip
+_VOWELS = {
+    "IY": (_HIGH, _FRONT, 0, 1), "IH": (_HIGH, _FRONT, 0, 0), "EH": (_MID, _FRONT, 0, 0), "AE": (_LOW, _FRONT, 0, 0),
+    "AH": (_MID, _CENTRAL, 0, 0), "AA": (_LOW, _BACK, 0, 1), "AO": (_MID, _BACK, 1, 1), "UH": (_HIGH, _BACK, 1, 0),
+    "UW": (_HIGH, _BACK, 1, 1), "ER": (_MID, _CENTRAL, 0, 1),
+    "EY": ((_MID + _HIGH) / 2, _FRONT, 0, 1), "OW": ((_MID + _HIGH) / 2, _BACK, 1, 1),
+    "AY": ((_LOW + _HIGH) / 2, (_CENTRAL + _FRONT) / 2, 0, 1),
+    "AW": ((_LOW + _HIGH) / 2, (_CENTRAL + _BACK) / 2, 0.5, 1),
+    "OY": ((_MID + _HIGH) / 2, (_BACK + _FRONT) / 2, 0.5, 1),
+}  # fmt: skip
+# Saliences of the features, and the scores of a substitution without differences, of a vowel in one, and of a skip.
+_SYLLABIC, _PLACE, _MANNER, _VOICE, _NASAL, _RHOTIC, _LATERAL = 5, 40, 50, 10, 10, 10, 10
+_HEIGHT, _BACKNESS, _ROUND, _LENGTH = 5, 5, 5, 1
+_SAME, _VOWEL, _SKIP = 35, 10, -10
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """What it costs to have heard one phone for another; 0 for the same phone, about 0.75 for one lost.
+
+    Rows and columns follow ``phones``.
+    """
+
+    phones: tuple[str, ...]
+    substitution: npt.NDArray[np.float32]  # [said, heard], ≥ 0; the diagonal is 0
+    insertion: npt.NDArray[np.float32]  # [heard], > 0: heard, but not said
+    deletion: npt.NDArray[np.float32]  # [said], > 0: said, but not heard
+    source: str = field(default="")  # where the costs come from, for the reader of a file
+
+    def __post_init__(self) -> None:
+        """Refuse costs that no search could use.
+
+        Raises:
+            OptionError: Names the phones and the cost.
+        """
+        count = len(self.phones)
+        if not 0 < count <= MOST_PHONES or len(set(self.phones)) < count:
+            raise OptionError(
+                f"{count} phones, {len(set(self.phones))} of them different; 1 to {MOST_PHONES} are taken"
+            )
+        for name, shape in (("substitution", (count, count)), ("insertion", (count,)), ("deletion", (count,))):
+            cost = np.array(getattr(self, name), np.float32, order="C")
+            if cost.shape != shape:
+                raise OptionError(
+                    f"{name} has shape {list(cost.shape)}, but {list(shape)} is needed for {count} phones"
+                )
+            low = 0.0 if name == "substitution" else np.finfo(np.float32).tiny
+            if (bad := ~(np.isfinite(cost) & (cost >= low))).any():
+                at = tuple(map(int, np.argwhere(bad)[0]))
+                named = " → ".join(self.phones[each] for each in at)
+                raise OptionError(f"the {name} cost of {named} is {cost[at]}, but costs are positive")
+            cost.flags.writeable = False
+            object.__setattr__(self, name, cost)
+        if (own := np.diagonal(self.substitution)).any():
+            phone = self.phones[int(np.flatnonzero(own)[0])]
+            raise OptionError(f"{phone} costs {own.max()} to be heard as itself, but must cost 0")
+
+    @cached_property
+    def id(self) -> dict[str, int]:
+        """Row of each phone."""
+        return {phone: number for number, phone in enumerate(self.phones)}
+
+    @classmethod
+    def articulatory(cls) -> Confusion:
+        """Return costs of the CMU dictionary's phones by how they are articulated.
+
+        They are Kondrak's ALINE similarities turned into distances. ALINE scores a substitution
+        ``35 − δ(p, q) − V(p) − V(q)`` with δ the differences of the features weighted by their saliences and V = 10 for
+        a vowel, and a skip ``−10``. The distance ``(s(x, x) + s(y, y)) / 2 − s(x, y)`` of two strings is then a sum
+        of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips; here in units of 35. A diphthong has
+        the mean of its halves' features.
+
+        Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
+        in NLTK, nltk/metrics/aline.py, where not said to be changed there; alineR, raw.alignment (the saliences).
+        """
+        phones = tuple(sorted(_CONSONANTS | _VOWELS))
+        substitution = [[_difference(said, heard) / _SAME for heard in phones] for said in phones]
+        skip = [(_SAME / 2 - _VOWEL * (phone in _VOWELS) - _SKIP) / _SAME for phone in phones]
+        return cls(
+            phones, np.array(substitution), np.array(skip), np.array(skip), "articulatory features, Kondrak 2002"
+        )
+
+    @classmethod
+    def uniform(cls, phones: Sequence[str]) -> Confusion:
+        """Return the plain edit distance over phones of any kind: each edit costs 1."""
+        count = len(phones)
+        one = np.ones(count, np.float32)
+        return cls(tuple(phones), 1 - np.eye(count, dtype=np.float32), one, one, "uniform")
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Confusion:
+        """Read costs from a JSON file that `write` made.
+
+        Raises:
+            FormatError: It is no such file, or a cost is out of range.
+            InputError: It cannot be read.
+        """
+        try:
+            content = json.loads(utf8.read(path))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise FormatError(f"no JSON: {error}", path) from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise FormatError(f'no phone confusions: there is no "format": "{FORMAT}"', path)
+        try:
+            phones = tuple(str(phone) for phone in content["phones"])
+            substitution, insertion, deletion = (
+                np.array(content[name], np.float32) for name in ("substitution", "insertion", "deletion")
+            )
+            return cls(phones, substitution, insertion, deletion, str(content.get("source", "")))
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise FormatError(f"damaged phone confusions: {reason}", path) from error
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the costs as JSON, to 4 decimals.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        rows = ",\n  ".join(json.dumps([round(float(cost), 4) for cost in row]) for row in self.substitution)
+        parts = [f'"format": {json.dumps(FORMAT)}', f'"source": {json.dumps(self.source, ensure_ascii=False)}']
+        parts.append(f'"phones": {json.dumps(self.phones, ensure_ascii=False)}')
+        for name in ("insertion", "deletion"):
+            parts.append(f'"{name}": {json.dumps([round(float(cost), 4) for cost in getattr(self, name)])}')
+        parts.append(f'"substitution": [\n  {rows}]')
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("{" + ",\n ".join(parts) + "}\n")
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror or error}", path) from error
+
+    def distance(self, said: Sequence[str], heard: Sequence[str]) -> float:
+        """Return the weighted edit distance of two strings of phones.
+
+        Raises:
+            OptionError: A phone is not among ``phones``.
+        """
+        rows, columns = self.numbers(said), self.numbers(heard)
+        before = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
+        for row in rows:
+            now = [before[0] + float(self.deletion[row])]
+            for place, column in enumerate(columns):
+                substituted = before[place] + float(self.substitution[row, column])
+                lost = before[place + 1] + float(self.deletion[row])
+                now.append(min(substituted, lost, now[place] + float(self.insertion[column])))
+            before = now
+        return before[-1]
+
+    def numbers(self, phones: Sequence[str]) -> list[int]:
+        """Return the row of each of some phones.
+
+        Raises:
+            OptionError: A phone is not among ``phones``.
+        """
+        try:
+            return [self.id[phone] for phone in phones]
+        except KeyError as error:
+            known = " ".join(self.phones[:8])
+            raise OptionError(f"there are no confusion costs for the phone {error}; there are for {known} …") from None
+
+
+def _difference(said: str, heard: str) -> float:
+    """Return Kondrak's δ of two phones: the differences of their features, weighted by salience."""
+    if said in _VOWELS and heard in _VOWELS:
+        differences = np.abs(np.subtract(_VOWELS[said], _VOWELS[heard]))
+        rhotic = _RHOTIC * ((said == "ER") != (heard == "ER"))
+        return float(differences @ (_HEIGHT, _BACKNESS, _ROUND, _LENGTH)) + rhotic
+    differences = np.abs(np.subtract(_as_consonant(said), _as_consonant(heard)))
+    syllabic = _SYLLABIC * ((said in _VOWELS) != (heard in _VOWELS))
+    return float(differences @ (_PLACE, _MANNER, _VOICE, _NASAL, _RHOTIC, _LATERAL)) + syllabic
+
+
+def _as_consonant(phone: str) -> tuple[float, ...]:
+    """Return the features by which a phone is compared with a consonant.
+
+    A vowel's place is where its tongue is: palatal in front, velar at the back; its manner goes on from approximants,
+    by height: 0.4, 0.2, 0.
+    """
+    if phone in _CONSONANTS:
+        return _CONSONANTS[phone]
+    height, backness, _, _ = _VOWELS[phone]
+    place = _VELAR + (_PALATAL - _VELAR) * backness
+    return place, 0.4 * height, 1, 0, float(phone == "ER"), 0

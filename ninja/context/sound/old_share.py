@@ -1,0 +1,113 @@
+"""What the first pass's language model says of a phrase in the place of other words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from copy import copy
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _augment
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
+
+Place = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, words to put there
+
+
+class OldShare:
+    """The first pass's language model, asked for differences.
+
+    Args:
+        words: The lattices' symbol table.
+        lm: The model.
+        unk_penalty: Cost beyond <unk>'s of a word it lacks; None: as `WordMap` has it.
+        map_words: Where else to look for a word it lacks, as `WordMap` has it.
+
+    Raises:
+        VocabularyError: The model has no <unk>, and lacks a word.
+    """
+
+    def __init__(
+        self,
+        words: SymbolTable,
+        lm: NgramLM,
+        unk_penalty: float | None = None,
+        map_words: Collection[WordMapping] = (),
+    ) -> None:
+        self._lm = lm
+        self._map = WordMap(words, lm, unk_penalty, map_words=map_words, name="the old language model")
+        self._context = max(lm.order - 1, 0)
+
+    def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
+        """Return by how much the model costs more where words take the place of a path; nats, float64 [places].
+
+        The sentence is the lattice's best through the path; words around it count as far as the model looks.
+
+        Args:
+            lattice: Where the paths are.
+            acoustic_scale: Of the acoustic costs, where paths are compared.
+            places: The paths, and what is to take their place.
+        """
+        if not places:
+            return np.zeros(0)
+        best_in, best_out = _augment.best_arcs(lattice, acoustic_scale)
+        src = lattice.src
+        sentences: list[list[int]] = []
+        unchanged: list[int] = []  # words at the beginning of each sentence
+        ends: list[bool] = []  # whether the sentence's end is near enough to be told otherwise
+        for start, end, arcs, words in places:
+            before = self._walk(lattice, best_in, src, start)[::-1]
+            after = self._walk(lattice, best_out, lattice.dst, end)
+            for middle in (lattice.word[arcs].tolist(), words):
+                heard = [word for word in middle if self._map.lm_word[word] != NO_WORD]
+                sentences.append([*before, *heard, *after])
+                unchanged.append(len(before))
+                ends.append(len(after) < self._context or not self._context)
+        cost = self._costs(sentences, np.array(unchanged), np.array(ends))
+        return cost[1::2] - cost[0::2]
+
+    def _costs(
+        self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float64]:
+        """Return what each sentence costs but for its unchanged beginning, and for its end if that is far."""
+        length = np.array([len(sentence) for sentence in sentences])
+        slots = self._lm.start(len(sentences))
+        cost = np.zeros(len(sentences))
+        for place in range(int(length.max(initial=0))):
+            here = np.flatnonzero(length > place)
+            word = np.array([sentences[each][place] for each in here.tolist()], np.int64)
+            logprob, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
+            cost[here] += np.where(place >= unchanged[here], self._map.extra[word] - logprob.astype(np.float64), 0.0)
+        final = self._lm.logprob(slots, np.full(len(slots), self._lm.eos, np.int32))
+        return cost - np.where(ends, final.astype(np.float64), 0.0)
+
+    def _walk(
+        self, lattice: Lattice, best: npt.NDArray[np.int64], onward: npt.NDArray[np.int32], state: int
+    ) -> list[int]:
+        """Return the words along best arcs from a state, as many as the model looks at."""
+        found: list[int] = []
+        while len(found) < self._context and (arc := int(best[state])) >= 0:
+            word = int(lattice.word[arc])
+            if self._map.lm_word[word] != NO_WORD:
+                found.append(word)
+            state = int(onward[arc])
+        return found
+
+
+def with_unknown(lm: NgramLM) -> NgramLM:
+    """Return a model that says something of unknown words, too: itself, or with its rarest word for <unk>.
+
+    A first pass has no use for <unk>, so that its model may lack it; but words that the first pass did not know are
+    what augmentation adds.
+    """
+    if lm.unk is not None:
+        return lm
+    words = np.array([number for word, number in lm.vocabulary if word not in ("<s>", "</s>")], np.int32)
+    logprob = lm.logprob(lm.start(len(words)), words)
+    logprob[~np.isfinite(logprob)] = np.inf
+    found = copy(lm)
+    found.unk = int(words[np.argmin(logprob)])
+    return found

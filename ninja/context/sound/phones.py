@@ -1,0 +1,84 @@
+"""The phones that a recogniser heard, as the alignments of its lattices tell them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.sound.pronunciation import phones_of
+from ninja.errors import LatticeError, VocabularyError
+from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+
+# What recognisers call the phones that are none: silence, noise, laughter, disambiguation symbols.
+_SILENT = re.compile(r"<.*>|\[.*\]|#\d+|(?:sil|spn|nsn|lau|ns|noise|sp)\d*", re.IGNORECASE)
+NO_PHONE = -1
+
+
+class HeardPhones:
+    """Tells the phones of arcs by their transition ids.
+
+    A phone stands where it ends: on the arc that has its final transition. So each phone of a path counts once; but
+    only in word-aligned lattices does it stand on its own word's arc, and those of final states stand on none.
+
+    Args:
+        model: The transition model the lattices were made with.
+        phones: Its phones: ``phones.txt``. Marks of position (``AH0_B``) and stress are taken off.
+        known: Phones that words and phrases are spelled with.
+
+    Raises:
+        SymbolError: A phone of the model is not in the table.
+        VocabularyError: A phone is neither known nor a kind of silence.
+    """
+
+    def __init__(self, model: TransitionModel, phones: SymbolTable, known: Collection[str]) -> None:
+        self._model = model
+        self._numbers = dict(zip(known, range(len(known)), strict=True))
+        largest = int(model.phones.max(initial=0))
+        self._phone = np.full(largest + 1, NO_PHONE, np.int32)  # number of each phone of the model
+        for phone in model.phones.tolist():
+            self._phone[phone] = self._number(phones.word(phone), phones.path)
+
+    @classmethod
+    def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> HeardPhones:
+        """Read the files.
+
+        Raises:
+            NinjaError: One cannot be read, or as for the class.
+        """
+        return cls(TransitionModel.read(model), SymbolTable.read(phones), known)
+
+    def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:
+        """Return the phones of each arc, by their place in ``known``.
+
+        Raises:
+            LatticeError: The lattice has no alignments, or they are not of this model.
+        """
+        if lattice.num_arcs and not lattice.ali.size:
+            raise LatticeError(
+                "the lattice has no alignments to tell phones by; leave the transition model out", key=lattice.key
+            )
+        self._model.check(lattice)
+        phone = np.where(self._model.is_final[lattice.ali], self._phone[self._model.phone[lattice.ali]], NO_PHONE)
+        heard = np.flatnonzero(phone != NO_PHONE)
+        begin: npt.NDArray[np.int64] = np.searchsorted(heard, lattice.ali_begin)
+        numbers = phone[heard].tolist()
+        return [tuple(numbers[first:last]) for first, last in zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)]
+
+    def _number(self, name: str, path: str | None) -> int:
+        plain = "".join(phones_of(name))
+        for spelling in (plain, plain.upper()):
+            if spelling in self._numbers:
+                return self._numbers[spelling]
+        if _SILENT.fullmatch(plain) or _SILENT.fullmatch(name):
+            return NO_PHONE
+        raise VocabularyError(
+            f"the phone {name!r} is none that words are spelled with, nor a silence; give a lexicon and confusion "
+            "costs in the recogniser's own phones",
+            path,
+        )

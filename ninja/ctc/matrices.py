@@ -1,0 +1,268 @@
+"""Matrices of acoustic models: NumPy's and torch's files, and Kaldi's archives."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ninja.errors import FormatError, InputError
+from ninja.files import text as utf8
+from ninja.files.place import Place, Table, resolve
+from ninja.files.stream import Stream, open_stream
+from ninja.formats import torch_file
+from ninja.formats.content import key_of
+from ninja.formats.kaldi.matrices import BINARY, LONGEST_KEY, Matrix, OnError, read_archive, read_one
+from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
+from ninja.formats.unread import refusal
+from ninja.io.sources import Source, tables
+
+NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
+CHUNK = 1 << 20
+_NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
+
+
+def read_matrices(
+    content: bytes, key: str, path: str | None = None, on_error: OnError | None = None
+) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
+
+    * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
+    * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
+      first axis of one is left out.
+    * Kaldi archives, binary (also compressed, which kaldiio unpacks) or text: keys are the archive's, or the given one
+      where there is a single matrix without a key.
+
+    Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
+
+    Args:
+        content: The whole file; gzip is unpacked.
+        key: Utterance id where the file names none.
+        path: File name for error messages.
+        on_error: Called with what is wrong with a matrix, which is left out, the others are not; None: it is raised.
+
+    Raises:
+        FormatError: The file is none of these, damaged, or holds something else.
+        DependencyError: kaldiio is needed and not installed.
+    """
+    yield from _of_stream(Stream(io.BytesIO(content), path or "the matrices"), key, path, on_error)
+
+
+def read_matrix_tables(
+    source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
+) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of files, folders and lists, as ``read_matrices``; of an archive, one at a time is in memory.
+
+    Args:
+        source: A file, a folder of files, ``-`` for the standard input, a pattern, a Kaldi rspecifier (``ark:…``,
+            ``scp:…``), or a list of these. A script file is known by its name or by its content.
+        on_error: Called with what is wrong with each matrix or file, which is left out; None: it is raised.
+        allow_pipes: Run any command that `source` names; those in script files are never run.
+
+    Raises:
+        FormatError: As ``read_matrices``, or a folder without matrices.
+        InputError: A file cannot be read, or a pattern matches none.
+        OptionError: An unknown option in an rspecifier.
+    """
+    return ((key, matrix) for key, matrix, _ in located_matrices(source, on_error, allow_pipes=allow_pipes))
+
+
+def located_matrices(
+    source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
+) -> Iterator[tuple[str, Matrix, str]]:
+    """Yield what ``read_matrix_tables`` does, each with the name of its file; arguments and errors are the same."""
+    for table in _tables(source, allow_pipes):
+        name = table.place.name
+        try:
+            with open_stream(table.place) as stream:
+                if table.kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
+                    yield from _listed(_rest(stream), name, on_error)
+                else:
+                    for key, matrix in _of_stream(stream, key_of(table.place.path), name, on_error):
+                        yield key, matrix, name
+        except (FormatError, InputError) as error:
+            if on_error is None:
+                raise
+            on_error(error)
+
+
+def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of a Kaldi script file: on each line a key and a place, ``FILE`` or ``FILE:OFFSET``.
+
+    Raises:
+        FormatError: A line is none of these (commands are never run), or as ``read_matrices``.
+        InputError: A file cannot be read.
+    """
+    return read_matrix_tables(f"scp:{os.fspath(path)}")
+
+
+def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
+    """Yield the tables that a source consists of."""
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        if not os.path.isdir(path):
+            yield from tables(source, allow_pipes=allow_pipes)
+            return
+        entries = sorted(entry.path for entry in os.scandir(path) if not entry.name.startswith("."))
+        found = [entry for entry in entries if os.path.isfile(entry) and _holds_matrices(entry)]
+        if not found:
+            raise FormatError("no matrices lie in this folder", path)
+        yield from (Table(Place(entry)) for entry in found)
+        return
+    for each in source:
+        yield from _tables(each, allow_pipes)
+
+
+def _holds_matrices(path: str) -> bool:
+    """Tell by its first bytes whether a file holds matrices."""
+    try:
+        with open_stream(Place(path)) as stream:
+            head = stream.head(LONGEST_KEY)
+    except (InputError, FormatError):
+        return False
+    behind_key = head.partition(b" ")[2].lstrip(b" ")
+    return head.startswith((NPY, ZIP, BINARY)) or behind_key.startswith((BINARY, b"["))
+
+
+def _is_list(head: bytes) -> bool:
+    """Tell whether a file is a list: its first line has a key and the place of a file that is there."""
+    row = head.partition(b"\n")[0].split(None, 1)
+    if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
+        return False
+    place = os.fsdecode(row[1].rstrip())
+    return os.path.isfile(place) or os.path.isfile(place.rpartition(":")[0])
+
+
+def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Matrix, str]]:
+    """Yield the matrices that the lines of a script file name, each with its file's name."""
+    for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
+        fields = row.split(None, 1)
+        if not fields:
+            continue
+        try:
+            key, place = fields[0], fields[1].strip() if len(fields) > 1 else ""
+            if not place or "\0" in row or place.endswith(("|", "]")):
+                message = f"expected a key and a file, found {row[:60]!r}; commands are not run"
+                raise FormatError(message, path, line=line)
+            for found in resolve(place):
+                with open_stream(found) as stream:
+                    if stream.head(len(NPY)).startswith((NPY, ZIP)):
+                        for each, matrix in _of_stream(stream, key, found.name, on_error):
+                            yield each, matrix, found.name
+                    else:
+                        yield key, _matrix(read_one(stream, key, found.name), found.name, key), found.name
+        except (FormatError, InputError) as error:
+            if on_error is None:
+                raise
+            on_error(error)
+
+
+def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | None) -> Iterator[tuple[str, Matrix]]:
+    """Yield the matrices of an opened file."""
+    head = stream.head(LONGEST_KEY)
+    if head.startswith(NPY):
+        yield key, _npy(_rest(stream), path, key)
+    elif head.startswith(ZIP):
+        for name, matrix in _zip(_rest(stream), key, path):
+            try:
+                found = matrix()
+            except FormatError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+            else:
+                yield name, found
+    elif head.startswith(BINARY) or head.lstrip().startswith(b"["):
+        yield key, read_one(stream, key, path)
+    elif (said := refusal(head)) is not None:
+        raise FormatError(said, path)
+    else:
+        yield from read_archive(stream, path, on_error)
+
+
+def _rest(stream: Stream) -> bytes:
+    """Return all bytes that are left."""
+    content = bytearray()
+    buffer = memoryview(bytearray(CHUNK))
+    while count := stream.readinto(buffer):
+        content += buffer[:count]
+    return bytes(content)
+
+
+def _npy(content: bytes, path: str | None, key: str) -> Matrix:
+    """Return the array of a .npy file."""
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"version {version}")
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = header(stream)
+    except Exception as error:  # what numpy raises depends on the damage
+        raise FormatError(f"a damaged .npy file: {str(error)[:80]}", path, key=key) from error
+    begin = stream.tell()
+    if dtype.kind not in "fiu" or len(shape) > 8:
+        message = f"an array of {str(dtype)[:40]} with {len(shape)} axes, but a matrix of numbers is needed"
+        raise FormatError(message, path, key=key)
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != len(content) - begin:
+        message = f"an array of shape {list(shape)} has {needed} bytes, but {len(content) - begin} are there"
+        raise FormatError(message, path, key=key)
+    values = np.frombuffer(content, dtype, offset=begin).reshape(shape, order="F" if by_columns else "C")
+    return _matrix(values, path, key)
+
+
+def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Matrix]]]:
+    """Return how to get each array of a zip file: NumPy's .npz, or torch's."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise FormatError("a packed entry; save with np.savez or torch.save", path)
+            if sum(entry.file_size for entry in entries) > len(content):
+                raise FormatError("the entries of the zip file claim more bytes than it has", path)
+            names = [entry.filename for entry in entries]
+            arrays = {} if not all(name.endswith(".npy") for name in names) else {n: archive.read(n) for n in names}
+    except FormatError:
+        raise
+    except Exception as error:  # what zipfile raises depends on the damage
+        raise FormatError(f"a damaged zip file: {str(error)[:80]}", path) from error
+    if arrays:
+        stems = ((name.removesuffix(".npy"), array) for name, array in arrays.items())
+        return [(name, partial(_npy, array, path, name)) for name, array in stems]
+    if not any(name.split("/")[-1] == "data.pkl" for name in names):
+        raise FormatError("a zip file, but neither NumPy's nor torch's", path)
+    return [(name, partial(_tensor, tensor, path, name, len(content))) for name, tensor in _torch(content, key, path)]
+
+
+def _torch(content: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
+    """Return the tensors of a file of torch's, whatever they are."""
+    try:
+        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only tensors of floats are read")
+    except FormatError as error:
+        raise FormatError(error.message, path, byte=error.byte) from error.__cause__
+    return list(loaded.items()) if isinstance(loaded, dict) else [(key, loaded)]
+
+
+def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Matrix:
+    """Return a tensor of a file of some size as a matrix."""
+    if not isinstance(key, str) or not isinstance(tensor, Tensor):
+        raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
+    if tensor.size * tensor.storage.itemsize > size:
+        raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file holds", path, key=key)
+    return _matrix(tensor.array(), path, key)
+
+
+def _matrix(values: Matrix, path: str | None, key: str) -> Matrix:
+    if values.ndim == 3 and values.shape[0] == 1:
+        values = values[0]
+    if values.ndim != 2:
+        message = f"a matrix [frames, units] is needed, but the shape is {list(values.shape)}"
+        raise FormatError(message, path, key=key)
+    return values

@@ -1,0 +1,192 @@
+"""Lattices of the matrices that CTC models give: prefix beam search, with a lexicon or without."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _ctc
+from ninja.ctc.found import CtcFound, CtcHypothesis, found_of
+from ninja.ctc.lexicon import CtcLexicon
+from ninja.ctc.units import CtcUnits
+from ninja.errors import LatticeError, ModelError, OptionError
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+
+ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrices come in half precision, too
+
+
+@dataclass(frozen=True, slots=True)
+class CtcOptions:
+    """How widely to search."""
+
+    beam: int = 100  # prefixes kept at each frame; 0: all
+    score_beam: float = 20.0  # prefixes worse than the best by more are dropped, nats
+    max_units: int = 0  # units that may follow a prefix at each frame, the most probable; 0: all
+    min_logprob: float = -math.inf  # units and blanks less probable count as impossible, a frame's best one aside; nats
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            OptionError: Names the option, its value and the range.
+        """
+        for name in ("beam", "max_units"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be 0 or more")
+        if not self.score_beam > 0:
+            raise OptionError(f"score_beam is {self.score_beam}, but must be above 0")
+        if not self.min_logprob <= 0:
+            raise OptionError(f"min_logprob is {self.min_logprob}, but must be 0 or less")
+
+
+def log_probabilities(
+    matrix: npt.ArrayLike, scale: Literal["logprob", "logit", "prob"] = "logprob", key: str | None = None
+) -> npt.NDArray[np.float64]:
+    """Return a matrix as natural log-probabilities, float64 [frames, units].
+
+    Args:
+        matrix: What a model gave, [frames, units].
+        scale: What its numbers are: natural log-probabilities, scores before the softmax, or probabilities.
+        key: Utterance id, for the message.
+
+    Raises:
+        ModelError: It is no matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
+        OptionError: ``scale`` is none of these.
+    """
+    values = np.ascontiguousarray(matrix, np.float64)
+    if values.ndim != 2 or not values.shape[1]:
+        raise ModelError(f"a matrix [frames, units] is needed, but its shape is {list(values.shape)}", key=key)
+    if (bad := np.isnan(values) | np.isposinf(values)).any():
+        frame, unit = np.argwhere(bad)[0]
+        raise ModelError(f"frame {frame}, unit {unit} is {values[frame, unit]}", key=key)
+    if scale == "prob":
+        if (bad := values < 0).any():
+            frame, unit = np.argwhere(bad)[0]
+            raise ModelError(f"frame {frame}, unit {unit} has the probability {values[frame, unit]}", key=key)
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    elif scale not in ("logprob", "logit"):
+        raise OptionError(f"scale is {scale!r}, but must be logprob, logit or prob")
+    if not len(values):
+        return values
+    most = values.max(axis=1, keepdims=True)
+    if not np.isfinite(most).all():
+        frame = int(np.flatnonzero(~np.isfinite(most[:, 0]))[0])
+        raise ModelError(f"in frame {frame} no unit is possible", key=key)
+    total = most[:, 0] + np.log(np.exp(values - most).sum(axis=1))
+    if scale == "logit":
+        return values - total[:, None]
+    if (bad := np.abs(total) > ROUNDING).any():
+        frame = int(np.flatnonzero(bad)[0])
+        message = f"the probabilities of frame {frame} sum to {math.exp(min(total[frame], 700.0)):.6g}, not to 1; "
+        raise ModelError(message + "say if these are logit or prob instead of natural log-probabilities", key=key)
+    return values
+
+
+def ctc_nbest(
+    logprob: npt.ArrayLike,
+    units: CtcUnits,
+    lexicon: CtcLexicon | None = None,
+    options: CtcOptions | None = None,
+    *,
+    key: str | None = None,
+) -> list[CtcHypothesis]:
+    """Find the most probable word sequences by a CTC model.
+
+    A sequence has the probability of all its alignments together: repeats of a unit count once unless a blank stands
+    between, and so do boundaries. What is within the beams is exact: prefixes that fell out of them are not counted.
+
+    Args:
+        logprob: Natural log-probabilities of all units at each frame, [frames, units].
+        units: What the units are.
+        lexicon: The words allowed; None: any.
+        options: Beams.
+        key: Utterance id, for messages.
+
+    Returns:
+        Word sequences, each once, the most probable first; no more than the beam, and none if the lexicon allows none.
+
+    Raises:
+        ModelError: Not log-probabilities, or not one for each unit.
+
+    Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1;
+    Hannun, Maas, Jurafsky and Ng 2014, arXiv:1408.2873.
+    """
+    return ctc_search(logprob, units, lexicon, options, key=key).hypotheses()
+
+
+def ctc_search(
+    logprob: npt.ArrayLike,
+    units: CtcUnits,
+    lexicon: CtcLexicon | None = None,
+    options: CtcOptions | None = None,
+    *,
+    key: str | None = None,
+) -> CtcFound:
+    """Find what ``ctc_nbest`` does, as arrays; arguments and errors are the same."""
+    options = options or CtcOptions()
+    values = log_probabilities(logprob, key=key)
+    if values.shape[1] != len(units.names):
+        message = f"the matrix has {values.shape[1]} columns, but there are {len(units.names)} units"
+        raise ModelError(message, key=key)
+    if options.min_logprob > -math.inf:
+        kept = (values >= options.min_logprob) | (values == values.max(axis=1, keepdims=True, initial=-math.inf))
+        values = np.where(kept, values, -np.inf)
+    empty = np.zeros(0, np.int32)
+    found = _ctc.search(
+        values,
+        units.blank,
+        units.kind,
+        np.zeros(1, np.int64) if lexicon is None else lexicon.child_begin,
+        empty if lexicon is None else lexicon.unit,
+        empty if lexicon is None else lexicon.child,
+        np.zeros(0, np.uint8) if lexicon is None else lexicon.is_word,
+        options.beam,
+        options.score_beam,
+        options.max_units,
+    )
+    return found_of(found, len(values), units, lexicon)
+
+
+def ctc_lattice(
+    logprob: npt.ArrayLike,
+    units: CtcUnits,
+    key: str,
+    lexicon: CtcLexicon | None = None,
+    options: CtcOptions | None = None,
+    *,
+    words: SymbolTable | None = None,
+    unknown: str | None = None,
+    frame_shift: float | None = None,
+) -> Lattice:
+    """Make a lattice of what a CTC search finds: its paths are the hypotheses, with their costs.
+
+    Hypotheses share arcs as long as their words are the same. A path costs what its hypothesis does, -log p: each word
+    has its share by the best alignment, and the last arc, without a word, the rest. Graph costs are 0. States stand at
+    the frames of the best alignment of the first hypothesis through them; silence is an arc without a word. The label
+    of a frame is its column in that alignment + 1, the blank's between words.
+
+    Args:
+        logprob: As for ``ctc_nbest``.
+        units: What the units are.
+        key: Utterance id.
+        lexicon: The words allowed; None: any.
+        options: Beams.
+        words: Symbol table that the words must be in; None: one of the words found is made, epsilon 0.
+        unknown: Word of the table that stands for those it lacks; None: these are refused.
+        frame_shift: Seconds per frame of the matrix.
+
+    Raises:
+        LatticeError: The lexicon allows no hypothesis.
+        SymbolError: A word is not in ``words``.
+        ModelError: As for ``ctc_nbest``.
+    """
+    found = ctc_search(logprob, units, lexicon, options, key=key)
+    if not len(found):
+        raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it", key=key)
+    return found.lattice(key, words, unknown, frame_shift)

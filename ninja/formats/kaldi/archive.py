@@ -1,0 +1,260 @@
+"""Kaldi tables read in batches: archives and script files, binary and text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja._formats import FileBatches, TableReader
+from ninja.errors import FormatError, NinjaError, SymbolError
+from ninja.files.place import Place, Table, resolve
+from ninja.files.stream import Stream, open_stream
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SpelledTable, SymbolTable
+
+KALDI = "kaldi"  # what these tables are called among the formats
+MAGIC = b"\xd6\xfd\xb2\x7e"
+# How a binary one begins.
+KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
+CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
+SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
+AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
+LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
+LARGEST_OFFSET = 1 << 62  # bytes
+
+
+class Foreign(Protocol):
+    """Who reads a file that a script file names, where its format is not Kaldi's; what is not its own is None."""
+
+    def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
+        """Return a lattice of the file that it read last."""
+
+    def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
+        """Return a lattice of another file, which it closes in the end."""
+
+    def close(self) -> None:
+        """Close the last file."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Some entries in their order: a lattice each, or what is wrong with it."""
+
+    entries: list[tuple[str, Lattice | NinjaError]] = field(default_factory=list)
+    size: int = 0  # bytes
+    faulty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A symbol table and the ids it knows, as the parser wants them."""
+
+    words: SymbolTable | None = None
+    known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
+
+    @classmethod
+    def of(cls, words: SymbolTable | None) -> Vocabulary:
+        """Make the set of a table's ids; epsilon (0) always belongs to it."""
+        if words is None:
+            return cls()
+        if isinstance(words, SpelledTable):
+            return cls(words, np.ones(1, np.bool_))
+        ids = np.fromiter((number for _, number in words), np.int64, len(words))
+        known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
+        known[ids] = True
+        known[0] = True
+        return cls(words, known)
+
+    def reader(self, name: str) -> TableReader:
+        """Return a parser for a table of that name."""
+        return TableReader(name, *self.of_ids)
+
+    @property
+    def of_ids(self) -> tuple[npt.NDArray[np.bool_] | None, SymbolTable | None]:
+        """What says which ids may stand in a Kaldi archive, and what they mean."""
+        return (None, None) if isinstance(self.words, SpelledTable) else (self.known, self.words)
+
+    def attach(self, lattice: Lattice) -> Lattice:
+        """Give a lattice the symbol table, unless it brings its own.
+
+        Raises:
+            SymbolError: The table lacks a word of the lattice, or is of words that other files spell.
+        """
+        if isinstance(self.words, SpelledTable) and lattice.words is None and lattice.word.any():
+            message = "it holds ids of words, but other lattices spell words; say with words= (--words) what ids mean"
+            raise SymbolError(message, key=lattice.key)
+        if self.words is None or self.known is None or lattice.words is not None:
+            return lattice
+        for word in np.unique(lattice.word):
+            if word >= len(self.known) or not self.known[word]:
+                message = f"word id {word} is not in the symbol table; is it the right one?"
+                raise SymbolError(message, key=lattice.key)
+        return lattice.with_words(self.words)
+
+
+def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read ahead in a thread that does not hold the interpreter up."""
+    reader = FileBatches(
+        stream.name,
+        stream.descriptor(),
+        *vocabulary.of_ids,
+        chunk=CHUNK,
+        ahead=AHEAD,
+        largest=LARGEST_ENTRY,
+    )
+    with closing(reader):
+        while entries := reader.next():
+            yield Batch(entries, reader.size, reader.num_faults > 0)
+
+
+def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
+    """Read an archive from a stream of any kind."""
+    reader = vocabulary.reader(stream.name)
+    count = 1
+    while count and not reader.broken:
+        count = _fill(reader, stream, CHUNK)
+        before = reader.position
+        entries = reader.parse(stream.bytes_left if count else 0)
+        if entries:
+            yield Batch(entries, reader.position - before, reader.num_faults > 0)
+
+
+def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
+    """Read on: a chunk, or as much again as waits for the rest of a large lattice."""
+    pending = reader.pending
+    if pending > LARGEST_ENTRY:
+        raise FormatError(
+            "a lattice that seems to be larger than any can be; the rest of this archive is not read",
+            stream.name,
+            byte=reader.position,
+        )
+    count = stream.readinto(reader.space(max(chunk, pending)))
+    reader.advance(count)
+    return count
+
+
+def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
+    """Read a file that is one lattice without a key of its own."""
+    reader = vocabulary.reader(stream.name)
+    while _fill(reader, stream, CHUNK):
+        pass
+    size = reader.pending
+    found = reader.parse_one(key, 0)
+    assert found is not None  # all bytes are there
+    return Batch([(key, found)], size, isinstance(found, NinjaError))
+
+
+def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[Batch]:
+    """Read the lattices that a script file lists.
+
+    Args:
+        table: The script file.
+        vocabulary: Symbol table to attach.
+        foreign: Reads files that are not Kaldi's; it is closed in the end.
+    """
+    batch = Batch()
+    with closing(_Shelf(vocabulary, foreign)) as shelf:
+        for number, line in rows(table.place):
+            fields = line.split(None, 1)
+            if not fields:
+                continue
+            key, name = fields[0], fields[1].strip() if len(fields) > 1 else ""
+            found: Lattice | NinjaError
+            try:
+                if not name:
+                    raise FormatError("expected a key and a file", table.place.name, line=number)
+                found = shelf.lattice(key, name)
+            except NinjaError as error:
+                if table.permissive:
+                    continue
+                error.key = key
+                if error.path is None:
+                    error.path, error.line = table.place.name, number
+                found = error
+            else:
+                if table.permissive and isinstance(found, NinjaError):
+                    continue
+            batch.entries.append((key, found))
+            batch.faulty |= isinstance(found, NinjaError)
+            batch.size += shelf.last_size
+            if batch.size >= CHUNK or len(batch.entries) == 64:
+                yield batch
+                batch = Batch()
+    if batch.entries:
+        yield batch
+
+
+def rows(place: Place) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a script file with their numbers."""
+    buffer = memoryview(bytearray(SCRIPT_CHUNK))
+    number = 0
+    rest = b""
+    with open_stream(place) as stream:
+        while count := stream.readinto(buffer):
+            *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
+            for line in lines:
+                number += 1
+                yield number, line.decode("utf-8", "surrogateescape")
+    if rest.strip():
+        yield number + 1, rest.decode("utf-8", "surrogateescape")
+
+
+class _Shelf:
+    """The file that the last line of a script file named, kept open for the next one."""
+
+    def __init__(self, vocabulary: Vocabulary, foreign: Foreign) -> None:
+        self._vocabulary = vocabulary
+        self._foreign = foreign
+        self._path: str | None = None
+        self._stream: Stream | None = None
+        self._reader: TableReader | None = None
+        self.last_size = 0
+
+    def lattice(self, key: str, name: str) -> Lattice | NinjaError:
+        """Return the lattice that an rxfilename of a script file names, or what is wrong with it."""
+        self.last_size = 0
+        places = resolve(name)
+        if len(places) != 1:
+            raise FormatError(f"{name!r} names {len(places)} files, but one lattice is wanted")
+        place = places[0]
+        if place.offset > LARGEST_OFFSET:
+            raise FormatError(f"no file has a byte {place.offset}")
+        if place.offset == 0 and (found := self._foreign.again(place, key)) is not None:
+            return found
+        if self._path != place.path or self._stream is None or not self._stream.seekable:
+            self._close()
+            self._path = None
+            self._stream = open_stream(place)
+            if place.offset == 0 and (found := self._foreign.first(self._stream, place, key)) is not None:
+                self._stream = None  # it is not ours to close any more
+                return found
+            self._reader = self._vocabulary.reader(place.path)
+            self._path = place.path
+            self._reader.skip(place.offset)
+        assert self._reader is not None
+        if not self._reader.skip(place.offset):
+            self._stream.seek(place.offset)
+        reader, stream, ended = self._reader, self._stream, False
+        while True:
+            found = reader.parse_one(key, 0 if ended else stream.bytes_left)
+            if found is not None:
+                break
+            ended = _fill(reader, stream, SCRIPT_CHUNK) == 0
+        self.last_size = max(0, reader.position - place.offset)
+        return found
+
+    def close(self) -> None:
+        """Close the file, and the one of another format."""
+        self._close()
+        self._foreign.close()
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None

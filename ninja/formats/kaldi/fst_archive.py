@@ -1,0 +1,204 @@
+"""Kaldi archives of FSTs: a key and a machine after the other, as OpenFst writes it or in text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
+from ninja.formats.openfst import MAGIC, write_fst
+from ninja.formats.pieces import Pieces, Window
+from ninja.formats.textual import EPSILON_NAME
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.openfst import ArcType, CostName, image_at, lost_of_image
+
+LONGEST_KEY = 4096  # bytes
+_HEAD = LONGEST_KEY + 8  # bytes that hold a key and what tells an image from text
+_SYMBOLS = "a symbol table claims"
+_BLANK = re.compile(rb"[ \t\r\n]")
+_END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
+
+
+def read_fst_archive(
+    content: Pieces,
+    path: str | None = None,
+    words: SymbolTable | None = None,
+    lost: Callable[[str, Sequence[str]], None] | None = None,
+) -> Iterator[tuple[str, Lattice | NinjaError]]:
+    """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
+
+    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for one
+    because it has a cycle, costs only itself; damage in a binary one ends the reading, since nobody knows where the
+    next begins.
+
+    Args:
+        content: The archive: all of it, or pieces of any size.
+        path: File name for error messages.
+        words: Symbol table to attach; its lack of a word is that lattice's error.
+        lost: Told the key of a lattice and what reading it lost, before it comes; None: nobody asks, which is faster.
+
+    Yields:
+        Each key with its lattice, or with what is wrong with it.
+
+    Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
+    """
+    window = Window(content)
+    line = 1
+    while True:
+        while len(window.content) - window.at < _HEAD and window.grow():
+            pass
+        at = window.at
+        if at == len(window.content):
+            return
+        blank = _BLANK.search(window.content, at, at + LONGEST_KEY + 1)
+        if blank is None or blank.start() == at:
+            what = "no key" if blank is not None else "a key without an end"
+            message = f"{what} where an entry begins; the rest is not read"
+            yield "", FormatError(message, path, byte=window.begin + at)
+            return
+        key = window.content[at : blank.start()].decode("utf-8", "surrogateescape")
+        behind = (blank.start() if blank.group() == b"\n" else blank.end()) - at
+        is_image = window.content.startswith(MAGIC, at + behind)
+        try:
+            found, end = _machine(window, behind, line, key, path)
+        except FormatError as error:
+            yield key, error
+            return
+        if lost is not None and not isinstance(found, NinjaError):
+            machine = window.content[window.at + behind : end]
+            lost(key, (lost_of_image if is_image else _lost_of_text)(machine))
+        line += window.content.count(b"\n", window.at, end)
+        window.at = end
+        yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
+
+
+def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
+    """Return the next machine, or what is wrong with it, and where in the window it ends.
+
+    Args:
+        window: Its entry is the next one.
+        behind: Bytes of the key before it.
+        line: Number of the line on which the entry begins.
+        key: Of the entry.
+        path: File name for error messages.
+
+    Raises:
+        FormatError: It is damaged, so that nobody knows where it ends.
+    """
+    if not window.content.startswith(MAGIC, window.at + behind):
+        if not _BLANK.match(window.content, window.at + behind):
+            message = "neither an OpenFst image nor text behind the key; the rest is not read"
+            raise FormatError(message, path, key=key, byte=window.begin + window.at + behind)
+        end = _end_of_text(window, behind, key, path)
+        return _text(window.content[window.at + behind : end], line, key, path), end
+    said = ""
+    while True:
+        try:
+            found, end = image_at(window.content, window.at + behind, key, path)
+        except FormatError as error:
+            error.byte = None if error.byte is None else error.byte + window.begin
+            # What is wrong where the window ends is something else as soon as that is another place; but that there
+            # are too many symbols sounds the same.
+            if (said == str(error) and _SYMBOLS not in said) or not window.grow():
+                raise
+            said = str(error)
+        else:
+            if end < len(window.content) or not window.grow():  # an image may take all that there is
+                if isinstance(found, NinjaError) and found.byte is not None:
+                    found.byte += window.begin
+                return found, end
+
+
+def _end_of_text(window: Window, behind: int, key: str, path: str | None) -> int:
+    """Return where in the window the machine in text ends that stands so far behind the begin of its entry.
+
+    Raises:
+        FormatError: It begins on the line of the key, or does not end.
+    """
+    while True:
+        content, at = window.content, window.at + behind
+        start = content.find(b"\n", at)
+        has_text = content[at : None if start < 0 else start].strip() != b""
+        end = None if start < 0 or has_text else _END.search(content, start)
+        if end is not None:
+            return end.end()
+        if (start >= 0 and has_text) or not window.grow():
+            what = "text on the line of the key; the rest is not read"
+            if start >= 0 and not has_text:
+                what = "the archive ends inside this machine: it is cut short"
+            raise FormatError(what, path, key=key, byte=window.begin + at)
+
+
+def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | NinjaError:
+    try:
+        # Kaldi's text machines are transducers over integers.
+        options = FstTextOptions(acceptor=False, labels="ids")
+        return read_fst_text(content, key, path, None, options, line=line)
+    except NinjaError as error:  # an empty line follows: the next machine is not lost
+        return error
+
+
+def _lost_of_text(content: bytes) -> tuple[str, ...]:
+    """Return what reading leaves out of a sound machine in text, in words, as ``lost_of_image`` does of an image."""
+    rows = (row.split() for row in content.split(b"\n"))
+    epsilons = (b"0", EPSILON_NAME.encode())
+    return ("input labels",) if any(len(row) > 3 and row[2] not in (row[3], *epsilons) for row in rows) else ()
+
+
+def _attached(lattice: Lattice, words: SymbolTable | None, path: str | None) -> Lattice | NinjaError:
+    if words is None or lattice.words is not None:
+        return lattice
+    try:
+        for number in set(lattice.word.tolist()) - {0}:
+            words.word(number)
+    except NinjaError as error:
+        error.key = lattice.key
+        return error
+    return lattice.with_words(words)
+
+
+def fst_entry(
+    lattice: Lattice,
+    *,
+    text: bool = False,
+    arc_type: ArcType = "standard",
+    costs: CostName = "total",
+    acoustic_scale: float = 1.0,
+) -> bytes:
+    """Return a lattice as an entry of a Kaldi archive of FSTs: word acceptors with one cost.
+
+    Args:
+        lattice: The lattice.
+        text: As in ``ark,t:`` rather than ``ark:``.
+        arc_type: Semiring of a binary machine; Kaldi's tools read "standard".
+        costs: As for ``write_fst``.
+        acoustic_scale: As for ``write_fst``.
+
+    Raises:
+        OptionError: An argument is none of those, or the key has blanks in it.
+    """
+    key = lattice.key.encode("utf-8", "surrogateescape")
+    if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
+        raise OptionError("a key of an archive has no blanks and is not empty", key=lattice.key)
+    if not text:
+        return key + b" " + write_fst(lattice, arc_type, costs, acoustic_scale)
+    if not lattice.is_final.any():
+        raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
+    return key + b" \n" + write_fst_text(lattice, costs=costs, acoustic_scale=acoustic_scale) + b"\n"
+
+
+def write_fst_archive(
+    lattices: Iterable[Lattice],
+    *,
+    text: bool = False,
+    arc_type: ArcType = "standard",
+    costs: CostName = "total",
+    acoustic_scale: float = 1.0,
+) -> bytes:
+    """Return lattices as the bytes of a Kaldi archive of FSTs; see ``fst_entry``."""
+    return b"".join(
+        fst_entry(lattice, text=text, arc_type=arc_type, costs=costs, acoustic_scale=acoustic_scale)
+        for lattice in lattices
+    )

@@ -1,0 +1,100 @@
+"""What an earlier attempt to write a table has left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from dataclasses import dataclass, field
+from typing import cast
+
+from ninja._formats import TableReader
+from ninja.errors import FormatError, NinjaError
+from ninja.files.output import part_of, reported
+from ninja.io.targets import Target
+
+CHUNK = 1 << 19
+
+
+@dataclass(slots=True)
+class Standing:
+    """The sound part of an unfinished table."""
+
+    length: int = 0  # bytes of the file that hold whole entries
+    entries: list[tuple[str, int]] = field(default_factory=list)  # each key, and where its lattice lies, unpacked
+
+
+def stand(chosen: Target) -> Standing:
+    """Find the whole entries of the temporary file, or of the finished one (of which a copy is made).
+
+    Raises:
+        FormatError: The finished file is damaged, or not of the format that is to be written.
+        OutputError: The copy cannot be written.
+    """
+    part = part_of(chosen.archive)
+    finished = os.path.isfile(chosen.archive)
+    if not os.path.isfile(part):
+        if not finished:
+            return Standing()
+        with reported(chosen.archive):
+            shutil.copyfile(chosen.archive, part)
+    else:
+        finished = False
+    standing = _packed(part) if chosen.packed else _plain(part)
+    if finished and standing.length != os.path.getsize(part):
+        os.remove(part)
+        raise FormatError("is damaged or of another format, so nothing can be appended; move it away", chosen.archive)
+    return standing
+
+
+def _take(reader: TableReader, standing: Standing, *, at_end: bool) -> bool:
+    """Parse what waits; returns whether all is well so far."""
+    entries = reader.parse(0 if at_end else 1 << 62)
+    for (key, found), offset in zip(entries, reader.offsets, strict=True):
+        if isinstance(found, NinjaError):
+            return False
+        standing.entries.append((key, offset))
+    return not reader.broken
+
+
+def _plain(path: str) -> Standing:
+    standing = Standing()
+    reader = TableReader(path)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(reader.space(max(CHUNK, reader.pending))):
+            reader.advance(count)
+            if not _take(reader, standing, at_end=False):
+                break
+            standing.length = reader.position
+    return standing
+
+
+def _packed(path: str) -> Standing:
+    """Members hold whole entries, so the sound part ends with a member."""
+    from isal import isal_zlib
+
+    damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))
+    standing = Standing()
+    reader = TableReader(path)
+    with open(path, "rb") as file:
+        content = b""
+        while True:
+            unpacker = isal_zlib.decompressobj(wbits=31)
+            member = Standing()
+            sound = True
+            try:
+                while not unpacker.eof and sound:
+                    content = content or file.read(CHUNK)
+                    if not content:
+                        return standing
+                    unpacked = unpacker.decompress(content)
+                    content = unpacker.unused_data
+                    reader.space(len(unpacked))[:] = unpacked
+                    reader.advance(len(unpacked))
+                    sound = _take(reader, member, at_end=False)
+            except damage:
+                return standing
+            if not sound or reader.pending:
+                return standing
+            standing.length = file.tell() - len(content)
+            standing.entries += member.entries

@@ -1,0 +1,90 @@
+"""Which lattices of an archive: lists of keys, and how keys fall into parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from ninja.errors import FormatError, OptionError
+from ninja.files import text as utf8
+
+
+def read_keys(path: str | os.PathLike[str]) -> list[str]:
+    """Read the first field of each line: a list of keys, or any table of Kaldi's; ``.gz`` is unpacked.
+
+    Returns:
+        The keys, each once, in the order of the file.
+
+    Raises:
+        FormatError: A line is empty, or the file is not UTF-8.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, latbin/lattice-copy.cc (``--include``, ``--exclude``).
+    """
+    name = os.fspath(path)
+    return list(dict.fromkeys(fields[0] for fields in _rows(name, 1)))
+
+
+def read_groups(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read Kaldi's ``utt2spk``: an utterance and its speaker on each line.
+
+    Raises:
+        FormatError: A line is something else, an utterance occurs twice, or the file is not UTF-8.
+        InputError: The file cannot be read.
+    """
+    name = os.fspath(path)
+    group_of: dict[str, str] = {}
+    for number, fields in enumerate(_rows(name, 2), start=1):
+        if len(fields) != 2:
+            raise FormatError(f"expected an utterance and its speaker, found {len(fields)} fields", name, line=number)
+        if fields[0] in group_of:
+            raise FormatError(f"utterance {fields[0]!r} occurs twice", name, line=number)
+        group_of[fields[0]] = fields[1]
+    return group_of
+
+
+def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Cut a list of keys into parts of about the same size, each a stretch of it.
+
+    Args:
+        keys: The keys, in their order.
+        num_parts: Parts wanted, ≥ 1; none stays empty.
+        group_of: Group (speaker) of each key; all keys of a group go to the part where its first one falls.
+
+    Returns:
+        Part of each key, from 0.
+
+    Raises:
+        OptionError: ``num_parts`` is below 1, or more than there are keys, or groups.
+
+    Source: Kaldi, utils/split_scp.pl, for what is wanted.
+    """
+    sizes: dict[str, int] = {}
+    for key in keys:
+        group = key if group_of is None else group_of[key]
+        sizes[group] = sizes.get(group, 0) + 1
+    what = "lattices" if group_of is None else "speakers"
+    if not 1 <= num_parts <= len(sizes):
+        raise OptionError(f"{len(sizes)} {what} cannot be cut into {num_parts} parts")
+    part: dict[str, int] = {}
+    taken = current = filled = 0  # keys in the parts so far, the part being filled, groups in it
+    groups_left = len(sizes)
+    for group, size in sizes.items():
+        share = (current + 1) * len(keys) / num_parts
+        must = groups_left == num_parts - 1 - current  # the parts to come need one group each
+        if filled and current < num_parts - 1 and (must or taken + size / 2 > share):
+            current, filled = current + 1, 0
+        part[group] = current
+        filled += 1
+        taken += size
+        groups_left -= 1
+    return {key: part[key if group_of is None else group_of[key]] for key in keys}
+
+
+def _rows(name: str, least: int) -> Iterable[list[str]]:
+    text = utf8.read(name)
+    for number, row in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
+        fields = [field for field in row.replace("\t", " ").rstrip("\r").split(" ") if field]
+        if len(fields) < least:
+            raise FormatError(f"expected {'a key' if least == 1 else 'a key and its group'}", name, line=number)
+        yield fields

@@ -1,0 +1,6 @@
+"""The noun of this package and its facts: lattices, symbol tables, times, n-best lists."""
+
+from ninja.lattice.lattice import SLOTS, Array, Kind, Lattice, check
+from ninja.lattice.symbols import SymbolTable
+
+__all__ = ["SLOTS", "Array", "Kind", "Lattice", "SymbolTable", "check"]

@@ -1,0 +1,294 @@
+"""The one noun of this package: ``Lattice``, a frozen struct of flat arrays.
+
+No algorithms live here; everything else takes a lattice and returns a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import LatticeError
+from ninja.lattice.symbols import SymbolTable
+
+if TYPE_CHECKING:
+    import pywrapfst
+
+Kind = Literal["compact", "raw"]
+Array = npt.NDArray[Any]
+
+_DTYPES = {
+    "arc_begin": np.int64,
+    "dst": np.int32,
+    "word": np.int32,
+    "graph": np.float32,
+    "acoustic": np.float32,
+    "ali_begin": np.int64,
+    "ali": np.int32,
+    "final_graph": np.float32,
+    "final_acoustic": np.float32,
+    "final_ali_begin": np.int64,
+    "final_ali": np.int32,
+    "time": np.int32,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lattice:
+    """A word lattice: states in topological order, state 0 the only start, arcs stored state by state.
+
+    Costs are natural-log costs, lower is better, unscaled; graph and acoustic costs are kept apart, as in Kaldi.
+    The arrays are read-only. States that cannot be reached or lead nowhere are allowed (``connect`` removes them).
+    """
+
+    key: str  # utterance id
+    arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
+    dst: npt.NDArray[np.int32]  # [num_arcs], > source state
+    word: npt.NDArray[np.int32]  # [num_arcs], 0 = epsilon
+    graph: npt.NDArray[np.float32]  # [num_arcs], LM + pronunciation + transition cost
+    acoustic: npt.NDArray[np.float32]  # [num_arcs]
+    ali_begin: npt.NDArray[np.int64]  # [num_arcs + 1]; labels of arc a are ali[ali_begin[a] : ali_begin[a + 1]]
+    ali: npt.NDArray[np.int32]  # alignment pool, one label per frame: transition ids in Kaldi
+    final_graph: npt.NDArray[np.float32]  # [num_states], +inf = not final
+    final_acoustic: npt.NDArray[np.float32]  # [num_states], +inf = not final
+    final_ali_begin: npt.NDArray[np.int64]  # [num_states + 1]
+    final_ali: npt.NDArray[np.int32]
+    kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label an arc; writers give the same kind back
+    time: npt.NDArray[np.int32] | None = None  # [num_states], frames, where a format carries times instead of labels
+    frame_shift: float | None = None  # seconds per frame (per label), where known
+    words: SymbolTable | None = None  # shared by all lattices of an archive
+
+    @classmethod
+    def from_arrays(
+        cls,
+        key: str,
+        arc_begin: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        word: npt.ArrayLike,
+        graph: npt.ArrayLike,
+        acoustic: npt.ArrayLike,
+        final_graph: npt.ArrayLike,
+        final_acoustic: npt.ArrayLike | None = None,
+        *,
+        ali_begin: npt.ArrayLike | None = None,
+        ali: npt.ArrayLike | None = None,
+        final_ali_begin: npt.ArrayLike | None = None,
+        final_ali: npt.ArrayLike | None = None,
+        kind: Kind = "compact",
+        time: npt.ArrayLike | None = None,
+        frame_shift: float | None = None,
+        words: SymbolTable | None = None,
+    ) -> Lattice:
+        """Make a lattice of arrays from outside and check every invariant.
+
+        Arguments are the fields of the class; missing alignments are empty, and ``final_acoustic`` left out is 0 on
+        final states.
+
+        Raises:
+            LatticeError: An invariant is broken; the message names the first offending arc or state.
+        """
+        final_graph = np.asarray(final_graph, np.float32)
+        if final_acoustic is None:
+            final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
+        given = {
+            "arc_begin": arc_begin,
+            "dst": dst,
+            "word": word,
+            "graph": graph,
+            "acoustic": acoustic,
+            "ali_begin": np.zeros(np.size(dst) + 1) if ali_begin is None else ali_begin,
+            "ali": () if ali is None else ali,
+            "final_graph": final_graph,
+            "final_acoustic": final_acoustic,
+            "final_ali_begin": np.zeros(np.size(final_graph) + 1) if final_ali_begin is None else final_ali_begin,
+            "final_ali": () if final_ali is None else final_ali,
+        }
+        if time is not None:
+            given["time"] = time
+        arrays = {name: _converted(name, values, key) for name, values in given.items()}
+        lattice = cls(key, **arrays, kind=kind, frame_shift=frame_shift, words=words)
+        check(lattice)
+        return lattice
+
+    @property
+    def num_states(self) -> int:
+        """Number of states."""
+        return self.arc_begin.shape[0] - 1
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs."""
+        return self.dst.shape[0]
+
+    @property
+    def src(self) -> npt.NDArray[np.int32]:
+        """Source state of each arc, int32 [num_arcs]; computed at each call."""
+        return np.repeat(np.arange(self.num_states, dtype=np.int32), np.diff(self.arc_begin))
+
+    @property
+    def is_final(self) -> npt.NDArray[np.bool_]:
+        """Whether each state is final, bool [num_states]."""
+        return np.isfinite(self.final_graph) & np.isfinite(self.final_acoustic)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any arc or final state carries a part of the alignment."""
+        return self.ali.shape[0] > 0 or self.final_ali.shape[0] > 0
+
+    def replace(self, **changed: Any) -> Lattice:
+        """Return the same lattice with other fields; nothing is checked.
+
+        What ``dataclasses.replace`` does in twice the time, which small lattices are short of.
+
+        Raises:
+            TypeError: A lattice has no such field.
+        """
+        made = object.__new__(Lattice)
+        for name, store in _STORES:
+            store(made, changed.pop(name) if name in changed else getattr(self, name))
+        if changed:
+            raise TypeError(f"a lattice has no field {next(iter(changed))!r}")
+        return made
+
+    def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
+        """Return the same lattice with other arc costs, float32 [num_arcs] each."""
+        changed = self.replace(graph=_frozen(graph, np.float32))
+        return changed if acoustic is None else changed.replace(acoustic=_frozen(acoustic, np.float32))
+
+    def with_key(self, key: str) -> Lattice:
+        """Return the same lattice under another key."""
+        return self.replace(key=key)
+
+    def with_words(self, words: SymbolTable | None) -> Lattice:
+        """Return the same lattice with another symbol table attached."""
+        return self.replace(words=words)
+
+    def identical(self, other: Lattice) -> bool:
+        """Tell whether two lattices agree in every array, bit for bit (symbol tables aside)."""
+        return (
+            self.key == other.key
+            and self.kind == other.kind
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _DTYPES)
+        )
+
+    def to_openfst(
+        self,
+        arc_type: Literal["standard", "log", "log64"] = "standard",
+        costs: Literal["total", "graph", "acoustic"] = "total",
+        labels: Literal["word", "arc", "word:arc"] = "word",
+        acoustic_scale: float = 1.0,
+    ) -> pywrapfst.MutableFst:
+        """Return the lattice as an OpenFst machine; see ``ninja.openfst.to_openfst``."""
+        from ninja.openfst import to_openfst
+
+        return to_openfst(self, arc_type, costs, labels, acoustic_scale)
+
+    @classmethod
+    def from_openfst(
+        cls,
+        fst: pywrapfst.Fst,
+        key: str = "",
+        like: Lattice | None = None,
+        labels: Literal["arc", "word:arc"] = "arc",
+    ) -> Lattice:
+        """Make a lattice of an OpenFst machine; see ``ninja.openfst.from_openfst``."""
+        from ninja.openfst import from_openfst
+
+        return from_openfst(fst, key, like, labels)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the fields; the arrays come back read-only, as they must be."""
+        return _restored, tuple(getattr(self, each.name) for each in fields(self))
+
+    def _repr_html_(self) -> str:
+        """Return a small picture for notebooks; see ``ninja.show.picture``."""
+        from ninja.show import picture
+
+        return picture(self)
+
+    def __repr__(self) -> str:
+        return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
+
+
+SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[each.name] for each in fields(Lattice))  # where it keeps its fields
+_STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
+
+
+def check(lattice: Lattice) -> None:
+    """Check every invariant of a lattice made outside the readers and kernels, which keep them by construction.
+
+    Raises:
+        LatticeError: The first broken invariant, with the arc or state and its value.
+    """
+
+    def refuse(message: str) -> None:
+        raise LatticeError(message, key=lattice.key)
+
+    num_states, num_arcs = lattice.num_states, lattice.num_arcs
+    if num_states < 1:
+        refuse("the lattice is empty: it has no states")
+    lengths = {"word": num_arcs, "graph": num_arcs, "acoustic": num_arcs, "ali_begin": num_arcs + 1}
+    lengths |= {"final_graph": num_states, "final_acoustic": num_states, "final_ali_begin": num_states + 1}
+    for name, length in lengths.items():
+        if getattr(lattice, name).shape != (length,):
+            refuse(f"{name} has shape {getattr(lattice, name).shape}, but [{length}] is needed")
+    pools = {"arc_begin": num_arcs, "ali_begin": len(lattice.ali), "final_ali_begin": len(lattice.final_ali)}
+    for name, size in pools.items():
+        begin = getattr(lattice, name)
+        if begin[0] != 0 or begin[-1] != size or np.any(np.diff(begin) < 0):
+            refuse(f"{name} must rise from 0 to {size}")
+
+    def first(bad: Array) -> int:
+        return int(np.flatnonzero(bad)[0])
+
+    if (bad := (lattice.dst < 0) | (lattice.dst >= num_states)).any():
+        refuse(f"arc {first(bad)} enters state {lattice.dst[first(bad)]}, but there are {num_states} states")
+    if (bad := lattice.dst <= lattice.src).any():
+        arc = first(bad)
+        refuse(f"arc {arc} leads from state {lattice.src[arc]} back to {lattice.dst[arc]}; sort the states")
+    if (bad := lattice.word < 0).any():
+        refuse(f"arc {first(bad)} has the negative word id {lattice.word[first(bad)]}")
+    for name in ("graph", "acoustic"):
+        if (bad := ~np.isfinite(getattr(lattice, name))).any():
+            refuse(f"arc {first(bad)} has the {name} cost {getattr(lattice, name)[first(bad)]}")
+    for name in ("final_graph", "final_acoustic"):
+        cost = getattr(lattice, name)
+        if (bad := np.isnan(cost) | np.isneginf(cost)).any():
+            refuse(f"state {first(bad)} has the {name} cost {cost[first(bad)]}")
+    if not lattice.is_final.any():
+        refuse("no state is final")
+    if lattice.time is not None and lattice.time.shape != (num_states,):
+        refuse(f"time has shape {lattice.time.shape}, but [{num_states}] is needed")
+
+
+def _restored(*values: Any) -> Lattice:
+    """Make a lattice of its pickled fields."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return Lattice(*values)
+
+
+def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
+    """Return values as the array of that name; integers that would change on the way are refused."""
+    dtype = np.dtype(_DTYPES[name])
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite costs are named later
+            array = _frozen(values, dtype)
+        if dtype.kind == "f" or np.array_equal(array, values):
+            return array
+    except (OverflowError, ValueError, TypeError):  # what numpy raises depends on what it is given
+        pass
+    raise LatticeError(f"{name} holds what is no {dtype}", key=key)
+
+
+def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
+    """Return values as a contiguous read-only array, copied where others could still write to it."""
+    array = np.ascontiguousarray(values, dtype)
+    if array.flags.writeable:
+        array = array.copy() if array is values or array.base is not None else array
+        array.flags.writeable = False
+    return array

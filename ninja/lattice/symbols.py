@@ -1,0 +1,127 @@
+"""Symbol tables: the words behind the integers of a lattice (Kaldi's ``words.txt``)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ninja.errors import FormatError, SymbolError
+from ninja.files import text as utf8
+
+EPSILON = 0
+LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+class SymbolTable:
+    """An immutable two-way map between words and their non-negative integer ids.
+
+    Ids need not be contiguous. One table is shared by all lattices of an archive, never copied.
+    """
+
+    __slots__ = ("_id", "_word", "path")
+
+    def __init__(self, entries: Iterable[tuple[str, int]], path: str | None = None) -> None:
+        """Make a table of ``(word, id)`` pairs.
+
+        Raises:
+            SymbolError: A word or an id occurs twice, or an id is negative or beyond int32.
+        """
+        self.path = path
+        self._id: dict[str, int] = {}
+        self._word: dict[int, str] = {}
+        for word, number in entries:
+            if number < 0:
+                raise SymbolError(f"word {word!r} has the negative id {number}", path)
+            if number > LARGEST_ID:
+                raise SymbolError(f"word {word!r} has the id {number}, but ids end at {LARGEST_ID}", path)
+            if self._id.setdefault(word, number) != number:
+                raise SymbolError(f"word {word!r} has two ids, {self._id[word]} and {number}", path)
+            if self._word.setdefault(number, word) != word:
+                raise SymbolError(f"id {number} names two words, {self._word[number]!r} and {word!r}", path)
+
+    @classmethod
+    def from_words(cls, words: Sequence[str]) -> SymbolTable:
+        """Number words from 0 in their order."""
+        return cls((word, number) for number, word in enumerate(words))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> SymbolTable:
+        """Read a ``words.txt``: a word and its id on each line, white space between; ``.gz`` is unpacked.
+
+        Raises:
+            FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
+            SymbolError: As when a table is made of pairs.
+            InputError: The file cannot be read.
+
+        Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
+        """
+        name = os.fspath(path)
+        text = utf8.read(name)
+
+        def entries() -> Iterator[tuple[str, int]]:
+            # Split on ASCII blanks only: some vocabularies hold words with Unicode spaces in them.
+            for number, line in enumerate(text.split("\n"), start=1):
+                fields = line.replace("\t", " ").rstrip("\r ").split(" ")
+                fields = [field for field in fields if field]
+                if not fields:
+                    continue
+                if len(fields) != 2 or not _INTEGER.fullmatch(fields[1]):
+                    raise FormatError(f"expected a word and an integer, found {line[:60]!r}", name, line=number)
+                yield fields[0], int(fields[1])
+
+        return cls(entries(), name)
+
+    def id(self, word: str) -> int | None:
+        """Return the id of a word, or None when the table lacks it."""
+        return self._id.get(word)
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each of some words, -1 for those the table lacks."""
+        get = self._id.get
+        return [get(word, -1) for word in words]
+
+    def word(self, number: int) -> str:
+        """Return the word of an id.
+
+        Raises:
+            SymbolError: The table lacks the id.
+        """
+        try:
+            return self._word[number]
+        except KeyError:
+            raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
+
+    def spell(self, numbers: Iterable[int]) -> list[str]:
+        """Return the words of ids, epsilons left out.
+
+        Raises:
+            SymbolError: The table lacks an id.
+        """
+        return [self.word(int(number)) for number in numbers if number != EPSILON]
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._id
+
+    def __len__(self) -> int:
+        return len(self._id)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Iterate over ``(word, id)`` pairs in the table's own order."""
+        return iter(self._id.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SymbolTable) and self._id == other._id
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
+
+
+class SpelledTable(SymbolTable):
+    """The words that some files spell, numbered by us: it does not say what ids mean that stand in other files."""
+
+    __slots__ = ()

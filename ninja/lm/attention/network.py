@@ -1,0 +1,200 @@
+"""What all networks with attention behind the protocol share: keys and values along the trie, whole tries at once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ninja.lm.attention.forest import Forest, batches, pad
+from ninja.lm.recurrent.state_pool import SlabLM
+
+GATHER_BYTES = 16 * 2**20  # keys and values gathered for one attention; more would only wait for memory
+BLOCK_NODES = 128  # of a trie that are read together; attention costs a block its square
+BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # read in one pass of the network; fewer lose speed, more only take memory
+
+Ids = npt.NDArray[np.int64]
+
+
+class AttentionLM(SlabLM):
+    """A network with attention behind the protocol of `LanguageModel`; see there for its methods.
+
+    A row of the slab holds what the history's last word tells longer histories, its keys and values, and then the
+    network's output. A history knows the slot it was made from; slots given back stay as long as longer ones need them.
+
+        <s> ◄── the ◄── cat ◄── sat          a slot each; `advance` gathers those on the way to <s>
+                  ▲──── dog
+
+    `score_trie` keeps nothing: it reads blocks of the trie at once, each word with the words above it in sight.
+    """
+
+    _block_nodes: int | None = BLOCK_NODES  # None: the network cannot read tries, and reads their sentences
+
+    def __init__(
+        self,
+        embedding: torch.Tensor,
+        bias: torch.Tensor | None,
+        cache: int,
+        gathered: int,
+        device: str,
+        *,
+        normalize: bool,
+        max_batch: int | None,
+    ) -> None:
+        """Make an empty slab; a subclass then sets the protocol's attributes and calls `_begin`.
+
+        Args:
+            embedding: Of each word, float32 [words, embedding].
+            bias: Added to each word's score, float32 [words].
+            cache: Numbers that a word's keys and values are.
+            gathered: Numbers that are gathered at once for each word of a history.
+            device: Where torch computes, such as ``"cuda"``.
+            normalize: Normalise scores exactly.
+            max_batch: Most histories the network sees at once; None = as many as a call brings.
+
+        Raises:
+            OptionError: `max_batch` is below 1, or torch has no such device.
+        """
+        width = cache + embedding.shape[1]
+        super().__init__(embedding, bias, width, cache, device, normalize=normalize, max_batch=max_batch)
+        self._gathered_bytes = max(1, gathered) * self._slab.element_size()
+        self._parent = np.empty(0, np.int64)  # slot each slot was made from, −1 = <s> alone
+        self._depth = np.empty(0, np.int64)  # words after <s>
+        self._references = np.empty(0, np.int64)  # 1 for the caller, and 1 for each slot made from it
+
+    @abstractmethod
+    def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
+        """Read one word after each history.
+
+        Args:
+            path: Slots from ``<s>`` to the history's last word, [n, words]; −1, in front, fills up shorter ones.
+            words: The words, [n].
+
+        Returns:
+            Their rows, float32 [n, row].
+        """
+
+    @abstractmethod
+    def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Read blocks of a trie.
+
+        Args:
+            word: Words, int64 [blocks, tokens].
+            position: Of each on its way from ``<s>``, which has 0, int64 [blocks, tokens].
+            mask: Which words each one sees, bool [blocks, tokens, tokens seen].
+
+        Returns:
+            Outputs, [blocks, tokens, embedding].
+        """
+
+    def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+        return self._read(np.empty((len(row), 0), np.int64), words)
+
+    @torch.inference_mode()
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        slots = super().start(count)
+        self._parent[slots], self._depth[slots], self._references[slots] = -1, 0, 1
+        return slots
+
+    @torch.inference_mode()
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        new = self._take(len(slots))
+        try:
+            for some in self._pieces(slots):
+                rows = self._read(self._paths(slots[some]), words[some])
+                self._slab.index_copy_(0, self._tensor(new[some]), rows)
+        except BaseException:  # memory may run out here, and a smaller batch be tried
+            super().release(new)
+            raise
+        self._parent[new], self._depth[new], self._references[new] = slots, self._depth[slots] + 1, 1
+        np.add.at(self._references, slots, 1)
+        self._normaliser[new] = np.nan
+        return new
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        np.subtract.at(self._references, slots, 1)
+        while len(slots):
+            assert self._references[slots].min() >= 0, "a slot was released twice"
+            free = np.unique(slots[self._references[slots] == 0])
+            super().release(free)
+            slots = self._parent[free]
+            slots = slots[slots >= 0]
+            np.subtract.at(self._references, slots, 1)
+
+    @torch.inference_mode()
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Score every node of a trie, as ``ninja.lm.trie.score_trie`` describes.
+
+        Every node that has children is read, in some block, once; a block also reads the way to its first node again.
+        """
+        num_nodes = len(parent)
+        has_children = np.zeros(num_nodes, np.bool_)
+        has_children[parent[parent >= 0]] = True
+        inner = np.flatnonzero(has_children)
+        place = np.full(num_nodes + 1, -1)  # the last entry is that of <s>, whom numpy too finds at −1
+        place[inner] = np.arange(len(inner))
+        forest = Forest.of(place[parent[inner]])
+        score = np.empty(num_nodes, np.float32)
+        read = np.full(num_nodes + 1, -1)  # row in which a node's output has just been computed
+        for nodes, output in self._outputs_below(forest, word[inner]):
+            known = np.append(inner, -1)[nodes]
+            read[known] = np.arange(len(known))
+            below = np.flatnonzero(read[parent] >= 0)
+            row = read[parent[below]]
+            read[known] = -1
+            score[below] = self._products(output.index_select(0, self._tensor(row)), word[below])
+            if self._normalize:
+                score[below] -= self._log_normalisers(output)[row]
+        return score
+
+    def _outputs_below(self, forest: Forest, word: npt.NDArray[np.int32]) -> Iterator[tuple[Ids, torch.Tensor]]:
+        """Read a forest; yields nodes, −1 for ``<s>``, and their outputs, float32 [nodes, embedding]."""
+        yield np.array([-1]), self._start_row[:, self._output :]
+        size = len(forest.node)
+        # By rank, with two more entries: padding, which is at `size`, and <s>, whom numpy finds at −1.
+        words = self._tensor(np.concatenate((word[forest.node], np.full(2, self.bos))))
+        depth = self._tensor(np.concatenate((forest.depth, [0, 0])))
+        end = self._tensor(np.concatenate((forest.end, [size + 1, size + 1])))
+        most = self._max_batch or BATCH_TOKENS.get(self._device.type, 1024)
+        blocks = forest.sentences() if self._block_nodes is None else forest.blocks(min(self._block_nodes, most))
+        for group in batches(blocks, most):
+            ranks = pad(group, size)
+            rank = self._tensor(ranks)  # [blocks, tokens]
+            mask = (rank[:, None, :] <= rank[:, :, None]) & (rank[:, :, None] < end[rank][:, None, :])
+            output = self._read_blocks(words[rank], depth[rank], mask).flatten(0, 1)
+            own = np.zeros(ranks.shape, np.bool_)
+            for row, block in enumerate(group):
+                own[row, 1 + block.num_above : 1 + len(block.rank)] = True
+            yield forest.node[ranks[own]], output.index_select(0, self._tensor(np.flatnonzero(own))).float()
+
+    def _pieces(self, slots: Ids) -> Iterator[Ids]:
+        """Cut a batch into places of like depth whose keys and values may exist at once, the deepest first."""
+        order = np.argsort(-self._depth[slots], kind="stable")
+        first = 0
+        while first < len(order):
+            deepest = int(self._depth[slots[order[first]]])
+            size = max(1, GATHER_BYTES // (self._gathered_bytes * (deepest + 2)))
+            some = order[first : first + min(size, self._max_batch or size)]
+            yield some
+            first += len(some)
+
+    def _paths(self, slots: Ids) -> Ids:
+        """Return the slots on the way from ``<s>`` to each of some slots, the deepest first, [n, words]."""
+        path = np.empty((len(slots), int(self._depth[slots[0]]) + 1), np.int64)
+        for place in range(path.shape[1] - 1, -1, -1):
+            path[:, place] = slots
+            slots = np.where(slots >= 0, self._parent[slots], -1)
+        return path
+
+    def _grow(self, capacity: int) -> None:
+        more = np.zeros(capacity - len(self._free), np.int64)
+        super()._grow(capacity)
+        self._parent = np.concatenate((self._parent, more))
+        self._depth = np.concatenate((self._depth, more))
+        self._references = np.concatenate((self._references, more))

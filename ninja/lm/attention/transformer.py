@@ -1,0 +1,107 @@
+"""Run a Transformer language model of Ninja's own kind behind the protocol."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.attention.network import AttentionLM, Ids
+from ninja.lm.linear import linear
+from ninja.models.transformer import TransformerLanguageModel
+
+
+class TransformerLM(AttentionLM):
+    """A Transformer language model behind the protocol of `LanguageModel`; see there for its methods.
+
+    A row of the slab holds of each block the last word's keys and then its values, and last the network's output.
+    """
+
+    def __init__(
+        self,
+        module: TransformerLanguageModel,
+        vocabulary: SymbolTable,
+        device: str = "cpu",
+        *,
+        normalize: bool = True,
+        max_batch: int | None = None,
+        unk_words: int | None = None,
+    ) -> None:
+        """Take over a trained network's weights.
+
+        Args:
+            module: The network, float32.
+            vocabulary: Its words, ids from 0 without gaps.
+            device: Where torch computes, such as ``"cuda"``.
+            normalize: Normalise scores exactly. A network trained to normalise itself may go without.
+            max_batch: Most histories, or words of a trie, that the network sees at once; None = as many as are fast.
+            unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
+
+        Raises:
+            OptionError: `max_batch` is below 1, or torch has no such device.
+            ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
+        """
+        config = module.config
+        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
+        self.config = config
+        told = 2 * config.embedding  # keys and values of one block
+        super().__init__(
+            module.embedding.weight,
+            module.bias,
+            config.layers * told,
+            told,
+            device,
+            normalize=normalize,
+            max_batch=max_batch,
+        )
+        self._module = copy.deepcopy(module).eval().to(self._device)
+        for block in self._module.blocks:
+            for name in ("query_key_value", "attention_output", "hidden", "hidden_output"):
+                setattr(block, name, _Packed(getattr(block, name)))
+        self._begin(bos)
+
+    def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
+        words_before = torch.from_numpy((path >= 0).sum(1)).to(self._device)
+        turn = self._module.turns(words_before)  # [n, 1, pairs]
+        sees = torch.from_numpy(np.pad(path >= 0, ((0, 0), (0, 1)), constant_values=True)).to(self._device)
+        past = self._tensor(np.maximum(path, 0).reshape(-1))  # what fills up short paths is read, but not seen
+        flow = self._module.embed(self._tensor(words))  # [n, embedding]
+        row = torch.empty(len(words), self._slab.shape[1], device=self._device)
+        told = 2 * self.config.embedding
+        for layer, block in enumerate(self._module.blocks):
+            query, key, value = block.project(flow, turn)  # [n, heads, head width]
+            row[:, layer * told : (layer + 1) * told] = torch.cat((key.flatten(1), value.flatten(1)), 1)
+            before = self._slab.narrow(1, layer * told, told).index_select(0, past)
+            before = before.view(*path.shape, 2, *block.head_shape)  # [n, words, key or value, heads, head width]
+            keys, values = (
+                torch.cat((before[:, :, half], own[:, None]), 1).transpose(1, 2)  # [n, heads, words + 1, head width]
+                for half, own in enumerate((key, value))
+            )
+            attended = scaled_dot_product_attention(query[:, :, None], keys, values, sees[:, None, None])
+            flow = block.combine(flow, attended[:, :, 0])
+        row[:, self._output :] = self._module.norm(flow)
+        return row
+
+    def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        flow = self._module.embed(word)  # [blocks, tokens, embedding]
+        turn = self._module.turns(position)  # [blocks, tokens, 1, pairs]
+        for block in self._module.blocks:
+            query, key, value = (part.transpose(1, 2) for part in block.project(flow, turn))
+            attended = scaled_dot_product_attention(query, key, value, mask[:, None])  # [blocks, heads, tokens, …]
+            flow = block.combine(flow, attended.transpose(1, 2))
+        return self._module.norm(flow)
+
+
+class _Packed(torch.nn.Module):
+    """A trained linear layer, computed as fast as this machine does it."""
+
+    def __init__(self, layer: torch.nn.Linear) -> None:
+        super().__init__()
+        self._product = linear(layer.weight.detach(), layer.bias.detach())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self._product(rows)

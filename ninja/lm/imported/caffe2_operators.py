@@ -1,0 +1,301 @@
+"""Caffe2's operators on torch: those that recurrent language models use, named and defined as in Caffe2.
+
+Each takes the operator, with its arguments, and its input tensors, and returns its output tensors. `OPERATORS` says
+which there are; gradients, data readers and convolutions are not among them, nor RecurrentNetwork, whose step net is
+what a language model is run by here.
+
+Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from ninja.lm.imported.caffe2_net import Operator
+from ninja.lm.linear import linear
+
+Tensors = Sequence[torch.Tensor]
+Product = Callable[[torch.Tensor], torch.Tensor]
+MAX_FILL = 2**22  # values a constant may have: no bytes of the file stand for them
+DTYPES = {1: torch.float32, 2: torch.int32, 5: torch.bool, 10: torch.int64, 12: torch.float16, 13: torch.float64}
+
+
+def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
+    axis = operator.integer("axis", default)
+    if not -tensor.dim() <= axis < max(tensor.dim(), 1):
+        raise operator.error(f"axis {axis} of a tensor with {tensor.dim()} dimensions")
+    return axis % max(tensor.dim(), 1)
+
+
+def _given(operator: Operator, inputs: Tensors) -> Tensors:
+    """GivenTensorFill and its likes: the values stand in the file."""
+    argument = operator.arguments.get("values")
+    shape = operator.integers("shape") or ()
+    count = 1
+    for size in shape:
+        count *= size
+    if operator.type == "GivenTensorFill":
+        values = None if argument is None or argument.floats is None else torch.from_numpy(argument.floats.copy())
+    else:
+        dtype = torch.int64 if operator.type == "GivenTensorInt64Fill" else torch.int32
+        values = None if argument is None else torch.tensor(argument.ints, dtype=torch.int64).to(dtype)
+    found = 0 if values is None else len(values)
+    if any(size < 0 for size in shape) or found != count:
+        raise operator.error(f"{found} values for the shape {list(shape)}; the file is damaged")
+    return [torch.empty(shape) if values is None else values.reshape(shape)]
+
+
+def _constant(operator: Operator, inputs: Tensors) -> Tensors:
+    """ConstantFill: one value in a shape that is given, or an input's, or an input."""
+    shape = list(operator.integers("shape") or ())
+    if inputs:
+        shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
+        shape += operator.integers("extra_shape") or ()
+    count = 1
+    for size in shape:
+        count *= size
+    if any(size < 0 for size in shape) or count > MAX_FILL:
+        raise operator.error(f"the shape {shape} has more than {MAX_FILL} values, or a negative size")
+    value = operator.arguments.get("value")
+    whole = value is not None and value.f is None and value.i is not None
+    dtype = DTYPES.get(operator.integer("dtype", 10 if whole else 1))
+    if dtype is None:
+        raise operator.error(f"dtype {operator.integer('dtype', 1)} is not a known type of numbers")
+    number = 0 if value is None else value.i if whole else value.f or 0
+    return [torch.full(shape, number or 0, dtype=dtype, device=inputs[0].device if inputs else None)]
+
+
+def _linear(operator: Operator, inputs: Tensors) -> Tensors:
+    """FC and FCTransposed: flatten to rows before `axis`, multiply with the weight, add the bias."""
+    matrix = _matrix(operator, inputs[1])
+    return _rows(operator, inputs[0], matrix, lambda rows: torch.nn.functional.linear(rows, matrix, inputs[2]))
+
+
+def _matrix(operator: Operator, weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight as [outputs, inputs]; FCTransposed has it the other way round."""
+    matrix = weight.reshape(weight.shape[: operator.integer("axis_w", 1)].numel(), -1)
+    return matrix.t() if operator.type == "FCTransposed" else matrix
+
+
+def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, product: Product) -> Tensors:
+    axis = _axis(operator, tensor, 1)
+    flat = tensor.reshape(tensor.shape[:axis].numel(), -1)
+    if flat.shape[1] != matrix.shape[1]:
+        raise operator.error(
+            f"the weight is for {matrix.shape[1]} inputs, not for {list(tensor.shape)} from axis {axis}"
+        )
+    return [product(flat).reshape(*tensor.shape[:axis], len(matrix))]
+
+
+def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
+    """Return how an operator runs; a product with `weights`, which never change, has them laid out once."""
+    weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
+    plain = OPERATORS[operator.type]
+    if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32:
+        return plain
+    matrix = _matrix(operator, weight)
+    if bias.shape != (len(matrix),) or bias.dtype != torch.float32:
+        raise operator.error(f"a bias of {list(bias.shape)} for {len(matrix)} outputs")
+    product = linear(matrix, bias)
+    return lambda operator, inputs: _rows(operator, inputs[0], matrix, product)
+
+
+def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
+    """MatMul: both flattened to matrices."""
+    left, right = (
+        each.reshape(each.shape[: operator.integer(f"axis_{name}", 1)].numel(), -1)
+        for each, name in zip(inputs, "ab", strict=True)
+    )
+    left = left.t() if operator.integer("trans_a", 0) else left
+    return [left @ (right.t() if operator.integer("trans_b", 0) else right)]
+
+
+def _batch_matmul(operator: Operator, inputs: Tensors) -> Tensors:
+    left, right = inputs
+    left = left.mT if operator.integer("trans_a", 0) else left
+    return [left @ (right.mT if operator.integer("trans_b", 0) else right)]
+
+
+def _binary(compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
+    def run(operator: Operator, inputs: Tensors) -> Tensors:
+        left, right = inputs
+        if operator.integer("broadcast", 0) and right.numel() > 1:
+            # Of old: the second's dimensions lie at `axis` of the first, or at its end.
+            axis = operator.integer("axis", -1)
+            after = left.dim() - right.dim() - axis if axis != -1 else 0
+            right = right.reshape(*right.shape, *[1] * max(after, 0))
+        return [compute(left, right)]
+
+    return run
+
+
+def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
+    return lambda _, inputs: [compute(inputs[0])]
+
+
+def _sum(operator: Operator, inputs: Tensors) -> Tensors:
+    total = inputs[0]
+    for each in inputs[1:]:
+        total = total + each
+    return [total]
+
+
+def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
+    """Softmax over all dimensions from `axis` on, taken as one."""
+    axis = _axis(operator, inputs[0], 1)
+    return [inputs[0].flatten(axis).softmax(-1).reshape(inputs[0].shape)]
+
+
+def _gather(operator: Operator, inputs: Tensors) -> Tensors:
+    rows, where = inputs
+    axis = _axis(operator, rows, 0)
+    found = rows.index_select(axis, where.reshape(-1))
+    return [found.reshape(*rows.shape[:axis], *where.shape, *rows.shape[axis + 1 :])]
+
+
+def _channel(operator: Operator, tensor: torch.Tensor) -> int:
+    """Return the axis of Concat and Split, which may be named as a picture's channel."""
+    order = operator.arguments.get("order")
+    return _axis(operator, tensor, 3 if order is not None and order.s == "NHWC" else 1)
+
+
+def _concat(operator: Operator, inputs: Tensors) -> Tensors:
+    if operator.integer("add_axis", 0):
+        axis = operator.integer("axis", 1)
+        inputs = [each.unsqueeze(axis) for each in inputs]
+    axis = _channel(operator, inputs[0])
+    sizes = torch.tensor([each.shape[axis] for each in inputs], dtype=torch.int32)
+    return [torch.cat(list(inputs), axis), sizes]
+
+
+def _split(operator: Operator, inputs: Tensors) -> Tensors:
+    axis = _channel(operator, inputs[0])
+    size = inputs[0].shape[axis]
+    count = len(operator.outputs)
+    sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("split") or [size // count] * count
+    if len(sizes) != count or sum(sizes) != size:
+        raise operator.error(f"cannot split {size} into {list(sizes)} for {count} outputs")
+    return list(inputs[0].split(list(sizes), axis))
+
+
+def _slice(operator: Operator, inputs: Tensors) -> Tensors:
+    """Slice: a negative bound counts from one behind the end, so that −1 is the end itself."""
+    tensor = inputs[0]
+    starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts") or ()
+    ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends") or ()
+    if len(starts) != len(ends) or len(starts) > tensor.dim():
+        raise operator.error(f"{len(starts)} starts and {len(ends)} ends for {tensor.dim()} dimensions")
+    for axis, bounds in enumerate(zip(starts, ends, strict=True)):
+        size = tensor.shape[axis]
+        start, end = (min(size, bound if bound >= 0 else size + 1 + bound) for bound in bounds)
+        if not 0 <= start <= end:
+            raise operator.error(f"cannot take {bounds[0]} … {bounds[1]} of {size}")
+        tensor = tensor.narrow(axis, start, end - start)
+    return [tensor]
+
+
+def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
+    """Reshape: 0 keeps a size, −1 stands for what is left."""
+    old = inputs[0].shape
+    wanted = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape") or ()
+    if any(size == 0 and place >= len(old) for place, size in enumerate(wanted)):
+        raise operator.error(f"cannot keep sizes of {list(old)} in {list(wanted)}")
+    shape = [size or old[place] for place, size in enumerate(wanted)]
+    return [inputs[0].reshape(shape), torch.tensor(old, dtype=torch.int64)]
+
+
+def _squeeze(operator: Operator, inputs: Tensors) -> Tensors:
+    return [inputs[0].squeeze(tuple(operator.integers("dims") or ()))]
+
+
+def _expand(operator: Operator, inputs: Tensors) -> Tensors:
+    tensor = inputs[0]
+    for axis in sorted(operator.integers("dims") or ()):
+        tensor = tensor.unsqueeze(axis)
+    return [tensor]
+
+
+def _transpose(operator: Operator, inputs: Tensors) -> Tensors:
+    axes = operator.integers("axes") or tuple(range(inputs[0].dim()))[::-1]
+    return [inputs[0].permute(axes)]
+
+
+def _cast(operator: Operator, inputs: Tensors) -> Tensors:
+    argument = operator.arguments.get("to")
+    names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
+    number = None
+    if argument is not None:
+        number = names.get((argument.s or "").upper()) if argument.i is None else argument.i
+    if number not in DTYPES:
+        raise operator.error(f"cannot cast to {argument}")
+    return [inputs[0].to(DTYPES[number])]
+
+
+def _dropout(operator: Operator, inputs: Tensors) -> Tensors:
+    if not operator.integer("is_test", 0):
+        raise operator.error("is_test is not set; save the net for testing")
+    return [inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)]
+
+
+def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
+    """LSTMUnit: from hidden [1, n, cells], cell, gates [1, n, 4 cells] to hidden and cell.
+
+    Gates are ordered input, forget, output, candidate. Where a sequence has ended, its state stays as it was.
+    """
+    with_lengths = operator.integer("sequence_lengths", 1)
+    if len(inputs) != 4 + bool(with_lengths):
+        raise operator.error(f"{len(inputs)} inputs, not {4 + bool(with_lengths)}")
+    hidden, cell, gates = inputs[:3]
+    if gates.shape[-1] != 4 * cell.shape[-1]:
+        raise operator.error(f"gates {list(gates.shape)} for cells {list(cell.shape)}; there must be four a cell")
+    bias = operator.arguments.get("forget_bias")
+    entry, forget, leave, candidate = gates.chunk(4, -1)
+    forget = forget + (bias.f or 0.0) if bias is not None else forget
+    new = forget.sigmoid() * cell + entry.sigmoid() * candidate.tanh()
+    output = leave.sigmoid() * new.tanh()
+    if not with_lengths:
+        return [output, new]
+    running = (inputs[4].reshape(-1)[0] < inputs[3].reshape(-1))[:, None]  # [n, 1]
+    kept = 0 if operator.integer("drop_states", 0) else 1
+    return [torch.where(running, output, hidden * kept), torch.where(running, new, cell * kept)]
+
+
+OPERATORS: dict[str, Callable[[Operator, Tensors], Tensors]] = {
+    "GivenTensorFill": _given,
+    "GivenTensorIntFill": _given,
+    "GivenTensorInt64Fill": _given,
+    "ConstantFill": _constant,
+    "FC": _linear,
+    "FCTransposed": _linear,
+    "MatMul": _matmul,
+    "BatchMatMul": _batch_matmul,
+    "Add": _binary(torch.add),
+    "Sub": _binary(torch.sub),
+    "Mul": _binary(torch.mul),
+    "Div": _binary(torch.div),
+    "Sum": _sum,
+    "Sigmoid": _unary(torch.sigmoid),
+    "Tanh": _unary(torch.tanh),
+    "Relu": _unary(torch.relu),
+    "Exp": _unary(torch.exp),
+    "Log": _unary(torch.log),
+    "Negative": _unary(torch.neg),
+    "Softmax": _softmax,
+    "Gather": _gather,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "ExpandDims": _expand,
+    "Transpose": _transpose,
+    "Cast": _cast,
+    "Copy": _unary(lambda tensor: tensor),
+    "Alias": _unary(lambda tensor: tensor),
+    "StopGradient": _unary(lambda tensor: tensor),
+    "Shape": _unary(lambda tensor: torch.tensor(tensor.shape, dtype=torch.int64)),
+    "Dropout": _dropout,
+    "LSTMUnit": _lstm,
+}

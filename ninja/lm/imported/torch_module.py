@@ -1,0 +1,240 @@
+"""Networks written for torch: your own modules, TorchScript archives, and what ``torch.export`` saved.
+
+A module with a state has two methods:
+
+    initial_state(batch) -> state                a tensor, or a tuple of tensors: the state before ``<s>``
+    step(word, state) -> (scores, state)         word int64 [batch]; scores float [batch, words], of what follows it
+
+A module without one is called with whole histories, again for every word:
+
+    forward(words) -> scores                     words int64 [batch, time], ``<s>`` first; scores [batch, time, words]
+
+    lm = from_module(module, SymbolTable.read("words.txt"), batch_dim=1)     # a state as nn.LSTM has it
+    ninja.rescore(lattices, lm)
+
+A TorchScript archive (``torch.jit.save``) has the same methods (``@torch.jit.export``) and may hold the vocabulary
+(``_extra_files={"words.txt": …}``), else it lies beside as ``words.txt``; ``batch_dim.txt`` there may say ``1``.
+
+What loading runs: a TorchScript archive is a program in a language of its own. torch reads its values with a reader
+that knows TorchScript's types alone, no Python pickle, and interprets its code. That language has two functions that
+touch files; archives that name them, or operators of other libraries than torch's own, are refused before anything is
+loaded. Archives of ``torch.export`` are read by `ninja.lm.imported.exported`. Python modules are yours: give code, not
+a file.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.imported.refeeding import HistoryLM
+from ninja.lm.imported.stepping import State, StepLM, count_words
+from ninja.lm.imported.vocabulary import BESIDE, Words, find
+from ninja.lm.text import BOS, EOS, UNK
+
+if TYPE_CHECKING:
+    from ninja.lm.load import Running
+
+BATCH_DIM = "batch_dim.txt"
+_FORBIDDEN = re.compile(
+    r"\b(save|from_file)\b|\bops\s*\.\s*(?!(?:aten|prim|quantized)\b)(\w+)"
+)  # operators as ops.LIBRARY.NAME
+_LARGEST_CODE = 64 * 2**20  # bytes of program text
+
+
+def from_module(
+    module: torch.nn.Module,
+    words: SymbolTable,
+    *,
+    batch_dim: int | Sequence[int] = 0,
+    bos: str = BOS,
+    eos: str = EOS,
+    unk: str = UNK,
+    unk_words: int | None = None,
+    device: str = "cpu",
+    normalize: bool = True,
+    max_batch: int | None = None,
+) -> StepLM | HistoryLM:
+    """Use a torch module as a language model.
+
+    Args:
+        module: It has `step` and `initial_state`, or `forward` on whole histories; see this module's text. It is put
+            into evaluation mode, in its place.
+        words: Its vocabulary: as many words, ids from 0, as it has scores.
+        batch_dim: Which dimension of the state's tensors is the batch, for all or for each; 1 for `nn.LSTM`.
+        bos: The word that begins a sentence.
+        eos: The word that ends one; the same word may do both.
+        unk: The word that stands for unknown ones, if there is one.
+        unk_words: How many distinct words of the training text it stood for, where known.
+        device: Where to compute; the module is moved there.
+        normalize: Make the scores log-probabilities; without, they are taken as they are.
+        max_batch: Most histories the module sees at once; None = as many as a call brings.
+
+    Raises:
+        ModelError: The module has not these methods, gives other shapes, or has not as many scores as there are words.
+        OptionError: `max_batch` is below 1, or torch has no such device.
+    """
+    try:
+        module = module.to(device).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
+    place = torch.device(device)
+    if hasattr(module, "step"):
+        network = ModuleStep(module, batch_dim, place)
+        checked = Words.of(words, count_words(network, place), bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+        return StepLM(network, checked, device, normalize=normalize, max_batch=max_batch)
+    reader = ModuleHistory(module)
+    with torch.inference_mode():
+        num_words = reader.score(torch.zeros(1, 1, dtype=torch.int64, device=place)).shape[1]
+    checked = Words.of(words, num_words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+    return HistoryLM(reader, checked, device, normalize=normalize, max_batch=max_batch)
+
+
+class ModuleStep:
+    """A module with `step` and `initial_state` as a `StepNetwork`."""
+
+    batch: int | None = None
+
+    def __init__(self, module: Any, batch_dim: int | Sequence[int], device: torch.device) -> None:
+        """Ask the module for the state it begins with.
+
+        Raises:
+            ModelError: It has no `initial_state`, or that gives no state of a batch of one.
+        """
+        self._module = module
+        if not hasattr(module, "initial_state"):
+            raise ModelError(f"{type(module).__name__} has step but no initial_state(batch), which begins a sentence")
+        with torch.inference_mode():
+            state = module.initial_state(1)
+        self._single = isinstance(state, torch.Tensor)
+        parts = self._parts(state)
+        self._axes = [batch_dim] * len(parts) if isinstance(batch_dim, int) else list(batch_dim)
+        if len(self._axes) != len(parts):
+            raise ModelError(f"{len(parts)} parts of the state, but {len(self._axes)} batch dimensions")
+        for part, axis in zip(parts, self._axes, strict=True):
+            if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
+                found = list(part.shape)
+                raise ModelError(f"initial_state(1) gives {found}: dimension {axis} is no batch of 1; set batch_dim")
+        self._start = tuple(part.select(axis, 0).to(device) for part, axis in zip(parts, self._axes, strict=True))
+
+    def begin(self) -> State:
+        """See `StepNetwork.begin`."""
+        return self._start
+
+    def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        """See `StepNetwork.step`."""
+        parts = tuple(part.movedim(0, axis).contiguous() for part, axis in zip(state, self._axes, strict=True))
+        score, after = self._module.step(word, parts[0] if self._single else parts)
+        if score.dim() != 2 or len(score) != len(word):
+            raise ModelError(f"step gives scores {list(score.shape)} for {len(word)} words, not [batch, words]")
+        new = tuple(part.movedim(axis, 0) for part, axis in zip(self._parts(after), self._axes, strict=True))
+        for part, start in zip(new, self._start, strict=True):
+            if part.shape != (len(word), *start.shape):
+                found, began = list(part.shape[1:]), list(start.shape)
+                raise ModelError(f"step gives a state {found} for {len(part)} words; it began as {began}")
+        return score, new
+
+    def _parts(self, state: Any) -> tuple[torch.Tensor, ...]:
+        parts = (state,) if isinstance(state, torch.Tensor) else state
+        if not isinstance(parts, tuple | list) or not all(isinstance(part, torch.Tensor) for part in parts):
+            raise ModelError(f"the state is {type(state).__name__}, not a tensor or a tuple of tensors")
+        return tuple(parts)
+
+
+class ModuleHistory:
+    """A module that reads whole histories as a `HistoryNetwork`."""
+
+    batch: int | None = None
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def score(self, words: torch.Tensor) -> torch.Tensor:
+        """See `HistoryNetwork.score`."""
+        score = self._module(words)
+        if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
+            found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
+            raise ModelError(f"forward gives {found} for words {list(words.shape)}, not [batch, time, words]")
+        return score[:, -1]
+
+
+def open_torchscript(path: str, running: Running) -> StepLM | HistoryLM:
+    """Open a TorchScript archive as a language model, see `ninja.lm.load`.
+
+    Raises:
+        ModelError: The archive is damaged, may touch files, or is no language model as the module's text has it.
+        OptionError: An option is out of range, or torch cannot use the device.
+        OSError: The file cannot be read.
+    """
+    archive = _checked(path)
+    extra = {BESIDE: "", BATCH_DIM: ""}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch's wish that we had torch.export's archives
+            module = torch.jit.load(archive, map_location="cpu", _extra_files=extra)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"torch cannot load it: {_line(error)}", path) from error
+    inside, batch = (value.decode() if isinstance(value, bytes) else value for value in extra.values())
+    vocabulary = find(path, running.words, inside or None)
+    try:
+        batch_dim = [int(number) for number in batch.split()]
+    except ValueError as error:
+        raise ModelError(f"{BATCH_DIM} inside holds {batch[:60]!r}, not integers", path) from error
+    wanted = batch_dim if len(batch_dim) > 1 else batch_dim[0] if batch_dim else 0
+    try:
+        return from_module(
+            module,
+            vocabulary,
+            batch_dim=wanted,
+            device=running.device,
+            normalize=running.normalize is not False,
+            max_batch=running.max_batch,
+        )
+    except ModelError as error:
+        raise ModelError(error.message, path) from error
+    except torch.jit.Error as error:
+        raise ModelError(f"its code fails: {_line(error)}", path) from error
+
+
+def _checked(path: str) -> io.BytesIO:
+    """Copy an archive without what could touch files, so that torch reads what was looked at and nothing else.
+
+    Raises:
+        ModelError: The archive is damaged, or its code may touch files.
+    """
+    copy = io.BytesIO()
+    try:
+        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as checked:
+            members = archive.infolist()
+            code = [each for each in members if each.filename.lower().endswith((".py", ".debug_pkl"))]
+            packed = [each.filename for each in members if each not in code and each.compress_type]
+            names = {each.filename.lower() for each in members}  # torch looks for them in either case
+            if sum(each.file_size for each in code) > _LARGEST_CODE or packed or len(names) < len(members):
+                raise ModelError("packed anew, or absurdly much code; give it as torch.jit.save wrote it", path)
+            for each in members:
+                content = archive.read(each)
+                program = content.decode(errors="replace") if each.filename.lower().endswith(".py") else ""
+                found = _FORBIDDEN.search(program)
+                if found:
+                    name = found[1] or f"ops.{found[2]}"
+                    message = f"its code names {name!r}, which may touch files or is not torch's own; not loaded"
+                    raise ModelError(message, path)
+                checked.writestr(each.filename, content)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
+        raise ModelError(f"a truncated or damaged archive ({error}); copy it again", path) from error
+    copy.seek(0)
+    return copy
+
+
+def _line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

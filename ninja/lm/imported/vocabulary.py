@@ -1,0 +1,105 @@
+"""The vocabulary of a model that another toolkit made: found in the model, beside it, or given by the user."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ninja.errors import FormatError, ModelError, SymbolError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.text import BOS, EOS, UNK
+
+BESIDE = "words.txt"  # or packed, with .gz behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A model's words and which of them begin and end sentences and stand for unknown ones."""
+
+    vocabulary: SymbolTable  # ids from 0 without gaps
+    bos: int
+    eos: int
+    unk: int | None
+    unk_words: int | None = None  # distinct words of the training text that `unk` stood for, where known
+
+    @classmethod
+    def of(
+        cls,
+        vocabulary: SymbolTable,
+        num_words: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        bos: str = BOS,
+        eos: str = EOS,
+        unk: str = UNK,
+        unk_words: int | None = None,
+    ) -> Words:
+        """Check a vocabulary and look up its special words.
+
+        Args:
+            vocabulary: Words by id.
+            num_words: Scores that the network gives for each history; None = not known beforehand.
+            path: The model's file, for messages.
+            bos: The word that begins a sentence.
+            eos: The word that ends one; the same word may do both.
+            unk: The word that stands for unknown ones, if there is such a word.
+            unk_words: How many distinct words of the training text it stood for, where known.
+
+        Raises:
+            ModelError: The ids have gaps, are not as many as the network's scores, or a special word is missing.
+        """
+        size = len(vocabulary)
+        last = max((number for _, number in vocabulary), default=-1)
+        if last != size - 1:
+            raise ModelError(f"{size} words, but ids up to {last}; give each id from 0 a word", vocabulary.path or path)
+        if num_words is not None and size != num_words:
+            message = f"{size} words in the vocabulary, but the network scores {num_words}; give the words it has"
+            raise ModelError(message, path)
+        numbers = [vocabulary.id(word) for word in (bos, eos, unk)]
+        for word, number in zip((bos, eos), numbers[:2], strict=True):
+            if number is None:
+                raise ModelError(f"the vocabulary lacks {word}; name the words that begin and end sentences", path)
+        assert numbers[0] is not None and numbers[1] is not None  # noqa: PT018
+        return cls(vocabulary, numbers[0], numbers[1], numbers[2], unk_words)
+
+
+def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:
+    """Find the vocabulary of a model: what the user gave, else what the model holds, else ``words.txt`` beside it.
+
+    Args:
+        path: The model, a file or a directory.
+        given: The user's own table.
+        inside: Text in the model: a word a line, by id, or a word and its id a line as in ``words.txt``.
+
+    Raises:
+        ModelError: There is none, or what the model holds is no vocabulary.
+        FormatError: The file beside the model is no symbol table.
+        SymbolError: A word or an id occurs twice there.
+    """
+    if given is not None:
+        return given
+    if inside is not None:
+        return _parse(inside, path)
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    beside = os.path.join(folder, BESIDE)
+    for name in (beside, f"{beside}.gz"):
+        if os.path.isfile(name):
+            return SymbolTable.read(name)
+    raise ModelError(f"no vocabulary: neither in the model nor as {beside}; put it there, or give the table", path)
+
+
+def _parse(text: str, path: str) -> SymbolTable:
+    lines = [line.split() for line in text.strip("\r\n").split("\n")]
+    fields = len(lines[0])
+    odd = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
+    if fields not in (1, 2) or odd:
+        place = f"line {odd or 1}"
+        raise ModelError(f"the vocabulary inside is not a word, or a word and its id, a line ({place})", path)
+    try:
+        if fields == 1:
+            return SymbolTable(((line[0], number) for number, line in enumerate(lines)), path)
+        return SymbolTable(((word, int(number)) for word, number in lines), path)
+    except (FormatError, SymbolError) as error:
+        raise ModelError(f"the vocabulary inside is damaged: {error.message}", path) from error
+    except ValueError as error:
+        raise ModelError(f"the vocabulary inside has an id that is no integer ({error})", path) from error

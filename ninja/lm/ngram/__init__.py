@@ -1,0 +1,1 @@
+"""N-gram models: reading, composing, training, writing."""

@@ -1,0 +1,132 @@
+"""KenLM's binary n-gram models, through the kenlm library (``pip install ninja-asr[kenlm]``).
+
+The library looks words up one at a time by their spelling: some hundred thousand a second. Where speed matters and
+the ARPA file is at hand, read that instead.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+
+LN10 = math.log(10.0)
+COUNTS = 108  # byte of the header where the numbers of n-grams begin, 1-grams first, uint64 each
+UNKNOWN = b"<unk>\0"
+MISSING_UNKNOWN = -100.0  # log10 probability that KenLM gives <unk> where the model has none
+
+
+class KenLM:
+    """A KenLM binary behind the language-model protocol; slots are states of the library.
+
+    Args:
+        path: The file; the library finds out which of KenLM's data structures it holds.
+        words: Words the model is to be asked for, of which it is given those it has. None: all of the model's, which
+            ``build_binary`` writes at the end of the file.
+
+    Raises:
+        DependencyError: kenlm is not installed.
+        ModelError: Damaged; no words are in the file and none were given; there is no ``</s>``.
+    """
+
+    def __init__(self, path: str, words: SymbolTable | None = None) -> None:
+        try:
+            import kenlm
+        except ImportError as error:
+            raise DependencyError("KenLM binaries need a library: pip install ninja-asr[kenlm]", path) from error
+        named = _words_at_the_end(path) if words is None else [word for word, _ in words]
+        config = kenlm.Config()
+        config.show_progress = False
+        try:
+            self._model: Any = kenlm.Model(path, config)
+        except OSError as error:
+            raise ModelError(f"KenLM refuses it: {str(error).splitlines()[-1][:200]}", path) from error
+        self._new_state = kenlm.State
+        self.order: int = self._model.order
+        state = kenlm.State()
+        self._model.NullContextWrite(state)
+        has_unk = self._model.BaseScore(state, "<unk>", kenlm.State()) > MISSING_UNKNOWN
+        known = {word: None for word in named if word in self._model and word != "<unk>"}
+        for mark in ("<s>", "</s>"):  # never on arcs, so that a table may lack them
+            if mark in self._model:
+                known[mark] = None
+        self._spelling = [*known, "<unk>"] if has_unk else list(known)
+        self.vocabulary = SymbolTable.from_words(self._spelling)
+        self.bos = self.vocabulary.id("<s>")
+        self.unk = self.vocabulary.id("<unk>")
+        self.unk_words: int | None = None
+        eos = self.vocabulary.id("</s>")
+        if eos is None:
+            raise ModelError("the model never ends a sentence: it lacks </s>", path)
+        self.eos = eos
+        self._state: list[Any] = []  # of each slot
+        self._free: list[int] = []
+
+    def start(self, count: int) -> npt.NDArray[np.int64]:
+        """See `LanguageModel.start`."""
+        slots = [self._new_slot() for _ in range(count)]
+        for slot in slots:
+            self._model.BeginSentenceWrite(self._state[slot])
+        return np.array(slots, np.int64)
+
+    def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """See `LanguageModel.advance`."""
+        asked = self._asked(slots, words)
+        longer = [self._new_slot() for _ in asked]
+        for slot, (state, word) in zip(longer, asked, strict=True):
+            self._model.BaseScore(state, word, self._state[slot])
+        return np.array(longer, np.int64)
+
+    def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.logprob`."""
+        score, unused = self._model.BaseScore, self._new_state()
+        asked = self._asked(slots, words)
+        return np.array([score(state, word, unused) * LN10 for state, word in asked], np.float32)
+
+    def release(self, slots: npt.NDArray[np.int64]) -> None:
+        """See `LanguageModel.release`."""
+        self._free += slots.tolist()
+
+    def _new_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._state.append(self._new_state())
+        return len(self._state) - 1
+
+    def _asked(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> list[tuple[Any, str]]:
+        if len(words) and (words.min() < 0 or words.max() >= len(self._spelling)):
+            raise OptionError(f"a word id is outside the model's 0 … {len(self._spelling) - 1}")
+        pairs = zip(slots.tolist(), words.tolist(), strict=True)
+        return [(self._state[slot], self._spelling[word]) for slot, word in pairs]
+
+
+def _words_at_the_end(path: str) -> list[str]:
+    """Return the words that end a binary, ``<unk>`` first and as many as the header counts, or one more.
+
+    Source: KenLM, lm/binary_format.cc (the header) and lm/vocab.cc (ReadWords).
+    """
+    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if len(content) < COUNTS + 8:
+            raise ModelError("cut short inside KenLM's header", path)
+        (count,) = struct.unpack_from("<Q", content, COUNTS)
+        begin = content.rfind(UNKNOWN)
+        while begin >= 0:
+            words = bytes(content[begin:]).split(b"\0")
+            if words.pop() == b"" and count <= len(words) <= count + 1:  # <unk> is not counted where it was missing
+                try:
+                    return [word.decode("utf-8") for word in words]
+                except UnicodeDecodeError as error:
+                    raise ModelError(f"the word {error.object!r} is not UTF-8", path) from error
+            begin = content.rfind(UNKNOWN, 0, begin) if len(words) < count else -1
+    raise ModelError(
+        "the file does not end with its words; build it again without -v, or give the words that matter with "
+        "load(path, words=SymbolTable.read(...))",
+        path,
+    )

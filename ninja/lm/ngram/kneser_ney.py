@@ -1,0 +1,294 @@
+"""Train n-gram models with interpolated, modified Kneser–Ney smoothing: the work behind ``ninja train ngram``.
+
+An n-gram of full length counts as often as it occurs, a shorter one as often as *different* words stand before it; one
+that begins with ``<s>``, before which nothing stands, as often as it occurs. From each count ``a`` a discount ``D`` is
+taken, and what all n-grams of a context lose is spread as the n-grams one shorter are:
+
+    p(w | h) = (a(h w) − D) / a(h ·) + γ(h) p(w | h without its first word),   γ(h) = Σ D / a(h ·)
+
+Words are interpolated with the uniform distribution. As a back-off model, γ is the weight of backing off, and n-grams
+that the text has carry p itself.
+
+Source: the formulas are those of Chen and Goodman 1998, "An empirical study of smoothing techniques for language
+modeling", as kenlm has them in lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc; so are the
+n-grams whose counts are counted, and how cutoffs are made up for. The models are those of its program lmplz.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import OptionError
+from ninja.lm.ngram.arpa import NEVER, BackoffNgrams, as_language_model, write_arpa
+from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.text import BOS, SPECIAL
+
+MAX_ORDER = 16
+_BOS = SPECIAL.index(BOS)
+_UNK = SPECIAL.index("<unk>")
+
+Numbers = npt.NDArray[np.float64]
+FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above, where none can be estimated; those of lmplz
+
+
+@dataclass(frozen=True, slots=True)
+class NgramOptions:
+    """How an n-gram model is trained."""
+
+    order: int = 3  # words of the longest n-grams
+    min_count: int = 1  # rarer words become <unk>
+    cutoffs: tuple[int, ...] = (1,)  # fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones
+    discounts: tuple[float, ...] | None = None  # of what counts once, twice, more often; or one; None = estimated
+    unk_share: float | None = None  # of what words are interpolated with, for <unk>; None = as much as for any word
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.order <= MAX_ORDER:
+            raise OptionError(f"order is {self.order}; it must be 1 … {MAX_ORDER}")
+        if self.min_count < 1:
+            raise OptionError(f"min_count is {self.min_count}; it must be at least 1")
+        rising = tuple(sorted(self.cutoffs)) == self.cutoffs
+        if not self.cutoffs or self.cutoffs[0] < 1 or not rising:
+            raise OptionError(
+                f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'none'}; they must be at least 1 and never fall"
+            )
+        if len(self.cutoffs) > max(1, self.order - 1):
+            raise OptionError(f"{len(self.cutoffs)} cutoffs, but n-grams of 2 … {self.order} words")
+        if self.discounts is not None:
+            if len(self.discounts) not in (1, 3):
+                raise OptionError(f"{len(self.discounts)} discounts; give one, or three: of counts 1, 2, and above")
+            for count, discount in enumerate(self.discounts, start=1):
+                if not 0 < discount <= count:
+                    raise OptionError(f"the discount of count {count} is {discount:g}; it must be in (0, {count}]")
+        if self.unk_share is not None and not 0 < self.unk_share <= 1:
+            raise OptionError(f"unk_share is {self.unk_share:g}; it must be in (0, 1]")
+
+    def cutoff(self, length: int) -> int:
+        """Return how often an n-gram of some length must occur at least."""
+        return 1 if length == 1 else self.cutoffs[min(length - 2, len(self.cutoffs) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Discounts:
+    """What is taken from the counts of the n-grams of one length."""
+
+    of_count: tuple[float, float, float]  # 1, 2, 3 and more
+    source: Literal["estimated", "continued", "fallback", "given"]  # see `_discounts`
+    counts_of_counts: tuple[int, int, int, int]  # n-grams that count 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedNgram:
+    """An n-gram model as it was trained, and what there is to know of its text."""
+
+    words: tuple[str, ...]  # by id; <s>, </s> and <unk> first
+    lengths: tuple[BackoffNgrams, ...]  # the n-grams of each length from 1
+    num_counted: tuple[int, ...]  # of each length, those included that cutoffs left out
+    discounts: tuple[Discounts, ...]  # of each length
+    num_sentences: int
+    num_words: int  # of the text, without <s> and </s>
+    num_unknown: int  # of them, that became <unk>
+    unk_words: int  # distinct words among these
+    notes: tuple[str, ...]  # what was done otherwise than asked for, a line each
+
+    @property
+    def order(self) -> int:
+        """Words of the longest n-grams."""
+        return len(self.lengths)
+
+    def write_arpa(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as ARPA, packed where the name ends in ``.gz``; ``-`` is the standard output.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        write_arpa(self.words, self.lengths, os.fspath(path))
+
+    def as_language_model(self, name: str = "the trained model") -> NgramLM:
+        """Return what `ninja.lm.load` makes of the written file, which also knows how many words ``<unk>`` stood for.
+
+        Args:
+            name: What stands for the file in messages.
+        """
+        model = as_language_model(self.words, self.lengths, name)
+        model.unk_words = self.unk_words or None
+        return model
+
+
+def train_ngram(
+    sentences: Iterable[Sequence[str]],
+    options: NgramOptions | None = None,
+    *,
+    vocabulary: Iterable[str] | None = None,
+    classes: Iterable[str] = (),
+    path: str | os.PathLike[str] | None = None,
+    progress: Report | None = None,
+) -> TrainedNgram:
+    """Train an n-gram model with interpolated, modified Kneser–Ney smoothing.
+
+    Class tokens (``@name``) are words like others. Takes 8 bytes of memory for each word of the text, and some 100 for
+    each distinct n-gram.
+
+    Args:
+        sentences: Words of each, without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
+        options: See there.
+        vocabulary: The model's words; others become ``<unk>``. None: all that are frequent enough.
+        classes: Class tokens that belong to the vocabulary in any case.
+        path: The text, for messages.
+        progress: Is given a line now and then.
+
+    Raises:
+        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word has white space in it.
+        OptionError: An option is out of range; `vocabulary` is given together with a `min_count`; all of the unigrams'
+            interpolation goes to ``<unk>``, but another word does not occur in the text.
+        VocabularyError: All words became ``<unk>``.
+    """
+    options = options or NgramOptions()
+    if vocabulary is not None and options.min_count > 1:
+        raise OptionError("a vocabulary and a min_count were given; one of them says which words are kept")
+    text = encode(
+        sentences,
+        vocabulary=vocabulary,
+        min_count=options.min_count,
+        keep=classes,
+        path=None if path is None else os.fspath(path),
+        report=progress,
+    )
+    counted = count_ngrams(text, options.order, progress)
+    notes = []
+    if len(counted) < options.order:
+        notes.append(f"no sentence is long enough for {options.order}-grams; the order is {len(counted)}")
+    discounts: list[Discounts] = []
+    probability: list[Numbers] = []
+    backoff: list[Numbers] = []
+    kept: list[npt.NDArray[np.bool_]] = []
+    begins = np.empty(0, bool)
+    for length, ngrams in enumerate(counted, start=1):
+        begins = ngrams.word == _BOS if length == 1 else begins[ngrams.prefix]
+        count = _effective(ngrams, counted[length] if length < len(counted) else None, begins)
+        if length == 1:
+            count[_BOS] = 0  # nothing predicts it
+        discounts.append(_discounts(count, options))
+        kept.append(ngrams.count >= options.cutoff(length) if length > 1 else np.ones(len(ngrams), bool))
+        shorter = _uniform(len(text.words), options.unk_share) if length == 1 else probability[-1][ngrams.suffix]
+        weight, joined = _interpolated(ngrams.prefix, count, kept[-1], discounts[-1], shorter)
+        backoff.append(weight)
+        probability.append(joined)
+        notes += _told(length, discounts[-1])
+    _check(probability[0], text.words)
+    return TrainedNgram(
+        words=text.words,
+        lengths=_without_cut(counted, probability, [*backoff[1:], np.ones(1)], kept),
+        num_counted=tuple(map(len, counted)),
+        discounts=tuple(discounts),
+        num_sentences=text.num_sentences,
+        num_words=text.num_words,
+        num_unknown=text.num_unknown,
+        unk_words=text.unk_words,
+        notes=tuple(notes),
+    )
+
+
+def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return how often each n-gram counts; `begins` tells which of them begin with ``<s>``."""
+    if longer is None:
+        return ngrams.count.copy()
+    return np.where(begins, ngrams.count, np.bincount(longer.suffix, minlength=len(ngrams)))
+
+
+def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
+    """Estimate discounts by counts of counts.
+
+    In texts made from patterns little occurs once, and what comes out may be undefined or out of range. Then D of
+    count k is k Y, what the equation gives if counts of counts go on to fall as from 1 to 2.
+
+    Source: kenlm, lm/builder/adjust_counts.cc, after equation 26 of Chen and Goodman 1998.
+    """
+    n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
+    seen = (n1, n2, n3, n4)
+    if options.discounts is not None:
+        given = options.discounts * (3 // len(options.discounts))
+        return Discounts((given[0], given[1], given[2]), "given", seen)
+    if not n1 or not n2:
+        return Discounts(FALLBACK, "fallback", seen)
+    y = n1 / (n1 + 2 * n2)
+    if n3:
+        of_count = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+        if all(0 < discount <= times for times, discount in enumerate(of_count, start=1)):
+            return Discounts(of_count, "estimated", seen)
+    return Discounts((y, 2 * y, 3 * y), "continued", seen)
+
+
+def _told(length: int, discounts: Discounts) -> list[str]:
+    """Return what a user should know about discounts."""
+    if discounts.source in ("estimated", "given"):
+        return []
+    seen = ", ".join(map(str, discounts.counts_of_counts))
+    taken = ", ".join(f"{each:.4g}" for each in discounts.of_count)
+    why = "continued from counts 1 and 2" if discounts.source == "continued" else "the fallback"
+    return [
+        f"{seen} of the {length}-grams count 1, 2, 3, 4 times, which gives no three discounts; {taken} are taken, {why}"
+    ]
+
+
+def _uniform(num_words: int, unk_share: float | None) -> Numbers:
+    """Return what words are interpolated with: each as probable as the next, ``<unk>`` as the caller wants."""
+    share = 1 / (num_words - 1) if unk_share is None else unk_share
+    uniform = np.full(num_words, (1 - share) / (num_words - 2) if num_words > 2 else 0.0)
+    uniform[_UNK], uniform[_BOS] = share, 0.0
+    return uniform
+
+
+def _interpolated(
+    prefix: npt.NDArray[np.int32],
+    count: npt.NDArray[np.int64],
+    kept: npt.NDArray[np.bool_],
+    discounts: Discounts,
+    shorter: Numbers,
+) -> tuple[Numbers, Numbers]:
+    """Return γ of each context up to the last that has n-grams, and the probability of each n-gram.
+
+    An n-gram that is cut gives up its whole count, and gets the probability that backing off has in the end.
+    """
+    discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
+    total = np.bincount(prefix, count)
+    lost = np.bincount(prefix, np.where(kept, discount, count))
+    weight = np.divide(lost, total, out=np.ones(len(total)), where=total > 0)
+    own = np.where(kept, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
+    return weight, own + weight[prefix] * shorter
+
+
+def _check(probability: Numbers, words: Sequence[str]) -> None:
+    never = np.flatnonzero(probability <= 0)
+    never = never[never != _BOS]
+    if len(never):
+        examples = ", ".join(words[place] for place in never[:3])
+        raise OptionError(
+            f"{len(never)} words ({examples}{', …' if len(never) > 3 else ''}) would have probability 0; choose an "
+            f"unk_share below 1"
+        )
+
+
+def _without_cut(
+    counted: Sequence[Ngrams],
+    probability: Sequence[Numbers],
+    backoff: Sequence[Numbers],
+    kept: Sequence[npt.NDArray[np.bool_]],
+) -> tuple[BackoffNgrams, ...]:
+    """Return the model's n-grams; a context may be cut only with all its n-grams, since cutoffs never fall."""
+    found: list[BackoffNgrams] = []
+    place = np.zeros(1, np.int32)  # of each n-gram one shorter among those that are kept
+    for ngrams, chance, weight, stays in zip(counted, probability, backoff, kept, strict=True):
+        whole = np.ones(len(ngrams))
+        whole[: len(weight)] = weight
+        with np.errstate(divide="ignore"):
+            logprob = np.maximum(np.log10(chance[stays]), NEVER)
+        found.append(BackoffNgrams(place[ngrams.prefix[stays]], ngrams.word[stays], logprob, np.log10(whole[stays])))
+        place = np.cumsum(stays, dtype=np.int32) - 1
+    return tuple(found)

@@ -1,0 +1,241 @@
+"""Back-off n-gram language models: ARPA, Kaldi's const-arpa and grammar (``G.fst``), all as one compiled automaton.
+
+A slot *is* a state of the automaton, the longest end of the history the model knows more of than of a shorter one:
+equal states are equal integers, and nothing is ever released. Scores are exact back-off scores: an n-gram that is
+there is taken even where backing off would be more probable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _ngram
+from ninja.errors import FormatError, InputError, ModelError, OptionError
+from ninja.files.place import Place
+from ninja.files.stream import GZIP_MAGIC, open_stream
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
+SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
+GZIP_AT_BEST = 1032  # bytes that one byte of deflate can stand for
+BACKOFF = "#0"
+UNKNOWN = ("<unk>", "<UNK>")  # the second is what some versions of SRILM write
+
+
+class NgramLM:
+    """A back-off n-gram model behind the language-model protocol.
+
+    Args:
+        model: The compiled automaton.
+        words: The words of its ids, 0 … ``model.num_words`` − 1.
+        path: The file, for messages.
+        unk: Id of the word that stands for unknown ones; None: found by its usual spelling, if the model has it.
+
+    Raises:
+        ModelError: There is no ``</s>``.
+    """
+
+    def __init__(self, model: _ngram.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
+        self.model = model
+        self.vocabulary = SymbolTable(((word, number) for number, word in enumerate(words)), path)
+        self.bos = self.vocabulary.id("<s>")
+        eos = self.vocabulary.id("</s>")
+        if eos is None:
+            raise ModelError("the model never ends a sentence: it lacks </s>", path)
+        self.eos = eos
+        found = (self.vocabulary.id(word) for word in UNKNOWN)
+        self.unk = next((word for word in found if word is not None), None) if unk is None else unk
+        self.unk_words: int | None = None
+
+    @property
+    def order(self) -> int:
+        """Words of the longest n-gram; of a grammar, states of the longest back-off chain."""
+        return self.model.order
+
+    @property
+    def num_ngrams(self) -> int:
+        """N-grams of all lengths; of a grammar, arcs and final states."""
+        return self.model.num_ngrams
+
+    def start(self, count: int) -> npt.NDArray[np.int64]:
+        """See `LanguageModel.start`; all slots are the same state."""
+        return np.full(count, self.model.start, np.int64)
+
+    def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """See `LanguageModel.advance`; histories the model cannot tell apart get equal slots."""
+        return self.model.advance(*_batch(slots, words))
+
+    def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.logprob`; −inf for a word that a grammar does not allow."""
+        return self.model.logprob(*_batch(slots, words))
+
+    def step(
+        self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Return what `logprob` and `advance` return, at the cost of one of them."""
+        return self.model.step(*_batch(slots, words))
+
+    def release(self, slots: npt.NDArray[np.int64]) -> None:
+        """See `LanguageModel.release`; there is nothing to free."""
+
+
+def _batch(
+    slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    states, ids = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(words, np.int32)
+    if states.ndim != 1 or states.shape != ids.shape:
+        raise OptionError(f"slots of shape {states.shape} and words of shape {ids.shape}; both must be [n]")
+    return states, ids
+
+
+def read_arpa(path: str) -> NgramLM:
+    """Read an ARPA file, packed with gzip or not.
+
+    Back-off weights that are left out are 0. An n-gram whose context or end is missing, as pruning may leave it, is
+    scored as backing off demands.
+
+    Raises:
+        ModelError: Damaged, cut short, or not what its counts promise; with the line.
+        InputError: The file cannot be read.
+
+    Source: SRILM, ngram-format(5).
+    """
+    try:
+        with open_stream(Place(path)) as stream:
+            packed = stream.head(len(GZIP_MAGIC)) == GZIP_MAGIC
+            size = os.path.getsize(path) * (GZIP_AT_BEST if packed else 1)
+            reader = _ngram.ArpaReader(path, size // SHORTEST_NGRAM)
+            buffer = bytearray(CHUNK)
+            filled = 0
+            while got := stream.readinto(memoryview(buffer)[filled:]):
+                # to the file's very end, for the checksum of a gzip stream stands there
+                filled += got
+                taken = reader.feed(memoryview(buffer)[:filled])
+                buffer[: filled - taken] = buffer[taken:filled]
+                filled -= taken
+                if filled == CHUNK:
+                    raise ModelError(f"a line of more than {CHUNK} bytes; is this an ARPA file?", path)
+            if filled:
+                reader.feed(bytes(buffer[:filled]) + b"\n")
+    except FormatError as error:
+        raise ModelError(error.message, path) from error
+    model, spelled = reader.finish()
+    return NgramLM(model, _decoded(spelled, path), path)
+
+
+def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
+    """Read Kaldi's const-arpa (``G.carpa``), packed with gzip or not.
+
+    Args:
+        path: The file.
+        words: The symbol table it was made with; None: ``words.txt`` or ``words.txt.gz`` beside it.
+
+    Raises:
+        ModelError: Damaged or cut short, with the byte; there is no symbol table, or it lacks a word of the model.
+        FormatError: The symbol table beside it is damaged.
+        SymbolError: The same.
+        InputError: A file cannot be read.
+    """
+    table = words or words_beside(path)
+    model, word_id, _, eos, unk = _ngram.read_const_arpa(content_of(path), path)
+    if eos < 0:
+        raise ModelError("the model never ends a sentence: it lacks </s>", path)
+    spelled = _spelled(word_id, table, path)
+    spelled[eos] = "</s>"
+    return NgramLM(model, spelled, path, None if unk < 0 else unk)
+
+
+def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
+    """Read Kaldi's ``G.fst``, an OpenFst vector acceptor with back-off arcs, packed with gzip or not.
+
+    Args:
+        path: The file.
+        words: The symbol table it was made with; None: the one in the file, else ``words.txt`` or ``words.txt.gz``
+            beside it. ``#0`` in it names back-off arcs; epsilons do in any case.
+
+    Raises:
+        ModelError: Damaged or cut short, with the byte; no back-off automaton: two arcs with one word, or two back-off
+            arcs, leave a state; there is no symbol table, or it lacks a word of the model.
+        FormatError: The symbol table beside it is damaged.
+        SymbolError: The same.
+        InputError: A file cannot be read.
+    """
+    grammar = _ngram.Grammar(content_of(path), path)
+    table = words
+    if table is None and grammar.symbols is not None:
+        numbers = [number for _, number in grammar.symbols]
+        table = SymbolTable(zip(_decoded([word for word, _ in grammar.symbols], path), numbers, strict=True), path)
+    table = table or words_beside(path)
+    beyond = max((number for _, number in table), default=EPSILON) + 1
+
+    def label(word: str, otherwise: int) -> int:
+        found = table.id(word)
+        return otherwise if found is None else found
+
+    eos = label("</s>", beyond)  # final weights are the cost of </s>, whether or not the table names it
+    model, word_id, _, _, _ = grammar.model(label(BACKOFF, -1), label("<s>", -1), eos)
+    spelled = _spelled([number for number in word_id if number != eos], table, path)
+    spelled.insert(int(np.searchsorted(word_id, eos)), "</s>")
+    return NgramLM(model, spelled, path)
+
+
+def words_beside(path: str) -> SymbolTable:
+    """Return the symbol table that lies beside a file which numbers its words.
+
+    Raises:
+        ModelError: There is none.
+        FormatError: It is damaged.
+        SymbolError: It contradicts itself.
+    """
+    for name in ("words.txt", "words.txt.gz"):
+        beside = os.path.join(os.path.dirname(path), name)
+        if os.path.exists(beside):
+            return SymbolTable.read(beside)
+    raise ModelError(
+        "holds word ids but no words, and there is no words.txt beside it; put the one it was made with there, or give "
+        "it with load(path, words=SymbolTable.read(...))",
+        path,
+    )
+
+
+def content_of(path: str) -> bytes:
+    """Return the content of a file, unpacked where it is gzip.
+
+    Raises:
+        ModelError: The gzip stream is damaged.
+        InputError: The file cannot be read.
+    """
+    pieces = []
+    try:
+        with open_stream(Place(path)) as stream:
+            buffer = bytearray(CHUNK)
+            while got := stream.readinto(memoryview(buffer)):
+                pieces.append(bytes(buffer[:got]))
+    except InputError:
+        raise
+    except FormatError as error:
+        raise ModelError(error.message, path) from error
+    return b"".join(pieces)
+
+
+def _spelled(numbers: Sequence[int] | npt.NDArray[np.int32], words: SymbolTable, path: str) -> list[str]:
+    known = dict((number, word) for word, number in words)
+    lacking = [int(number) for number in numbers if int(number) not in known]
+    if lacking:
+        raise ModelError(
+            f"{len(lacking)} word ids of the model, the first {lacking[0]}, are not in the symbol table "
+            f"{words.path or ''}; is it the one the model was made with?",
+            path,
+        )
+    return [known[int(number)] for number in numbers]
+
+
+def _decoded(words: Sequence[bytes], path: str) -> list[str]:
+    try:
+        return [word.decode("utf-8") for word in words]
+    except UnicodeDecodeError as error:
+        raise ModelError(f"the word {error.object!r} is not UTF-8; convert the file with iconv", path) from error

@@ -1,0 +1,1 @@
+"""Recurrent networks behind the protocol: states in a pool, one step a call."""

@@ -1,0 +1,102 @@
+"""Run an LSTM language model as the engine wants it: many histories a call, each one step long."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ninja import _lm
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.linear import linear
+from ninja.lm.recurrent.state_pool import SlabLM
+from ninja.models.lstm import LSTMLanguageModel
+
+
+class NeuralLM(SlabLM):
+    """An LSTM language model behind the protocol of `LanguageModel`; see there for its methods.
+
+    A row of the slab holds of each layer the output and then the cell, the last layer's last.
+
+        row = [ output 1 | cell 1 | output 2 | cell 2 | … ]
+    """
+
+    def __init__(
+        self,
+        module: LSTMLanguageModel,
+        vocabulary: SymbolTable,
+        device: str = "cpu",
+        *,
+        normalize: bool = True,
+        max_batch: int | None = None,
+        unk_words: int | None = None,
+    ) -> None:
+        """Take over a trained network's weights.
+
+        Args:
+            module: The network, float32.
+            vocabulary: Its words, ids from 0 without gaps.
+            device: Where torch computes, such as ``"cuda"``.
+            normalize: Normalise scores exactly. A network trained to normalise itself may go without.
+            max_batch: Most histories the network sees at once; None = as many as a call brings. 1 computes step
+                by step and word by word, as decoders without batching do.
+            unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
+
+        Raises:
+            OptionError: `max_batch` is below 1, or torch has no such device.
+            ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
+        """
+        config = module.config
+        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
+        self.config = config
+        width = config.layers * (config.embedding + config.hidden)
+        output = width - config.embedding - config.hidden
+        weight = module.embedding.weight
+        super().__init__(weight, module.bias, width, output, device, normalize=normalize, max_batch=max_batch)
+        self._layers = [_Layer(module, number, self._device) for number in range(config.layers)]
+        self._begin(bos)
+
+    def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+        """Read one word after each state: float32 [n, row] → [n, row]."""
+        below = self._embedding.index_select(0, self._tensor(words))  # [n, embedding]
+        new = torch.empty_like(row)
+        place = 0
+        for layer in self._layers:
+            width = layer.num_outputs + layer.num_cells
+            below = layer.step(below, row.narrow(1, place, width), new.narrow(1, place, width))
+            place += width
+        return new
+
+
+class _Layer:
+    """One LSTM layer as a single step: a product for all gates, a product for the projection.
+
+    ``nn.LSTM`` pays some 12 ms a call, whatever the batch; here a call costs what its arithmetic costs.
+    """
+
+    def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device) -> None:
+        def parameter(name: str) -> torch.Tensor:
+            return module.lstm.get_parameter(f"{name}_l{number}").detach().to(device)
+
+        weight = torch.cat((parameter("weight_ih"), parameter("weight_hh")), 1)  # [4 cells, inputs + outputs]
+        bias = parameter("bias_ih") + parameter("bias_hh")  # [4 cells]
+        # torch orders gates input, forget, cell, output; with the sigmoids side by side they are one operation.
+        entry, forget, cell, leave = torch.arange(len(bias), device=device).chunk(4)
+        order = torch.cat((entry, forget, leave, cell))
+        self.gates = linear(weight[order], bias[order])
+        self.project = linear(parameter("weight_hr"), None)
+        self.num_outputs, self.num_cells = parameter("weight_hr").shape
+
+    def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """Fill `new` with output and cell from `old`, and return the output, float32 [n, outputs]."""
+        n, p = self.num_cells, self.num_outputs
+        gates = self.gates(torch.cat((below, old[:, :p]), 1))  # [n, 4 cells]
+        if gates.is_cpu:  # torch's own operations, one by one, take six times as long
+            hidden = torch.from_numpy(_lm.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
+        else:
+            sigmoid, candidate = gates[:, : 3 * n].sigmoid_(), gates[:, 3 * n :].tanh_()
+            cell = torch.mul(sigmoid[:, n : 2 * n], old[:, p:]).addcmul_(sigmoid[:, :n], candidate)
+            new[:, p:] = cell
+            hidden = cell.tanh_().mul_(sigmoid[:, 2 * n :])  # [n, cells]
+        output = self.project(hidden)  # [n, outputs]
+        new[:, :p] = output
+        return output

@@ -1,0 +1,253 @@
+"""What all recurrent networks behind the protocol share: states in one slab, and log-normalisers that are kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from ninja import _lm
+from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.linear import linear
+from ninja.lm.text import BOS, EOS, UNK
+from ninja.lm.threads import Threads
+
+FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
+ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
+EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew
+LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
+
+
+class SlabLM(ABC):
+    """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
+
+    States are rows of one slab on the device. Somewhere in a row stands the network's output after the history's last
+    word, whose product with a word's embedding is that word's score. The log-normaliser of a history is exact, and
+    computed once: when its first word is scored, together with all others that lack theirs in the same call.
+
+    A subclass sets the protocol's attributes, says how a row follows from another (`_step`), and then calls `_begin`.
+    """
+
+    vocabulary: SymbolTable
+    bos: int | None
+    eos: int
+    unk: int | None
+    unk_words: int | None
+
+    def __init__(
+        self,
+        embedding: torch.Tensor,
+        bias: torch.Tensor | None,
+        width: int,
+        output: int,
+        device: str,
+        *,
+        normalize: bool,
+        max_batch: int | None,
+        first_word: int = 0,
+    ) -> None:
+        """Make an empty slab.
+
+        Args:
+            embedding: Of each word, float32 [words, embedding].
+            bias: Added to each word's score, float32 [words].
+            width: Numbers in a row.
+            output: Place in a row where the network's output begins.
+            device: Where torch computes, such as ``"cuda"``.
+            normalize: Normalise scores exactly.
+            max_batch: Most histories the network sees at once; None = as many as a call brings.
+            first_word: Words before this one have no share in the normaliser.
+
+        Raises:
+            OptionError: `max_batch` is below 1, or torch has no such device.
+        """
+        if max_batch is not None and max_batch < 1:
+            raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+        self._normalize = normalize
+        self._max_batch = max_batch
+        self._threads = Threads()
+        self._device = device_of(device)
+        self._slab = torch.empty(0, width, device=self._device)
+        self._embedding = embedding.detach().to(self._device)  # [words, embedding]
+        self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
+        self._output = output
+        blocks = self._embedding[first_word:].split(LOGIT_WORDS) if normalize else ()
+        biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
+        self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
+        self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
+        self._free = np.empty(0, np.int64)  # a stack of unused slots, the top first to be reused
+        self._num_free = 0
+        self._start_normaliser = np.float32(np.nan)
+
+    def _take_words(self, vocabulary: SymbolTable, num_words: int, unk_words: int | None) -> int:
+        """Set the protocol's attributes by the vocabulary of a model that `ninja train` made; return the id of ``<s>``.
+
+        Raises:
+            ModelError: It does not have as many words as the network, or ``<s>`` or ``</s>`` is missing.
+        """
+        if len(vocabulary) != num_words:
+            raise ModelError(f"{len(vocabulary)} words in the vocabulary, but the network has {num_words}")
+        bos, eos = vocabulary.id(BOS), vocabulary.id(EOS)
+        if bos is None or eos is None:
+            raise ModelError(f"the vocabulary lacks {BOS if bos is None else EOS}; train the model on whole sentences")
+        self.vocabulary = vocabulary
+        self.bos = bos
+        self.eos = eos
+        self.unk = vocabulary.id(UNK)
+        self.unk_words = unk_words
+        return bos
+
+    @abstractmethod
+    def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+        """Read one word after each state: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
+
+    def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        """Fill in the rows of new slots; several threads do this at once, for different slots."""
+        parent = self._slab.index_select(0, self._tensor(old))  # [n, row]
+        self._slab.index_copy_(0, self._tensor(new), self._step(parent, words))
+
+    def _begin(self, bos: int) -> None:
+        """Compute the state of the history that is ``<s>`` alone."""
+        self._start_row = self._step(torch.zeros(1, self._slab.shape[1], device=self._device), np.array([bos]))
+
+    @property
+    def normalized(self) -> bool:
+        """Whether scores are normalised exactly."""
+        return self._normalize
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots in use."""
+        return len(self._free) - self._num_free
+
+    @torch.inference_mode()
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        slots = self._take(count)
+        self._slab[self._tensor(slots)] = self._start_row
+        if count and self._normalize and np.isnan(self._start_normaliser):
+            self._normaliser[slots[:1]] = np.nan
+            self._start_normaliser = self._log_normalisers(self._outputs(slots[:1]))[0]
+        self._normaliser[slots] = self._start_normaliser
+        return slots
+
+    @torch.inference_mode()
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        count = len(slots)
+        if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
+            spare = (0, -count % EVEN_ROWS)
+            slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
+        new = self._take(len(slots))
+
+        def step(piece: slice) -> None:
+            self._advance(slots[piece], new[piece], words[piece])
+
+        try:
+            self._in_pieces(step, len(slots))
+        except BaseException:  # no memory, say: who asks again, for fewer, must find the slots free
+            self.release(new)
+            raise
+        self.release(new[count:])
+        self._normaliser[new] = np.nan
+        return new[:count]
+
+    @torch.inference_mode()
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        if self._normalize:
+            missing = np.unique(slots[np.isnan(self._normaliser[slots])])
+            self._normaliser[missing] = self._log_normalisers(self._outputs(missing))
+        score = np.empty(len(slots), np.float32)
+
+        def multiply(piece: slice) -> None:
+            score[piece] = self._products(self._outputs(slots[piece]), words[piece])
+
+        self._in_pieces(multiply, len(slots))
+        return score - self._normaliser[slots] if self._normalize else score
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
+        self._free[self._num_free : self._num_free + len(slots)] = slots
+        self._num_free += len(slots)
+
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
+        """Compute on all rows of a batch, as many at once as this device, or the caller, likes best."""
+        if self._max_batch is None and self._device.type == "cpu":
+            self._threads.run(compute, num_rows)
+            return
+        piece = self._max_batch or ROWS_ON_DEVICE
+        for first in range(0, num_rows, piece):
+            compute(slice(first, min(first + piece, num_rows)))
+
+    def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
+        """Return the unnormalised score of a word after each output, float32 [n]."""
+        word = self._tensor(words)
+        score = (output * self._embedding.index_select(0, word)).sum(-1)  # [n]
+        if self._bias is not None:
+            score += self._bias.index_select(0, word)
+        return score.cpu().numpy()
+
+    def _outputs(self, slots: np.ndarray) -> torch.Tensor:
+        """Return the network's outputs, float32 [slots, embedding]."""
+        return self._slab.narrow(1, self._output, self._embedding.shape[1]).index_select(0, self._tensor(slots))
+
+    def _log_normalisers(self, output: torch.Tensor) -> np.ndarray:
+        """Return the log-normaliser after each output, float32 [n]."""
+        result = np.empty(len(output), np.float32)
+
+        def normalise(piece: slice) -> None:
+            some = output[piece]
+            parts = np.stack([_logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
+            result[piece] = _lm.logsumexp(parts.reshape(-1), len(some))
+
+        self._in_pieces(normalise, len(output))
+        return result
+
+    def _take(self, count: int) -> np.ndarray:
+        """Reserve slots, int64 [count], growing the slab when too few are free."""
+        if count > self._num_free:
+            capacity = max(FIRST_CAPACITY, 2 * len(self._free))
+            while capacity - self.num_slots < count:
+                capacity *= 2
+            self._grow(capacity)
+        self._num_free -= count
+        return self._free[self._num_free : self._num_free + count].copy()
+
+    def _grow(self, capacity: int) -> None:
+        old = len(self._free)
+        slab = torch.empty(capacity, self._slab.shape[1], device=self._device)
+        slab[:old] = self._slab
+        self._slab = slab
+        self._normaliser = np.concatenate((self._normaliser, np.full(capacity - old, np.nan, np.float32)))
+        free = np.empty(capacity, np.int64)
+        free[: self._num_free] = self._free[: self._num_free]
+        free[self._num_free : self._num_free + capacity - old] = np.arange(capacity - 1, old - 1, -1)
+        self._free, self._num_free = free, self._num_free + capacity - old
+
+    def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
+        # Copied: torch takes neither reversed arrays nor, without complaint, read-only ones.
+        return torch.from_numpy(np.array(numbers)).to(self._device)
+
+
+def device_of(name: str) -> torch.device:
+    """Return a device that torch can use.
+
+    Raises:
+        OptionError: It cannot.
+    """
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
+        raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
+
+
+def _logsumexp(score: torch.Tensor) -> np.ndarray:
+    """Return ln Σ exp of each row, float32 [rows]."""
+    if score.is_cpu:  # torch's own takes four times as long
+        return _lm.logsumexp(score.view(-1).numpy(), len(score))
+    return score.logsumexp(-1).cpu().numpy()

@@ -1,0 +1,153 @@
+"""Context carry-over: the utterances of a recording one after the other, each knowing what was said before it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.files import text as utf8
+from ninja.lattice import Lattice
+
+MAX_WORDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOver:
+    """Which utterances follow one another, and how much of what was said is remembered.
+
+    The language model reads the best paths of a recording's earlier utterances, in the order of the input, before it
+    scores the next one. An utterance that fails adds nothing.
+    """
+
+    recording: Mapping[str, str] | None = None  # of each key; None: all utterances are of one recording
+    begin: Mapping[str, float] = field(default_factory=dict)  # seconds, of each key; must rise where given
+    max_words: int = MAX_WORDS  # of the context; 0: no bound
+
+    def __post_init__(self) -> None:
+        """Refuse a negative bound.
+
+        Raises:
+            OptionError: `max_words` is negative.
+        """
+        if self.max_words < 0:
+            raise OptionError(f"max_words is {self.max_words}, but must be at least 0")
+
+    @classmethod
+    def from_utt2spk(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
+        """Read Kaldi's ``utt2spk``: an utterance and its speaker on each line.
+
+        Raises:
+            FormatError: A line is something else, or an utterance occurs twice.
+            InputError: The file cannot be read.
+        """
+        return cls({key: speaker for _, (key, speaker) in _lines(path, 2)}, max_words=max_words)
+
+    @classmethod
+    def from_segments(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
+        """Read Kaldi's ``segments``: an utterance, its recording, begin and end in seconds on each line.
+
+        Raises:
+            FormatError: A line is something else, or an utterance occurs twice.
+            InputError: The file cannot be read.
+        """
+        recording, begin = {}, {}
+        for number, (key, of, start, _) in _lines(path, 4):
+            recording[key] = of
+            try:
+                begin[key] = float(start)
+            except ValueError as error:
+                raise FormatError(f"the begin {start!r} is no number of seconds", path, line=number) from error
+        return cls(recording, begin, max_words)
+
+
+class Turn(NamedTuple):
+    """A lattice on its way through a run."""
+
+    number: int  # place in the input
+    lattice: Lattice
+    recording: str | None  # None: it has nothing to do with its neighbours
+    context: Sequence[int]  # the language model's words to read before it
+
+
+class Turns:
+    """Lets one utterance of each recording in at a time."""
+
+    def __init__(self, carry_over: CarryOver | None) -> None:
+        self._carry_over = carry_over
+        self._waiting: dict[str, deque[Turn]] = {}  # of each recording with one in flight: those behind it
+        self._said: dict[str, list[int]] = {}
+        self._begin: dict[str, float] = {}  # of the last utterance of each recording
+        self._ready: deque[Turn] = deque()
+
+    def enter(self, number: int, lattice: Lattice) -> Turn | None:
+        """Return a lattice's turn, or None if it has to wait for one that was read before.
+
+        Raises:
+            LatticeError: Nobody says which recording the utterance belongs to, or it comes too late.
+        """
+        if self._carry_over is None:
+            return Turn(number, lattice, None, ())
+        recording = self._recording(lattice.key)
+        turn = Turn(number, lattice, recording, ())
+        if recording in self._waiting:
+            self._waiting[recording].append(turn)
+            return None
+        self._waiting[recording] = deque()
+        return turn._replace(context=tuple(self._said.get(recording, ())))
+
+    def leave(self, turn: Turn, words: Sequence[int]) -> None:
+        """Note what was said in an utterance, and let the next one of its recording in."""
+        if turn.recording is None:
+            return
+        assert self._carry_over is not None
+        said = self._said.setdefault(turn.recording, [])
+        said += words
+        if self._carry_over.max_words:
+            del said[: -self._carry_over.max_words]
+        waiting = self._waiting[turn.recording]
+        if waiting:
+            self._ready.append(waiting.popleft()._replace(context=tuple(said)))
+        else:
+            del self._waiting[turn.recording]
+
+    def ready(self) -> Turn | None:
+        """Return the turn of a lattice that has waited long enough."""
+        return self._ready.popleft() if self._ready else None
+
+    def _recording(self, key: str) -> str:
+        assert self._carry_over is not None
+        if self._carry_over.recording is None:
+            return ""
+        recording = self._carry_over.recording.get(key)
+        if recording is None:
+            raise LatticeError("the list of recordings for carry-over lacks this utterance", key=key)
+        begin = self._carry_over.begin.get(key)
+        if begin is not None:
+            if begin < self._begin.get(recording, begin):
+                raise LatticeError(
+                    f"it begins at {begin:.2f} s of {recording}, but comes after an utterance that begins at "
+                    f"{self._begin[recording]:.2f} s; sort the lattices by time for carry-over",
+                    key=key,
+                )
+            self._begin[recording] = begin
+        return recording
+
+
+def _lines(path: str | os.PathLike[str], width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and fields of each line of a Kaldi table."""
+    name = os.fspath(path)
+    seen: set[str] = set()
+    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != width:
+            raise FormatError(f"expected {width} fields, found {line[:60]!r}", name, line=number)
+        if fields[0] in seen:
+            raise FormatError(f"utterance {fields[0]} occurs twice", name, line=number)
+        seen.add(fields[0])
+        yield number, fields

@@ -1,0 +1,266 @@
+"""What the costs of sentences are made of, part by part: enough to weigh them anew without any language model.
+
+With one language model nothing has to be scored to know that: what the rescored lattice charges for a sentence, less
+the first pass's share, is the model's. Several models are scored one by one, once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _sentences
+from ninja.errors import FormatError, LatticeError, NinjaError
+from ninja.evaluate import edits
+from ninja.graph import best_path, nbest
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import LanguageModel, Mixture
+from ninja.lm.trie import WordTrie, score_trie
+from ninja.lm.word_map import NO_WORD, WordMap
+from ninja.rescoring.options import RescoreOptions
+
+MAX_TOKENS = 500_000  # words scored at once
+LEAST_WEIGHT = 0.05  # of a language model whose scores are told from the rescored lattice's: less, and they drown
+
+Keyed = tuple[str, Lattice]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Sentences of some lattices, one behind the other.
+
+    What the models say is kept for each *token*: a word or ``</s>`` where there are several models, which may have to
+    be mixed word by word; else a whole sentence.
+    """
+
+    lattice: Int64s  # [sentences], number of the lattice each was found in, rising from 0
+    errors: Int64s  # [sentences], against the reference
+    graph: Doubles  # [sentences], first-pass graph cost
+    acoustic: Doubles  # [sentences]
+    num_words: Int64s  # [sentences]
+    token_begin: Int64s  # [sentences + 1]; tokens of sentence s are token_begin[s] : token_begin[s + 1]
+    logprob: Floats  # [models, tokens], penalties of unknown words included
+    old_logprob: Floats | None  # [tokens], of the old language model; 0 where `logprob` is less it already
+    reference_words: int
+    first_pass_errors: int  # of each lattice's best path before it was rescored
+
+    @property
+    def num_lattices(self) -> int:
+        """Number of lattices; each has a sentence."""
+        return int(self.lattice[-1]) + 1 if self.lattice.size else 0
+
+    def of_sentences(self, of_tokens: npt.NDArray[np.floating]) -> Doubles:
+        """Sum over each sentence's tokens, along the last axis."""
+        return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
+
+
+def features(
+    lattices: Iterable[Keyed],
+    rescored: Callable[[Iterable[Keyed]], Iterator[Keyed]],
+    references: Mapping[str, Sequence[str]],
+    models: Sequence[LanguageModel | Mixture],
+    options: RescoreOptions,
+    *,
+    old_lm: LanguageModel | Mixture | None = None,
+    num_best: int,
+    on_error: Callable[[NinjaError], None] | None = None,
+) -> Features:
+    """Take the n best sentences of rescored lattices, and what each costs in every respect.
+
+    Of paths of the same words the first pass's best gives graph and acoustic cost.
+
+    Args:
+        lattices: Lattices of the first pass, with symbol tables.
+        rescored: Rescores them; it may leave some out.
+        references: Words said, by key; lattices without a reference are left out.
+        models: The language models.
+        options: Weights under which the n best are taken, and how words are looked up.
+        old_lm: The language model of the first pass.
+        num_best: Sentences of each lattice.
+        on_error: Called with each lattice's failure.
+
+    Raises:
+        FormatError: No lattice has a reference.
+    """
+    read: deque[Keyed] = deque()
+
+    def remembered() -> Iterator[Keyed]:
+        for key, lattice in lattices:
+            if key in references:
+                read.append((key, lattice))
+                yield key, lattice
+
+    batches: list[Features] = []
+    batch: list[_Sentences] = []
+    num_tokens = 0
+    scorer = _Scorer(models, old_lm, options)
+    for key, result in rescored(remembered()):
+        while read[0][0] != key:
+            read.popleft()  # one that failed
+        _, source = read.popleft()
+        try:
+            found = _sentences_of(source, result, references[key], options, num_best)
+        except NinjaError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            continue
+        if batch and (num_tokens + found.word.size > MAX_TOKENS or found.words is not batch[0].words):
+            batches.append(scorer.features(batch))
+            batch, num_tokens = [], 0
+        batch.append(found)
+        num_tokens += found.word.size
+    if batch:
+        batches.append(scorer.features(batch))
+    if not batches:
+        raise FormatError("no lattice that could be rescored has a reference; do the utterance ids belong together?")
+    return _joined(batches)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sentences:
+    """The sentences of one lattice."""
+
+    words: SymbolTable
+    word: Int32s  # ids of the lattice, of all sentences
+    begin: Int64s  # [sentences + 1]
+    graph: Doubles
+    acoustic: Doubles
+    new: Doubles  # graph cost in the rescored lattice
+    errors: Int64s
+    reference_words: int
+    first_pass_errors: int
+
+
+def _sentences_of(
+    source: Lattice, rescored: Lattice, reference: Sequence[str], options: RescoreOptions, num_best: int
+) -> _Sentences:
+    scale, penalty = options.acoustic_scale, options.word_penalty
+    words = source.words
+    assert words is not None  # it was rescored
+    paths = nbest(rescored, num_best, scale, word_penalty=penalty)
+    begin = np.cumsum([0, *(path.words.size for path in paths)])
+    word = np.concatenate([path.words for path in paths]).astype(np.int32)
+    graph, acoustic = _sentences.sentence_costs(source, word, begin, scale, penalty)
+    if not np.isfinite(graph).all():
+        raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
+    said = [-1 if (known := words.id(each)) is None else known for each in reference]  # -1: no word at all
+    return _Sentences(
+        words,
+        word,
+        begin,
+        graph,
+        acoustic,
+        new=np.array([path.graph_cost for path in paths]),
+        errors=np.array([edits(said, path.words.tolist()) for path in paths]),
+        reference_words=len(reference),
+        first_pass_errors=edits(said, best_path(source, scale, word_penalty=penalty).words.tolist()),
+    )
+
+
+class _Scorer:
+    """Finds out what the models say of sentences."""
+
+    def __init__(
+        self, models: Sequence[LanguageModel | Mixture], old_lm: LanguageModel | Mixture | None, options: RescoreOptions
+    ) -> None:
+        self._given = [*models, *([] if old_lm is None else [old_lm])]
+        self._num_models = len(models)
+        self._options = options
+        self._words: SymbolTable | None = None
+        self._models: list[tuple[LanguageModel, WordMap]] = []
+
+    def features(self, batch: Sequence[_Sentences]) -> Features:
+        """Gather the sentences of some lattices, of one symbol table."""
+        begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in batch)])
+        graph = np.concatenate([each.graph for each in batch])
+        weight = self._options.lm_weight
+        if self._num_models == 1 and weight >= LEAST_WEIGHT:
+            has_old = len(self._given) > self._num_models
+            kept = graph if has_old else (1.0 - weight) * graph
+            token_begin = np.arange(begin.size)
+            logprob = ((kept - np.concatenate([each.new for each in batch])) / weight).astype(np.float32)[None]
+            old = np.zeros(graph.size, np.float32) if has_old else None
+        else:
+            token_begin, logprob, old = self._scored(batch, begin)
+        return Features(
+            lattice=np.repeat(np.arange(len(batch)), [each.errors.size for each in batch]),
+            errors=np.concatenate([each.errors for each in batch]),
+            graph=graph,
+            acoustic=np.concatenate([each.acoustic for each in batch]),
+            num_words=np.diff(begin),
+            token_begin=token_begin,
+            logprob=logprob,
+            old_logprob=old,
+            reference_words=sum(each.reference_words for each in batch),
+            first_pass_errors=sum(each.first_pass_errors for each in batch),
+        )
+
+    def _scored(self, batch: Sequence[_Sentences], begin: Int64s) -> tuple[Int64s, Floats, Floats | None]:
+        """Ask every model; return where each sentence's tokens begin, and what the new and the old ones say."""
+        self._bind(batch[0].words)
+        word = np.concatenate([each.word for each in batch])
+        spoken = self._models[0][1].lm_word[word] != NO_WORD
+        token_begin = np.concatenate([[0], np.cumsum(spoken)])[begin] + np.arange(begin.size)
+        said = [self._logprob(lm, words, word[spoken], token_begin) for lm, words in self._models]
+        return token_begin, np.stack(said[: self._num_models]), said[-1] if len(said) > self._num_models else None
+
+    def _bind(self, words: SymbolTable) -> None:
+        if self._words is words:
+            return
+        options = self._options
+        self._words = words
+        self._models = []
+        for given in self._given:
+            lm = given.over(words, options.unk_penalty, options.map_words) if isinstance(given, Mixture) else given
+            self._models.append((lm, WordMap(words, lm, options.unk_penalty, map_words=options.map_words)))
+
+    def _logprob(self, lm: LanguageModel, words: WordMap, tokens: Int32s, token_begin: Int64s) -> Floats:
+        """Score words and ``</s>``, float32 [tokens]."""
+        backward = self._options.backward
+        ends = token_begin[1:] - 1
+        is_end = np.zeros(token_begin[-1], np.bool_)
+        is_end[ends] = True
+        order = np.arange(token_begin[-1])
+        if backward:  # each sentence's words in reverse, </s> where it was
+            first = np.repeat(token_begin[:-1], np.diff(token_begin))
+            last = np.repeat(ends, np.diff(token_begin)) - 1
+            order = np.where(is_end, order, first + last - order)
+        asked = np.full(is_end.size, lm.eos, np.int32)
+        asked[~is_end] = words.lm_word[tokens]
+        trie = WordTrie()
+        node = trie.add(np.ascontiguousarray(asked[order]), token_begin)
+        score = np.empty(is_end.size, np.float32)
+        score[order] = score_trie(lm, trie.parent, trie.word)[node]
+        score[~is_end] -= words.extra[tokens]
+        return score
+
+
+def _joined(batches: Sequence[Features]) -> Features:
+    begins = np.cumsum([0, *(each.token_begin[-1] for each in batches)])
+    lattices = np.cumsum([0, *(each.num_lattices for each in batches)])
+    old = [each.old_logprob for each in batches if each.old_logprob is not None]
+    return Features(
+        lattice=np.concatenate([each.lattice + at for each, at in zip(batches, lattices, strict=False)]),
+        errors=np.concatenate([each.errors for each in batches]),
+        graph=np.concatenate([each.graph for each in batches]),
+        acoustic=np.concatenate([each.acoustic for each in batches]),
+        num_words=np.concatenate([each.num_words for each in batches]),
+        token_begin=np.concatenate(
+            [each.token_begin[:-1] + at for each, at in zip(batches, begins, strict=False)] + [begins[-1:]]
+        ),
+        logprob=np.concatenate([each.logprob for each in batches], axis=1),
+        old_logprob=np.concatenate(old) if old else None,
+        reference_words=sum(each.reference_words for each in batches),
+        first_pass_errors=sum(each.first_pass_errors for each in batches),
+    )

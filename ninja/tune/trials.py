@@ -1,0 +1,265 @@
+"""Development sets held in memory, and their word errors under any boosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.phrases import ListCompiler
+from ninja.context.grammar.tracker import Tracker
+from ninja.context.options import ContextOptions
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.evaluate import edits
+from ninja.graph import best_path
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import NgramLM
+
+Keyed = tuple[str, Lattice]
+Ids = npt.NDArray[np.int32]
+Words = dict[str, list[str]]  # recognised, by key
+
+
+class Setting(NamedTuple):
+    """What is chosen."""
+
+    keyword_boost: float
+    class_boost: float
+    class_weight: float
+    acoustic_scale: float
+    word_penalty: float
+
+    @property
+    def grammar(self) -> tuple[float, float, float]:
+        """What lattices are composed with."""
+        return self[:3]
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """What decides between the paths of a composed lattice."""
+        return self[3:]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevSet:
+    """Utterances to choose boosts on; never those that results are reported on."""
+
+    lattices: Iterable[Keyed]
+    references: Mapping[str, Sequence[str]]  # words said, by key
+    entities: Entities
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Utterance:
+    """A lattice with what was said and what might have been."""
+
+    key: str
+    lattice: Lattice
+    reference: Sequence[str]
+    lists: tuple[PhraseList, ...]
+    errors: dict[bytes, int]  # of word sequences seen, by their ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A development set with its lattices in memory."""
+
+    utterances: tuple[Utterance, ...]
+    entities: Entities
+    unmatched: tuple[str, ...] = ()  # what was left out for want of a lattice, or of a reference
+
+    @property
+    def references(self) -> dict[str, Sequence[str]]:
+        """Words said, by key."""
+        return {each.key: each.reference for each in self.utterances}
+
+    @property
+    def num_words(self) -> int:
+        """Words said."""
+        return sum(len(each.reference) for each in self.utterances)
+
+    def wer(self, errors: int) -> float:
+        """Return errors in percent of the words said."""
+        return 100.0 * errors / max(self.num_words, 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Errors:
+    """Word errors of one setting; the fewer of contextual errors, then of general ones, are less."""
+
+    contextual: int
+    general: int
+    general_beyond: int  # with a keyword boost that is larger by the margin
+    general_without: int  # the same run without entities
+
+
+class Trials:
+    """Tries settings on both sets; what was counted once is not counted again."""
+
+    def __init__(
+        self,
+        contextual: DevSet,
+        general: DevSet,
+        words: SymbolTable,
+        class_lm: NgramLM | None,
+        old_lm: NgramLM | None,
+        options: ContextOptions,
+        margin: float = 0.0,
+        on_error: Callable[[NinjaError], None] | None = None,
+    ) -> None:
+        """Read both sets.
+
+        Raises:
+            FormatError: No lattice of a set has a reference.
+            OptionError: No utterance of a set has phrases, or as `Tracker`.
+        """
+        self.words = words
+        self.class_lm = class_lm
+        self._old_lm = old_lm
+        self._options = options
+        self._margin = margin
+        self._shared: dict[int, tuple[PhraseList, PhraseList]] = {}
+        self._compiler = ListCompiler(words)
+        self._tracker = Tracker(words, class_lm, options, old_lm=old_lm, compiler=self._compiler)
+        self.contextual = self._held(contextual, "contextual", on_error)
+        self.general = self._held(general, "general", on_error)
+        self._counted: dict[Setting, Errors] = {}
+        self._general: dict[Setting, int] = {}
+        self._without: dict[Setting, tuple[int, int]] = {}
+        self.num_composed = 0
+
+    @property
+    def sets(self) -> tuple[Held, Held]:
+        """The contextual and the general set."""
+        return self.contextual, self.general
+
+    def errors(self, setting: Setting) -> Errors:
+        """Count the errors of a setting."""
+        return self.errors_of([setting])[0]
+
+    def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
+        """Count the errors of some settings; those that differ in their scales only are tried on one composition."""
+        new = sorted({each for each in settings if each not in self._counted})
+        for _, group in groupby(new, key=lambda each: each.grammar):
+            tried = list(group)
+            counts = zip(
+                self._counts(self.contextual, tried),
+                self._general_of(tried),
+                self._general_of([self._beyond(each) for each in tried]),
+                [each[1] for each in self.errors_without(tried)],
+                strict=True,
+            )
+            self._counted.update((each, Errors(*count)) for each, count in zip(tried, counts, strict=True))
+        return [self._counted[each] for each in settings]
+
+    def errors_without(self, settings: Sequence[Setting]) -> list[tuple[int, int]]:
+        """Count contextual and general errors without entities, where boosts mean nothing."""
+        plain = [each._replace(keyword_boost=0.0, class_boost=0.0) for each in settings]
+        new = sorted({each for each in plain if each not in self._without})
+        for _, group in groupby(new, key=lambda each: each.grammar):
+            tried = list(group)
+            counts = [self._counts(held, tried, with_entities=False) for held in self.sets]
+            self._without.update(zip(tried, zip(*counts, strict=True), strict=True))
+        return [self._without[each] for each in plain]
+
+    def hypotheses(self, held: Held, setting: Setting, *, with_entities: bool) -> Words:
+        """Return the words recognised in each utterance of a set."""
+        decoded = self._decoded(held, [setting], with_entities=with_entities)
+        return {each.key: self.words.spell(ids) for each, (ids,) in decoded}
+
+    def without_context(self, held: Held, setting: Setting) -> Words:
+        """Return the words recognised with neither entities nor a class model."""
+        scale, penalty = setting.scales
+        return {
+            each.key: self.words.spell(best_path(each.lattice, scale, 1.0, penalty).words) for each in held.utterances
+        }
+
+    def options_of(self, setting: Setting) -> ContextOptions:
+        """Return the options of a setting."""
+        keyword_boost, class_boost, class_weight = setting.grammar
+        return replace(self._options, keyword_boost=keyword_boost, class_boost=class_boost, class_weight=class_weight)
+
+    def _beyond(self, setting: Setting) -> Setting:
+        if self.class_lm is None and setting.keyword_boost == 0.0:
+            return setting  # no context at all, and safe
+        return setting._replace(keyword_boost=setting.keyword_boost + self._margin)
+
+    def _general_of(self, settings: Sequence[Setting]) -> list[int]:
+        """Count general errors of settings that have their grammar in common."""
+        new = [each for each in settings if each not in self._general]
+        if new:
+            self._general.update(zip(new, self._counts(self.general, new), strict=True))
+        return [self._general[each] for each in settings]
+
+    def _counts(self, held: Held, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
+        counts = np.zeros(len(settings), np.int64)
+        for utterance, found in self._decoded(held, settings, with_entities=with_entities):
+            counts += [self._errors_of(utterance, ids) for ids in found]
+        return counts.tolist()
+
+    def _errors_of(self, utterance: Utterance, ids: Ids) -> int:
+        found = ids.tobytes()
+        if found not in utterance.errors:
+            utterance.errors[found] = edits(utterance.reference, self.words.spell(ids))
+        return utterance.errors[found]
+
+    def _decoded(
+        self, held: Held, settings: Sequence[Setting], *, with_entities: bool
+    ) -> Iterator[tuple[Utterance, list[Ids]]]:
+        """Yield the best word sequences of each utterance, one for each of settings with their grammar in common."""
+        tracker = self._tracker_of(settings[0])
+        self.num_composed += len(held.utterances)
+        scales = [each.scales for each in settings]
+        for each in held.utterances:
+            composed = add_context(each.lattice, tracker, each.lists if with_entities else ())
+            yield each, [best_path(composed, scale, 1.0, penalty).words for scale, penalty in scales]
+
+    def _tracker_of(self, setting: Setting) -> Tracker:
+        options = self.options_of(setting)
+        if self._tracker.options != options:
+            self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)
+        return self._tracker
+
+    def _held(self, given: DevSet, name: str, on_error: Callable[[NinjaError], None] | None) -> Held:
+        utterances = []
+        seen: set[str] = set()
+        unsaid: list[str] = []
+        for key, lattice in given.lattices:
+            seen.add(key)
+            if key not in given.references:
+                unsaid.append(key)
+                continue
+            try:
+                lists = tuple(self._named(each, key) for each in given.entities.of(key))
+                best_path(add_context(lattice, self._tracker, lists))  # what fails here would fail in every trial
+            except NinjaError as failure:
+                failure.key = failure.key or key
+                if on_error is None:
+                    raise
+                on_error(failure)
+                continue
+            utterances.append(Utterance(key, lattice, given.references[key], lists, {}))
+        if not utterances:
+            what = f"no lattice of the {name} set that could be used has a reference"
+            raise FormatError(f"{what}; do the utterance ids belong together?")
+        if not any(each.lists for each in utterances):
+            more = "give its utterances phrases that are not said, or its false alarms cannot be seen"
+            more = more if name == "general" else "do the utterance ids belong together?"
+            raise OptionError(f"no utterance of the {name} set has phrases; {more}")
+        unheard = [key for key in given.references if key not in seen]
+        missing = {"lattices without a reference": unsaid, "references without a lattice": unheard}
+        left_out = (f"{name} set: {len(keys)} {what}, the first: {keys[0]}" for what, keys in missing.items() if keys)
+        return Held(tuple(utterances), given.entities, tuple(left_out))
+
+    def _named(self, phrases: PhraseList, key: str) -> PhraseList:
+        """Return the list under some name: those without are compiled anew each time."""
+        if phrases.name:
+            return phrases
+        return self._shared.setdefault(id(phrases), (phrases, PhraseList(key, phrases.classes)))[1]
