@@ -10,6 +10,8 @@
 Names are imported when they are first used, so that importing the package costs nothing.
 """
 
+import sys
+
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
     from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, parallel, rescoring, show, tune
@@ -100,7 +102,6 @@ def __getattr__(name: str) -> object:
     elif name == "BIN_DIR":
         # scikit-build-core and others ask the build tool's package, whose name we share, where its program lies.
         import os
-        import sys
 
         from ninja._launch import find_build_tool
 
@@ -113,3 +114,14 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _picture(lattice: "Lattice") -> str:
+    """Draw a lattice at the end of a notebook's cell."""
+    from ninja.show import picture
+
+    return picture(lattice)
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    _shell.display_formatter.formatters["text/html"].for_type_by_name("ninja.lattice.lattice", "Lattice", _picture)

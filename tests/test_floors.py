@@ -25,7 +25,7 @@ FLOORS = [
     ["cli", "__main__"],
 ]
 # What may import upwards, when called: the noun for its conversions, the launcher once it knows that a call is ours.
-DOORS = {("lattice", "openfst"), ("lattice", "show"), ("_launch", "cli")}
+DOORS = {("lattice", "openfst"), ("_launch", "cli")}
 COMPILED = {
     "_formats": "formats",
     "_columns": "formats",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -287,10 +290,22 @@ def test_the_picture_for_notebooks_escapes_words():
 
 def test_a_lattice_has_a_picture_of_bounded_size_for_notebooks(examples):
     lattice = max(examples.values(), key=lambda each: each.num_arcs)
-    drawn = lattice._repr_html_()
+    drawn = picture(lattice)
     assert drawn.count("<path") <= 60
     assert len(drawn) < 40_000
     assert f"of {lattice.num_arcs:,} arcs are drawn" in drawn
+
+
+def test_notebooks_draw_lattices(monkeypatch):
+    drawn_by = {}
+    html = SimpleNamespace(for_type_by_name=lambda module, name, function: drawn_by.update({(module, name): function}))
+    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": html}))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
+    lattice = dead_end()
+    assert drawn_by[type(lattice).__module__, type(lattice).__qualname__](lattice) == picture(lattice)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # not in a notebook
+    runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
 
 
 @given(lattices(connected=False))
@@ -299,7 +314,7 @@ def test_the_picture_never_fails(lattice):
 
 
 def test_what_cannot_be_drawn_is_summed_up():
-    drawn = dead_end()._repr_html_()
+    drawn = picture(dead_end())
     assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arcs, compact)" in drawn
     assert "no path leads from the start to a final state" in drawn
 

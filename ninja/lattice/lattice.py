@@ -203,12 +203,6 @@ class Lattice:
         """Pickle the fields; the arrays come back read-only, as they must be."""
         return _restored, tuple(getattr(self, each.name) for each in fields(self))
 
-    def _repr_html_(self) -> str:
-        """Return a small picture for notebooks; see ``ninja.show.picture``."""
-        from ninja.show import picture
-
-        return picture(self)
-
     def __repr__(self) -> str:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
 
