@@ -48,7 +48,7 @@ def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> None:
         print(f"bookkeeping, {algorithm:12} {report.expanded_arcs / cpu / 1e6:6.2f} M expanded arcs/s  {cpu:.3f} CPU s")
 
 
-class PlainTorch:
+class PlainTorch(LanguageModel):
     """A checkpoint run as plain PyTorch runs it, one history at a time: ``nn.LSTM`` steps and a full log-softmax."""
 
     def __init__(self, model: str | None) -> None:

@@ -7,9 +7,10 @@ import zlib
 import numpy as np
 
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm import LanguageModel
 
 
-class FakeLM:
+class FakeLM(LanguageModel):
     """Keeps each slot's history in the open, and complains when a slot is used after its release."""
 
     def __init__(self, num_words: int = 8, unk: bool = True, salt: int = 0, others: tuple[str, ...] = ()) -> None:

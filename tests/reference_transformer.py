@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from ninja.lm import LanguageModel
 from ninja.lm.trie import score_trie
 
 
@@ -67,7 +68,7 @@ def score_by_sentences(module, parent, word):
     return np.array(score)
 
 
-class Stepwise:
+class Stepwise(LanguageModel):
     """A language model of which only the protocol's own methods are seen."""
 
     def __init__(self, lm):

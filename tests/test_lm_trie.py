@@ -89,6 +89,8 @@ def test_a_level_is_one_round_of_questions():
 
 def test_a_model_that_scores_tries_itself_is_asked_once():
     class Whole(FakeLM):
+        scores_tries = True
+
         def score_trie(self, parent, word):
             return -np.arange(len(parent), dtype=np.float32)
 

@@ -285,6 +285,7 @@ def test_batches_are_cut_by_arcs_and_nothing_is_read_ahead() -> None:
 
 def test_a_model_that_scores_tries_itself_is_asked_once_a_batch() -> None:
     class Whole(FakeLM):
+        scores_tries = True
         asked = 0
 
         def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
@@ -342,6 +343,8 @@ def test_an_unfolding_that_explodes_is_given_up(algorithm: str, monkeypatch: pyt
 
 def test_memory_that_runs_out_halves_the_batch() -> None:
     class Small(FakeLM):
+        scores_tries = True
+
         def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
             if len(parent) > 600:
                 raise MemoryError

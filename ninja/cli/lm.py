@@ -74,12 +74,12 @@ def info(model: str, as_json: bool, normalize: bool | None, device: str, words: 
     facts: dict[str, Any] = {
         "kind": kind.removeprefix("an ").removeprefix("a "),
         "words": len(vocabulary),
-        "parameters": getattr(network, "num_parameters", None),
+        "parameters": network.num_parameters,
         "sentence begin": None if network.bos is None else vocabulary.word(network.bos),
         "sentence end": vocabulary.word(network.eos),
         "unknown word": None if network.unk is None else vocabulary.word(network.unk),
         "words it stood for": network.unk_words,
-        "normalised": getattr(network, "normalized", None),
+        "normalised": network.normalized,
     }
     if kind == CHECKPOINT:
         facts |= _told_by(model)

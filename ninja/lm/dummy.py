@@ -6,6 +6,7 @@ import numpy as np
 
 from ninja.errors import SymbolError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.protocol import LanguageModel
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _INCREMENT = np.uint64(0xD1B54A32D192ED03)
@@ -18,7 +19,7 @@ def _mix(value: np.ndarray) -> np.ndarray:
     return value ^ (value >> np.uint64(31))
 
 
-class HashLM:
+class HashLM(LanguageModel):
     """Scores that look random, depend on the whole history, and are the same in every run; not normalised.
 
     A slot *is* the hash of its history, so nothing is stored and equal histories have equal slots.
@@ -33,7 +34,6 @@ class HashLM:
         self.vocabulary = vocabulary
         self.bos = vocabulary.id("<s>")
         self.unk = vocabulary.id("<unk>")
-        self.unk_words: int | None = None
         self.eos = _id_of_eos(vocabulary)
         self._root = int(_mix(np.array([seed], np.uint64) + _INCREMENT)[0] >> np.uint64(1))
         self._lowest, self._width = lowest, highest - lowest
@@ -58,7 +58,7 @@ class HashLM:
         return _mix(slots.astype(np.uint64) * _MULTIPLIER + words.astype(np.uint64) + _INCREMENT)
 
 
-class UniformLM:
+class UniformLM(LanguageModel):
     """Every word is as probable as every other, whatever came before: the least work a model can be."""
 
     def __init__(self, vocabulary: SymbolTable) -> None:
@@ -70,7 +70,6 @@ class UniformLM:
         self.vocabulary = vocabulary
         self.bos = vocabulary.id("<s>")
         self.unk = vocabulary.id("<unk>")
-        self.unk_words: int | None = None
         self.eos = _id_of_eos(vocabulary)
         self._logprob = -float(np.log(len(vocabulary)))
 

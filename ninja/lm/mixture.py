@@ -14,6 +14,7 @@ from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.text import BOS, EOS
+from ninja.lm.trie import score_trie
 from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 
 How = Literal["loglinear", "linear"]
@@ -76,7 +77,7 @@ class _Part:
     bias: npt.NDArray[np.float32]  # added to its natural-log probability of each: minus the unknown words' penalty
 
 
-class MixtureLM:
+class MixtureLM(LanguageModel):
     """A mixture behind the protocol of `LanguageModel`; its words are those of a symbol table.
 
     Each model has its own ids, its own <unk> and its own penalty for the words it lacks, so that models of different
@@ -103,7 +104,6 @@ class MixtureLM:
         self.vocabulary = _numbered(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
         self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>
-        self.unk_words: int | None = None
         self._linear = mixture.how == "linear"
         self._parts = []
         for index, (model, weight) in enumerate(mixture.models):
@@ -114,8 +114,7 @@ class MixtureLM:
             self._parts.append(
                 self._part(lm, weight, WordMap(self.vocabulary, lm, unk_penalty, map_words=map_words, name=name))
             )
-        if any(hasattr(part.lm, "score_trie") for part in self._parts):
-            self.score_trie = self._score_trie  # only where one of them has a way of its own
+        self.scores_tries = any(part.lm.scores_tries for part in self._parts)
         if not self._parts:
             raise OptionError("all weights of the mixture are 0")
         # Within a text, after another sentence, <s> can only be read by models that all have one.
@@ -174,10 +173,8 @@ class MixtureLM:
             part.lm.release(row[slots])
         self._give_back(slots)
 
-    def _score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score every node of a trie, see ``ninja.lm.trie.score_trie``."""
-        from ninja.lm.trie import score_trie
-
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.score_trie`."""
         return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
 
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""What a language model is to the rest of Ninja: states by slot, batches in, log-probabilities out."""
+"""The protocol of language models: states by slot, batches in, log-probabilities out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
@@ -13,7 +14,7 @@ from ninja.lattice.symbols import SymbolTable
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A language model over words, which keeps the states of histories itself.
+    """A language model over words, which keeps the states of histories itself; models derive from this class.
 
     A history is a sentence's beginning: ``<s>`` and the words after it. The model holds what it knows of each in
     a *slot*; callers hold the slot's number, an opaque integer ≥ 0. Every call works on a batch, and what it
@@ -27,7 +28,21 @@ class LanguageModel(Protocol):
     bos: int | None  # id of <s>, where the model has one
     eos: int  # id of </s>
     unk: int | None  # id of the word that stands for all unknown ones, where the model has one
-    unk_words: int | None  # how many distinct words that was in training, where known
+    unk_words: int | None = None  # how many distinct words that was in training, where known
+
+    # Abilities beyond the four methods.
+    scores_tries: bool = False  # `score_trie` scores whole tries in one pass
+    whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
+
+    @property
+    def num_parameters(self) -> int | None:
+        """Number of trained numbers, where known."""
+        return None
+
+    @property
+    def normalized(self) -> bool | None:
+        """Whether scores are normalised exactly, where known."""
+        return None
 
     def start(self, count: int) -> np.ndarray:
         """Make slots of the history that is ``<s>`` alone.
@@ -60,6 +75,10 @@ class LanguageModel(Protocol):
 
     def release(self, slots: np.ndarray) -> None:
         """Give slots back, int64 [n], each once; later calls reuse them."""
+
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
+        raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
 
 
 def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:

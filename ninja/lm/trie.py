@@ -32,7 +32,7 @@ def score_trie(
 ) -> npt.NDArray[np.float32]:
     """Score every node of a trie: the word it ends with, after the words that lead to it.
 
-    A model that scores whole tries in one pass (its own ``score_trie``) is asked to. Any other goes through the trie
+    A model that scores whole tries in one pass (`LanguageModel.scores_tries`) does so. Any other goes through the trie
     level by level: each distinct history is advanced once, and its slot given back when its last child has its own.
     A level of more than `max_histories` histories is cut, and what hangs on one piece is done before the next, so that
     at most `max_histories` slots are in use for each level of the trie.
@@ -59,12 +59,11 @@ def score_trie(
         raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
     if not parent.size:
         return np.empty(0, np.float32)
-    own: Any = getattr(lm, "score_trie", None)
-    if own is None:
+    if not lm.scores_tries:
         return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
     if on_call is not None:
         on_call()
-    score: npt.NDArray[np.float32] = own(parent, word)
+    score = lm.score_trie(parent, word)
     _check("score_trie", score, parent)
     return score
 

@@ -61,7 +61,8 @@ def rescore(
     options = options or RescoreOptions()
     if carry_over is not None and options.backward:
         raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
-    if getattr(lm, "whole_sentences", False) and options.algorithm != "nbest":
+    alone = None if isinstance(lm, Mixture) else lm
+    if alone is not None and alone.whole_sentences and options.algorithm != "nbest":
         message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
         raise ModelError(message)
     models = Models(lm, old_lm, options)

@@ -18,6 +18,7 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, prune, reverse
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
+from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import score_trie
 from ninja.rescoring.asking import Asker, out_of_memory
 from ninja.rescoring.carry_over import Turn
@@ -187,17 +188,27 @@ def _best(
     )
 
 
-class _Patient:
+class _Patient(LanguageModel):
     """A language model that is asked less at once when memory runs out."""
 
     def __init__(self, ask: Asker) -> None:
         lm = ask.lm
         self._ask = ask
-        self.start, self.release = lm.start, lm.release
         self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
         self.unk, self.unk_words = lm.unk, lm.unk_words
-        if hasattr(lm, "score_trie"):
-            self.score_trie = lm.score_trie
+        self.scores_tries = lm.scores_tries
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        return self._ask.lm.start(count)
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        self._ask.lm.release(slots)
+
+    def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.score_trie`."""
+        return self._ask.lm.score_trie(parent, word)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""

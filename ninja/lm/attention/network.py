@@ -31,6 +31,7 @@ class AttentionLM(SlabLM):
     `score_trie` keeps nothing: it reads blocks of the trie at once, each word with the words above it in sight.
     """
 
+    scores_tries = True
     _block_nodes: int | None = BLOCK_NODES  # None: the network cannot read tries, and reads their sentences
 
     def __init__(

@@ -9,15 +9,18 @@ import numpy.typing as npt
 
 from ninja.lm.huggingface.piece_network import PieceLM
 from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.protocol import LanguageModel
 
 
-class CausalLM:
+class CausalLM(LanguageModel):
     """A subword network behind the protocol of `LanguageModel`, over the words of some lattices; see there.
 
     A history's slot is that of its last piece. A word's log-probability is the sum of those of its pieces, the space
     before it being part of the first; nothing is paid for where a word ends, since the next one says so with its
     space. ``</s>`` is the piece that ends a text, right after the last word.
     """
+
+    scores_tries = True
 
     def __init__(self, pieces: PieceLM, spelling: Spelling) -> None:
         """Put words above pieces.
@@ -30,7 +33,6 @@ class CausalLM:
         self.bos: int | None = 0
         self.eos = 1
         self.unk = spelling.unk
-        self.unk_words: int | None = None
         self._pieces = pieces
         self._spelling = spelling
 
@@ -96,7 +98,7 @@ class CausalLM:
         self._pieces.release(slots)
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score every node of a trie, as ``ninja.lm.trie.score_trie`` describes, through the trie of its pieces."""
+        """See `LanguageModel.score_trie`; the trie of pieces is scored."""
         entry = self._spelling.entry(word, parent < 0)
         begin, end = self._spelling.begin[entry].tolist(), self._spelling.begin[entry + 1].tolist()
         piece = self._spelling.piece.tolist()

@@ -11,13 +11,14 @@ import torch
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.protocol import LanguageModel
 
 BATCH_PIECES = 1024  # read in one pass; their logits over 30,000 pieces are 120 MB
 
 REFUSAL = "a masked language model scores whole sentences, not words after a history; use nbest, and no mixture"
 
 
-class MaskedLM:
+class MaskedLM(LanguageModel):
     """A masked language model, which only scores whole sentences; of the protocol it has the attributes.
 
     A sentence's score is Σ ln P(piece | all other pieces of the sentence): each piece is hidden in turn and predicted
@@ -27,6 +28,7 @@ class MaskedLM:
     Source: Salazar, Liang, Nguyen, Kirchhoff, "Masked language model scoring", 2020, equation 1.
     """
 
+    scores_tries = True
     whole_sentences = True  # what a word of a sentence scores depends on the words behind it
 
     def __init__(
@@ -51,7 +53,6 @@ class MaskedLM:
         self.bos: int | None = 0
         self.eos = 1
         self.unk = spelling.unk
-        self.unk_words: int | None = None
         self._model = model
         self._spelling = spelling
         self._marks = marks

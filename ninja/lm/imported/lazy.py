@@ -22,13 +22,14 @@ import torch
 from ninja import _lm
 from ninja.errors import OptionError
 from ninja.lm.imported.vocabulary import Words
+from ninja.lm.protocol import LanguageModel
 
 FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept
 SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
 
 
-class LazyLM(ABC):
+class LazyLM(LanguageModel, ABC):
     """A network that scores all words at once, behind the protocol of `LanguageModel`; see there for its methods.
 
     All who start a sentence share one slot, which is free when each has given it back. A subclass keeps the states:
@@ -56,7 +57,6 @@ class LazyLM(ABC):
         self.eos = words.eos
         self.unk = words.unk
         self.unk_words = words.unk_words
-        self.normalized = normalize or None  # None: as the network is
         self._normalize = normalize
         num_words = len(words.vocabulary)
         self._piece = min(max_batch or num_words**2, max(1, SCORE_BYTES // (4 * num_words)))
@@ -102,6 +102,11 @@ class LazyLM(ABC):
         with torch.inference_mode():
             [self._start] = self._append(np.array([origin]), np.array([self.bos]))
             self._compute(np.array([self._start]))
+
+    @property
+    def normalized(self) -> bool | None:
+        """Whether scores are normalised exactly; None: as the network is."""
+        return self._normalize or None
 
     @property
     def num_slots(self) -> int:

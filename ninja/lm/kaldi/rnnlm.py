@@ -114,8 +114,6 @@ class KaldiRnnlm(SlabLM):
         self.bos = model.bos
         self.eos = model.eos
         self.unk = model.unk
-        self.unk_words = None
-        self.num_parameters = model.num_parameters
         place = device_of(device)
         kernels = Kernels(linear, _lstm_cell) if place.type == "cpu" else Kernels(linear)
         network = Network(model.network.graph, place, kernels)
@@ -123,8 +121,14 @@ class KaldiRnnlm(SlabLM):
         super().__init__(
             embedding, None, network.width, 0, device, normalize=normalize, max_batch=max_batch, first_word=1
         )
+        self._num_parameters = model.num_parameters
         self._network = network
         self._begin(model.bos)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trained numbers."""
+        return self._num_parameters
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         return torch.cat(self._pieces(row, words), 1)

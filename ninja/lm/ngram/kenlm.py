@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.protocol import LanguageModel
 
 LN10 = math.log(10.0)
 COUNTS = 108  # byte of the header where the numbers of n-grams begin, 1-grams first, uint64 each
@@ -23,7 +24,7 @@ UNKNOWN = b"<unk>\0"
 MISSING_UNKNOWN = -100.0  # log10 probability that KenLM gives <unk> where the model has none
 
 
-class KenLM:
+class KenLM(LanguageModel):
     """A KenLM binary behind the language-model protocol; slots are states of the library.
 
     Args:
@@ -61,7 +62,6 @@ class KenLM:
         self.vocabulary = SymbolTable.from_words(self._spelling)
         self.bos = self.vocabulary.id("<s>")
         self.unk = self.vocabulary.id("<unk>")
-        self.unk_words: int | None = None
         eos = self.vocabulary.id("</s>")
         if eos is None:
             raise ModelError("the model never ends a sentence: it lacks </s>", path)

@@ -18,6 +18,7 @@ from ninja.errors import FormatError, InputError, ModelError, OptionError
 from ninja.files.place import Place
 from ninja.files.stream import GZIP_MAGIC, open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lm.protocol import LanguageModel
 
 CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
 SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
@@ -26,7 +27,7 @@ BACKOFF = "#0"
 UNKNOWN = ("<unk>", "<UNK>")  # the second is what some versions of SRILM write
 
 
-class NgramLM:
+class NgramLM(LanguageModel):
     """A back-off n-gram model behind the language-model protocol.
 
     Args:
@@ -49,7 +50,6 @@ class NgramLM:
         self.eos = eos
         found = (self.vocabulary.id(word) for word in UNKNOWN)
         self.unk = next((word for word in found if word is not None), None) if unk is None else unk
-        self.unk_words: int | None = None
 
     @property
     def order(self) -> int:

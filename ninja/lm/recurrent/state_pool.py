@@ -12,6 +12,7 @@ from ninja import _lm
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.linear import linear
+from ninja.lm.protocol import LanguageModel
 from ninja.lm.text import BOS, EOS, UNK
 from ninja.lm.threads import Threads
 
@@ -21,7 +22,7 @@ EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans eve
 LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
 
 
-class SlabLM(ABC):
+class SlabLM(LanguageModel, ABC):
     """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
 
     States are rows of one slab on the device. Somewhere in a row stands the network's output after the history's last
@@ -30,12 +31,6 @@ class SlabLM(ABC):
 
     A subclass sets the protocol's attributes, says how a row follows from another (`_step`), and then calls `_begin`.
     """
-
-    vocabulary: SymbolTable
-    bos: int | None
-    eos: int
-    unk: int | None
-    unk_words: int | None
 
     def __init__(
         self,
