@@ -15,8 +15,9 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.entities.lists import MAX_WORDS, Entities, read_groups
+from ninja.context.entities.lists import MAX_WORDS, Entities
 from ninja.errors import FormatError, InputError
+from ninja.evaluate import read_speakers
 from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
@@ -210,7 +211,7 @@ def test_phrases_may_be_prefixes_of_one_another_and_stand_in_several_classes() -
 
 def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
     (tmp_path / "utt2spk").write_text("u1 anna\nu2 bert\n\n")
-    groups = read_groups(tmp_path / "utt2spk")
+    groups = read_speakers(tmp_path / "utt2spk")
     content = {"groups": {"anna": {"@name": ["tom"]}}, "utterances": {"u3": {"group": "anna"}}}
     entities = Entities.from_dict(content, groups=groups)
     assert [bool(entities.of(key)) for key in ("u1", "u2", "u3", "u4")] == [True, False, True, False]
@@ -218,19 +219,6 @@ def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
         FormatError, match="utterance 'u3': its group is 'anna' here, but 'bert' in the table of groups"
     ):
         Entities.from_dict(content, groups={"u3": "bert"})
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("u1\n", "utt2spk:1: expected an utterance id and its group, found 'u1'"),
-        ("u a\nu b\n", "utt2spk:2: .*'u' occurs"),
-    ],
-)
-def test_a_damaged_table_of_groups_is_refused(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "utt2spk").write_text(content)
-    with pytest.raises(FormatError, match=message):
-        read_groups(tmp_path / "utt2spk")
 
 
 # ---- lists in files of their own ----

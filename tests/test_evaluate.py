@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from reference_openfst import fewest_edits
 from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, read_text, score, score_each
+from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, score, score_each
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -94,34 +92,6 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
         score(references, {"other": []}, "all")
     with pytest.raises(OptionError, match="mode is 'some', but must be one of strict, all, present"):
         score(references, hypotheses, "some")  # type: ignore[arg-type]
-
-
-def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_text("u1 한국  말\nu2\t a\u3000b c\r\nu3\n", encoding="utf-8")
-    wanted = {"u1": ["한국", "말"], "u2": ["a\u3000b", "c"], "u3": []}
-    assert read_text(path) == wanted
-    packed = tmp_path / "text.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read_text(packed) == wanted
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "text: the file is empty"),
-        (b"u1 a\n\nu2 b\n", "text:2: the line is empty; an utterance id is needed"),
-        (b"u1 a\nu1 b\n", "text:2: utterance 'u1' occurs twice"),
-        (b"u1 a\nu2 \xff\n", r"text:2: not UTF-8 \(invalid start byte\); convert it with iconv"),
-        (gzip.compress(b"u1 a\n")[:-4], "text: the gzip stream is damaged"),
-        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff", "text: the gzip stream is damaged"),
-    ],
-)
-def test_broken_transcripts_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(content)
-    with pytest.raises(FormatError, match=message):
-        read_text(path)
 
 
 @settings(deadline=None, max_examples=300)

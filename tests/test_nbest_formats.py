@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.evaluate.transcripts import read_text
+from ninja.evaluate import read_text
 from ninja.formats.nbest import (
     DSTC10,
     CtmOptions,

@@ -19,7 +19,6 @@ from ninja.evaluate import (
     aligned_line,
     by_speaker,
     count_operations,
-    read_speakers,
     score,
     speaker_table,
     utterance_lines,
@@ -219,10 +218,3 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
     (files / "hyp").write_text("other a\n")
     code, _, err = ninja("align-text", files / "text", files / "hyp")
     assert (code, "no key of the first text is in this one" in err) == (1, True)
-
-
-def test_speakers_are_read_from_utt2spk(files: Path) -> None:
-    assert read_speakers(files / "utt2spk") == {"u1": "s1", "u2": "s2", "u3": "s2"}
-    (files / "utt2spk").write_text("u1 s1\nu2 s2 s3\n")
-    with pytest.raises(FormatError, match="utt2spk:2: expected an utterance id and its speaker, found 3 fields"):
-        read_speakers(files / "utt2spk")

@@ -15,7 +15,7 @@ from ninja import NinjaError
 from ninja.errors import FormatError, OptionError
 from ninja.formats.kaldi.numbers import NumberWriter, read_floats, read_integers
 from ninja.io.along import Along
-from ninja.io.selection import part_of, read_groups, read_keys
+from ninja.io.selection import part_of, read_keys
 
 INTEGERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6)
 
@@ -164,20 +164,6 @@ def test_keys_are_the_first_fields(tmp_path):
     (tmp_path / "keys").write_text("a\n\nb\n")
     with pytest.raises(FormatError, match="keys:2: expected a key"):
         read_keys(tmp_path / "keys")
-
-
-def test_speakers_stand_one_a_line(tmp_path):
-    path = tmp_path / "utt2spk"
-    path.write_text("a s\nb t\n")
-    assert read_groups(path) == {"a": "s", "b": "t"}
-    for content, message in (
-        ("a s\nb\n", "utt2spk:2: expected a key and its group"),
-        ("a s t\n", "utt2spk:1: expected an utterance and its speaker, found 3 fields"),
-        ("a s\na t\n", "utt2spk:2: utterance 'a' occurs twice"),
-    ):
-        path.write_text(content)
-        with pytest.raises(FormatError, match=message):
-            read_groups(path)
 
 
 def test_posteriors_are_written_as_kaldi_writes_them(tmp_path):

@@ -166,14 +166,15 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
     from ninja.files.pipes import gives_bytes_once
-    from ninja.io.selection import part_of, read_groups
+    from ninja.formats.kaldi.tables import read_speakers
+    from ninja.io.selection import part_of
 
     if nj is None and utt2spk is None:
         raise click.UsageError("say how: with --nj, --utt2spk, or both")
     mark = "SPK" if nj is None else "JOB"
     if mark not in output_file:
         raise click.UsageError(f"-o {output_file} lacks {mark}, by which the parts are told apart")
-    speaker_of = None if utt2spk is None else read_groups(utt2spk)
+    speaker_of = None if utt2spk is None else read_speakers(utt2spk)
     writing.find_names(reading, output_file)  # before anything is read; what is wrong, each part says by itself
     if nj is None:
         assert speaker_of is not None

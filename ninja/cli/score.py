@@ -201,14 +201,14 @@ def _score_entities(
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
-    from ninja.context.entities.lists import Entities, read_groups
+    from ninja.context.entities.lists import Entities
     from ninja.context.evaluate import read_truth, score_entities
-    from ninja.evaluate import read_text
+    from ninja.evaluate import read_speakers, read_text
     from ninja.lattice.symbols import SymbolTable
 
     # Words that lattices happen to spell are no vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else reading.table() if reading.words else None
-    listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_groups(utt2group))
+    listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
     for problem in listed.problems:
         reading.say(str(problem))
     found = score_entities(

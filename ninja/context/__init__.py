@@ -6,7 +6,7 @@ Entities say which phrases matter to whom; a tracker follows word histories thro
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninja.context.entities.lists import Entities, Phrase, PhraseList, read_groups
+    from ninja.context.entities.lists import Entities, Phrase, PhraseList
     from ninja.context.evaluate import EntityReport, read_truth, score_entities
     from ninja.context.grammar.apply import add_context
     from ninja.context.grammar.decode import BeamOptions, Hypothesis, beam_search
@@ -39,7 +39,6 @@ _HOME = {
     "add_context": "grammar.apply",
     "beam_search": "grammar.decode",
     "extended": "sound.augment",
-    "read_groups": "entities",
     "read_truth": "evaluate",
     "score_entities": "evaluate",
 }
@@ -65,7 +64,6 @@ __all__ = [
     "add_context",
     "beam_search",
     "extended",
-    "read_groups",
     "read_truth",
     "score_entities",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from ninja.context.entities.lists import Entities, read_groups
+from ninja.context.entities.lists import Entities
 from ninja.context.grammar.apply import add_context
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
 from ninja.context.options import ContextOptions
@@ -18,6 +18,7 @@ from ninja.context.sound.old_share import OldShare, with_unknown
 from ninja.context.sound.phones import HeardPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
+from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
@@ -181,7 +182,7 @@ class Contextual:
         if isinstance(given, Entities):
             self.entities = given
         else:
-            groups = None if context.groups is None else read_groups(context.groups)
+            groups = None if context.groups is None else read_speakers(context.groups)
             self.entities = Entities.read(given, words=words, groups=groups)
         if first:
             self._class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, self.on_note)

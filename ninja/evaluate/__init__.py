@@ -15,7 +15,7 @@ from ninja.evaluate.details import (
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align, edits
 from ninja.evaluate.references import Numbered, number
 from ninja.evaluate.scoring import Mode, oracle_rate, oracle_score, score, score_each, scored_keys
-from ninja.evaluate.transcripts import read_speakers, read_text
+from ninja.formats.kaldi.tables import read_speakers, read_text
 
 __all__ = [
     "Alignment",

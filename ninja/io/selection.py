@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ninja.errors import FormatError, OptionError
-from ninja.files import text as utf8
+from ninja.formats.kaldi.tables import read_fields
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[str]:
@@ -21,26 +21,12 @@ def read_keys(path: str | os.PathLike[str]) -> list[str]:
 
     Source: Kaldi, latbin/lattice-copy.cc (``--include``, ``--exclude``).
     """
-    name = os.fspath(path)
-    return list(dict.fromkeys(fields[0] for fields in _rows(name, 1)))
-
-
-def read_groups(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read Kaldi's ``utt2spk``: an utterance and its speaker on each line.
-
-    Raises:
-        FormatError: A line is something else, an utterance occurs twice, or the file is not UTF-8.
-        InputError: The file cannot be read.
-    """
-    name = os.fspath(path)
-    group_of: dict[str, str] = {}
-    for number, fields in enumerate(_rows(name, 2), start=1):
-        if len(fields) != 2:
-            raise FormatError(f"expected an utterance and its speaker, found {len(fields)} fields", name, line=number)
-        if fields[0] in group_of:
-            raise FormatError(f"utterance {fields[0]!r} occurs twice", name, line=number)
-        group_of[fields[0]] = fields[1]
-    return group_of
+    keys: dict[str, None] = {}
+    for number, fields in read_fields(path):
+        if not fields:
+            raise FormatError("expected a key", path, line=number)
+        keys[fields[0]] = None
+    return list(keys)
 
 
 def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | None = None) -> dict[str, int]:
@@ -79,12 +65,3 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
         taken += size
         groups_left -= 1
     return {key: part[key if group_of is None else group_of[key]] for key in keys}
-
-
-def _rows(name: str, least: int) -> Iterable[list[str]]:
-    text = utf8.read(name)
-    for number, row in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
-        fields = [field for field in row.replace("\t", " ").rstrip("\r").split(" ") if field]
-        if len(fields) < least:
-            raise FormatError(f"expected {'a key' if least == 1 else 'a key and its group'}", name, line=number)
-        yield fields

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.files import text as utf8
+from ninja.errors import LatticeError, OptionError
+from ninja.formats.kaldi.tables import read_segments, read_speakers
 from ninja.lattice import Lattice
 
 MAX_WORDS = 64
@@ -44,7 +44,7 @@ class CarryOver:
             FormatError: A line is something else, or an utterance occurs twice.
             InputError: The file cannot be read.
         """
-        return cls({key: speaker for _, (key, speaker) in _lines(path, 2)}, max_words=max_words)
+        return cls(read_speakers(path), max_words=max_words)
 
     @classmethod
     def from_segments(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
@@ -54,14 +54,9 @@ class CarryOver:
             FormatError: A line is something else, or an utterance occurs twice.
             InputError: The file cannot be read.
         """
-        recording, begin = {}, {}
-        for number, (key, of, start, _) in _lines(path, 4):
-            recording[key] = of
-            try:
-                begin[key] = float(start)
-            except ValueError as error:
-                raise FormatError(f"the begin {start!r} is no number of seconds", path, line=number) from error
-        return cls(recording, begin, max_words)
+        segments = read_segments(path)
+        recording = {key: name for key, (name, _, _) in segments.items()}
+        return cls(recording, {key: begin for key, (_, begin, _) in segments.items()}, max_words)
 
 
 class Turn(NamedTuple):
@@ -135,19 +130,3 @@ class Turns:
                 )
             self._begin[recording] = begin
         return recording
-
-
-def _lines(path: str | os.PathLike[str], width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and fields of each line of a Kaldi table."""
-    name = os.fspath(path)
-    seen: set[str] = set()
-    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
-        fields = line.split()
-        if not fields:
-            continue
-        if len(fields) != width:
-            raise FormatError(f"expected {width} fields, found {line[:60]!r}", name, line=number)
-        if fields[0] in seen:
-            raise FormatError(f"utterance {fields[0]} occurs twice", name, line=number)
-        seen.add(fields[0])
-        yield number, fields

@@ -1,5 +1,5 @@
 """Entities: phrases by class, for all, by group or by utterance."""
 
-from ninja.context.entities.lists import Entities, Phrase, PhraseList, read_groups
+from ninja.context.entities.lists import Entities, Phrase, PhraseList
 
-__all__ = ["Entities", "Phrase", "PhraseList", "read_groups"]
+__all__ = ["Entities", "Phrase", "PhraseList"]

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from ninja.context.entities.files import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
-from ninja.errors import FormatError
-from ninja.files import text as utf8
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 MAX_WORDS = 32  # of a phrase
@@ -127,7 +125,7 @@ class Entities:
             path: The file; the files of its lists lie beside it.
             words: Symbol table of the lattices, in whose spelling phrases are brought.
             rules: What of a phrase may be changed.
-            groups: Group of each utterance, beside what the file says; ``read_groups`` reads a Kaldi ``utt2spk``.
+            groups: Group of each utterance, beside what the file says, as of ``ninja.evaluate.read_speakers``.
 
         Raises:
             FormatError: The file breaks the rules of its form, a phrase is empty, too long or stands twice in a list
@@ -222,28 +220,6 @@ class Entities:
     def __repr__(self) -> str:
         source = f" of {self.path}" if self.path else ""
         return f"Entities({self.num_phrases} phrases, {len(self.keys)} utterances{source})"
-
-
-def read_groups(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read the group of each utterance from a Kaldi table such as ``utt2spk``.
-
-    Raises:
-        FormatError: A line is not an utterance id and a group, or an utterance occurs twice.
-        InputError: The file cannot be read.
-
-    Source: Kaldi, "Data preparation", the file utt2spk.
-    """
-    name, groups = os.fspath(path), {}
-    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
-        fields = line.split()
-        if not fields:
-            continue
-        if len(fields) != 2:
-            raise FormatError(f"expected an utterance id and its group, found {line[:60]!r}", name, line=number)
-        if fields[0] in groups:
-            raise FormatError(f"utterance {fields[0]!r} occurs twice", name, line=number)
-        groups[fields[0]] = fields[1]
-    return groups
 
 
 @dataclass(frozen=True, slots=True)
