@@ -19,7 +19,8 @@ from pathlib import Path
 
 from benchmarks.parity_cases import Case, cases
 from benchmarks.parity_checks import Finding
-from ninja.cli import COMMANDS, main
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import main
 
 SETS = {"korean": 1.0, "english": 0.1}  # and the acoustic scale of all their commands
 

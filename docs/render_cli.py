@@ -2,7 +2,8 @@
 
 import click
 
-from ninja.cli import COMMANDS, group
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import group
 
 INTRODUCTION = """# The command line
 

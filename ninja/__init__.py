@@ -103,7 +103,7 @@ def __getattr__(name: str) -> object:
         # scikit-build-core and others ask the build tool's package, whose name we share, where its program lies.
         import os
 
-        from ninja._launch import find_build_tool
+        from ninja.build_tool import find_build_tool
 
         value = os.path.dirname(find_build_tool() or sys.executable)
     else:

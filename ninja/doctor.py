@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ninja.build_tool import find_build_tool
+
 DISTRIBUTION = "ninja-asr"
 LIBRARIES = ("numpy", "click", "isal", "kaldialign", "rich")
 
@@ -148,8 +150,6 @@ def _model() -> str:
 
 
 def _build_tool() -> Finding:
-    from ninja._launch import find_build_tool
-
     tool = find_build_tool()
     ours = f"{sys.executable}'s environment"
     return Finding("build tool", True, f"{tool}; its calls are handed to it" if tool else f"none beside {ours}")

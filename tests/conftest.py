@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from ninja.cli import main
+from ninja.cli.main import main
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared"))
 

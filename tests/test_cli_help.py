@@ -9,7 +9,8 @@ import click
 import pytest
 
 from ninja import graph
-from ninja.cli import COMMANDS, group
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import group
 from ninja.lm.train.recipe import TrainOptions
 from ninja.rescoring import RescoreOptions
 
@@ -24,7 +25,7 @@ def options(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_a_line_of_help_an_example_and_described_options(name):
     command = group.get_command(CONTEXT, name)
-    assert command.help.splitlines()[0] == COMMANDS[name]
+    assert command.help.splitlines()[0] == COMMANDS[name][1]
     assert f"ninja {name}" in command.help.partition("Example")[2]
     for option in command.params:
         if isinstance(option, click.Option):

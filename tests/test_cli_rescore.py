@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ninja as package
-from ninja.cli import main
+from ninja.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"

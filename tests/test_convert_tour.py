@@ -14,7 +14,7 @@ from conftest import SHARED
 
 import ninja as package
 from ninja import graph
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"

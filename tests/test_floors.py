@@ -21,11 +21,12 @@ FLOORS = [
     ["context"],
     ["ctc", "tune"],
     ["parallel"],
-    ["_launch", "doctor"],
-    ["cli", "__main__"],
+    ["build_tool", "doctor"],
+    ["cli"],
+    ["_launch", "__main__"],
 ]
-# What may import upwards, when called: the noun for its conversions, the launcher once it knows that a call is ours.
-DOORS = {("lattice", "openfst"), ("_launch", "cli")}
+# What may import upwards, when called: the noun for its conversions.
+DOORS = {("lattice", "openfst")}
 COMPILED = {
     "_formats": "formats",
     "_columns": "formats",

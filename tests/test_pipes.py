@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.errors import InputError, NinjaError
 from ninja.files import pipes
 from ninja.formats.nbest import NBest, sentence, write_objects

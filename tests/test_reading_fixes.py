@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.errors import FormatError, InputError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream

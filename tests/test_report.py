@@ -64,7 +64,7 @@ def files(few: list[Lattice], tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 @pytest.fixture(scope="module")
 def page_file(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ninja.cli import main
+    from ninja.cli.main import main
 
     path = tmp_path_factory.mktemp("page") / "report.html"
     options = ["--ref", TEXT, "--words", WORDS, *SCALES, "--frame-shift", "0.01", "--lattices", "3", "-o", path]

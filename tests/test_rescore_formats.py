@@ -12,7 +12,7 @@ import pytest
 
 import ninja as package
 from ninja import graph
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

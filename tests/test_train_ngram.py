@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 
-from ninja.cli import group
+from ninja.cli.main import group
 from ninja.cli.train import train
 from ninja.lm import load
 from ninja.lm.ngram.kneser_ney import NgramOptions

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import ninja
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.ctc.matrices import read_matrices
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.catalogue import HEAD, recognised

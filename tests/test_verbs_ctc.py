@@ -13,7 +13,7 @@ import pytest
 from conftest import SHARED
 
 from ninja import SymbolTable, read
-from ninja.cli import group
+from ninja.cli.main import group
 from ninja.ctc.search import ctc_lattice, log_probabilities
 from ninja.ctc.units import ctc_units
 from ninja.graph import best_path, nbest, state_times

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ninja as package
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.errors import OptionError
 from ninja.graph import connect, from_arcs, path_lattice, prune
 from ninja.graph.best_path import best_path

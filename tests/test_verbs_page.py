@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from ninja.cli import COMMANDS, group
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import group
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "kaldi.md").read_text()
 CONTEXT = click.Context(group)

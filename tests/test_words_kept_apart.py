@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ninja as package
-from ninja.cli import main
+from ninja.cli.main import main
 from ninja.errors import SymbolError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ninja.cli import writing
-from ninja.cli.labels import unchanged
+from ninja.cli.kaldi.labels import unchanged
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places, check_stdin, is_stdin
 from ninja.cli.reading import Reading, named, opened, reading_options, reads_lattices, reads_lattices_alone

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from ninja.cli.labels import unchanged
+from ninja.cli.kaldi.labels import unchanged
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Kind

@@ -192,7 +192,7 @@ def ctc_decode(
     allow_pipes: bool,
     **beams: Any,
 ) -> None:
-    """Make lattices of the matrices of a CTC model, by prefix beam search.
+    """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
     MATRICES are files of NumPy (.npy, .npz) or torch, Kaldi archives and lists of matrices, folders of these, or -. A
     matrix has a row for each frame and a column for each unit; --tokens, --letters or --sentencepiece names these. The

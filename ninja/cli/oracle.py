@@ -84,7 +84,7 @@ def oracle(
     word_symbol_table: str | None,
     strict: bool,
 ) -> None:
-    """Find the path of each lattice nearest to what was said.
+    """Find the path of each lattice with the fewest errors.
 
     Prints a line for each: its key and the words of the path with the fewest errors, or word ids where --words is not
     given; then references hold word ids, too. The word error rate of these paths, which no rescoring goes below,

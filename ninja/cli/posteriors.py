@@ -56,7 +56,7 @@ class ArcLines:
 def posteriors(
     reading: Reading, output_file: str, min_post: float, acoustic_scale: float, lm_scale: float, word_penalty: float
 ) -> None:
-    """Print the probability of each arc.
+    """Print the posterior of each arc of lattices.
 
     One line for each, with tabs between: key, first frame, number of frames, probability, word (or its id where --words
     is not given), transition ids.

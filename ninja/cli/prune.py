@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ninja.cli.kaldi_options import chosen_acoustic_scale, inv_acoustic_scale_option
+from ninja.cli.kaldi.options import chosen_acoustic_scale, inv_acoustic_scale_option
 from ninja.cli.options import lattice_output, resume, scales
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.lattice import Lattice

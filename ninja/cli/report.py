@@ -51,7 +51,7 @@ def report(
     output_file: str,
     **how: Any,
 ) -> None:
-    """Write a page that compares lattices before and after with what was said.
+    """Write a page that compares lattices before and after rescoring with the references.
 
     BEFORE and AFTER are lattices of the same utterances. The page, for any browser and without a network, shows word
     and oracle error rates, how they changed, the utterances that gained and lost most with their alignments and

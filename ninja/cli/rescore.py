@@ -11,7 +11,7 @@ import click
 
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
-from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
+from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import check_files, from_fields, lattice_output, resume
 from ninja.cli.reading import Reading, reads_lattices

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from ninja.cli.kaldi_options import chosen_acoustic_scale
+from ninja.cli.kaldi.options import chosen_acoustic_scale
 
 SCALED = ("scale", "combine")  # verbs that write costs with their scales in them
 OF_ONE = ("costs", "scores")  # options of formats that may ask for one cost as it is

@@ -125,7 +125,7 @@ class Taking:
 
 def timed(lattice: Lattice) -> Lattice:
     """Return a lattice with the times that its alignments give, if it has no times and they give any."""
-    from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT
+    from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
     from ninja.graph import state_times
 
     if lattice.time is not None or not lattice.has_labels:

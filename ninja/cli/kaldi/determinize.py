@@ -189,7 +189,7 @@ def determinize_pruned(
     resume: bool,
     **bounds: Any,
 ) -> None:
-    """Keep one path for each word sequence within a beam, the best.
+    """Keep the best path of each word sequence within a beam.
 
     State-level lattices become compact ones. Where a bound comes before the beam, what lies within a smaller beam is
     written, and stderr says which lattice and which beam.
@@ -224,7 +224,7 @@ def determinize_phone_pruned(
     resume: bool,
     **bounds: Any,
 ) -> None:
-    """Keep the best path of each word sequence within a beam, by way of phones.
+    """Keep the best path of each word sequence within a beam, determinizing phones first.
 
     As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
 
@@ -277,7 +277,7 @@ def determinize(
     resume: bool,
     **bounds: Any,
 ) -> None:
-    """Keep one path for each word sequence, the best.
+    """Keep the best path of each word sequence.
 
     Nothing is pruned where that is possible. A lattice too large for it is pruned by --beam times --beam-ratio and
     tried again, and so on. Mostly `ninja determinize-pruned` is what you want: it prunes while it determinizes.

@@ -19,7 +19,7 @@ from ninja.cli.switches import rewrite, switch
 @resume
 @reads_lattices
 def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_words: bool, resume: bool) -> None:
-    """Turn word lattices into phone lattices, by their transition ids.
+    """Convert word lattices to phone lattices by their transition ids.
 
     \b
     Example:

@@ -56,7 +56,7 @@ def boost_ali(
     silence_phones: tuple[int, ...],
     resume: bool,
 ) -> None:
-    """Lower the graph costs of arcs by how many of their frames have a wrong phone.
+    """Lower the graph costs of arcs by their number of frames with a wrong phone.
 
     For discriminative training (boosted MMI). A lattice without an alignment is reported and left out.
 

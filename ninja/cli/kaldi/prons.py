@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.linear import check_only_path
+from ninja.cli.kaldi.linear import check_only_path
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
@@ -46,7 +46,7 @@ class PronunciationLines:
 @switch("--print-lengths-per-phone", False, "Print the length of each phone, with commas between.")
 @reads_lattices
 def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths_per_phone: bool) -> None:
-    """Print the phones of each word of lattices that are single paths.
+    """Print the phones of each word of single-path lattices.
 
     Lines of key, first frame, number of frames, word (its id where --words is not given) and phone ids. The lattices
     must be word-aligned (ninja align-words).

@@ -63,7 +63,7 @@ def rmali(reading: Reading, output_file: str, resume: bool) -> None:
 @resume
 @reads_lattices
 def reverse(reading: Reading, output_file: str, resume: bool) -> None:
-    """Turn lattices round, for language models that read backwards.
+    """Reverse lattices, for language models that read backwards.
 
     \b
     Example:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.wer import MODE_HELP
+from ninja.cli.kaldi.wer import MODE_HELP
 
 if TYPE_CHECKING:
     from ninja.evaluate import Mode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int
 ) -> None:
-    """Compute how sure a word error rate is, or a difference between two.
+    """Compute a confidence interval of a word error rate, or of a difference.
 
     Prints the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the same
     references, also its own, and the probability that it makes fewer errors; the interval of the difference follows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from ninja.cli.joined import Joined, joins_archives
+from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
+from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
+from ninja.cli.kaldi.systems import Scales, Systems, combines_systems
 from ninja.cli.options import output_file, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
@@ -72,7 +72,7 @@ def to_ctm_conf(
     print_silence: bool,
     one_best: str | None,
 ) -> None:
-    """Print each word of lattices with its time and how sure it is.
+    """Print each word of lattices with its time and confidence.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times mean something only in
     lattices whose arcs have the labels of their words (ninja align-words).
@@ -129,7 +129,7 @@ class PathLines:
 def nbest_to_ctm(
     reading: Reading, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
 ) -> None:
-    """Print each word of lattices that are single paths with its time.
+    """Print each word of single-path lattices with its time.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word. The arcs must have the labels of their words:
     take the best paths (ninja 1best), then align them (ninja align-words).

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ninja.cli.kaldi.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.options import output_file, text_output
-from ninja.cli.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch

@@ -73,7 +73,7 @@ def to_fst(
     project_input: bool,
     project_output: bool,
 ) -> None:
-    """Turn lattices into OpenFst's machines, without costs unless scales are given.
+    """Convert lattices to OpenFst FSTs, without costs unless scales are given.
 
     \b
     Example:

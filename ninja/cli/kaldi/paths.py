@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli import writing
-from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
+from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import lattice_output, output_file, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.kaldi_options import shown_words, word_symbol_table_option
+from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
+from ninja.cli.kaldi.systems import Scales, Systems, combines_systems
 from ninja.cli.options import Command, output_file, scales, text_output
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.cli.systems import Scales, Systems, combines_systems
 from ninja.errors import LatticeError, OutputError
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
@@ -197,7 +197,7 @@ def mbr_decode(
 @scales
 @reads_lattices
 def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
-    """Print by how much the second-best word sequence of each lattice costs more than the best.
+    """Print the cost difference between the best two word sequences of each lattice.
 
     One line for each: its key and the difference; 1e+10 where there is but one word sequence.
 

@@ -54,7 +54,7 @@ def only_path(lattice: Lattice) -> Path:
 def nbest_to_linear(
     reading: Reading, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
 ) -> None:
-    """Write words, alignment and costs of lattices that are single paths.
+    """Write words, alignment and costs of single-path lattices.
 
     A lattice with more than one path is reported and left out.
 
@@ -104,7 +104,7 @@ def linear_to_nbest(
     allow_pipes: bool,
     **output: Any,
 ) -> None:
-    """Make lattices of single paths out of alignments, words and costs.
+    """Make single-path lattices from alignments, words and costs.
 
     Inputs are tables, text or binary. A key of ALIGNMENTS without words or cost is reported and left out.
 
@@ -185,7 +185,7 @@ def nbest_to_lattice(reading: Reading, output_file: str) -> None:
 @lattice_output()
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
 def string_to_lattice(text: str, output_file: str, words: str | None, **output: Any) -> None:
-    """Make a lattice of each line of word ids, or of words where --words is given.
+    """Make a lattice from each line of word ids, or of words with --words.
 
     A line of TEXT is a key and its words. Costs are 0; each word is its own label.
 

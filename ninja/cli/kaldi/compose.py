@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.joined import Joined, joins_archives
+from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.options import lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, named, reads_lattices_alone
@@ -168,7 +168,7 @@ class Transcribed:
 @resume
 @reads_lattices_alone
 def difference(reading: Reading, output_file: str, ref: str, strict: bool, resume: bool) -> None:
-    """Take transcripts out of lattices.
+    """Remove transcripts from lattices.
 
     Paths that say just what the transcript says go, all others stay as they are. A lattice that holds nothing else
     fails. Without --words, transcripts hold word ids.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ninja.cli.boost_ali import PhoneList
+from ninja.cli.kaldi.boost_ali import PhoneList
+from ninja.cli.kaldi.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.options import output_file
-from ninja.cli.paths import acoustic_scale_option, lm_scale_option
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices, reads_lattices_alone
 from ninja.cli.switches import switch

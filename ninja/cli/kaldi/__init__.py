@@ -1,0 +1,1 @@
+"""Commands named after Kaldi's programs."""
