@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ninja import _openfst
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, gather, offsets, owners
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def _of_fields(fields: Fields, key: str, path: str | None, side: Side = "output"
     final_nothing = np.zeros(len(final_graph) + 1, np.int64)
     acoustic = np.zeros_like(graph)
     for array in (graph, acoustic, nothing, none, final_graph, final_acoustic, final_nothing):
-        array.flags.writeable = False
+        frozen(array)
     return Lattice(
         key,
         arc_begin,
@@ -343,7 +344,7 @@ def recover(
     acoustic_of = np.concatenate([zero, like.acoustic, like.final_acoustic])
 
     is_final = np.isfinite(final_cost)
-    src = np.repeat(np.arange(num_states), np.diff(arc_begin))
+    src = owners(arc_begin)
     word_of = np.concatenate([[0], like.word, np.zeros(like.num_states, np.int32)])
     word = ilabel if labels == "word:arc" else word_of[olabel]
     ending = (word == 0) & (olabel > num_arcs) & is_final[dst] & (np.diff(arc_begin)[dst] == 0) & ~is_final[src]
@@ -360,12 +361,12 @@ def recover(
     ends[src[ending]] = True
     kept = ~ending
     label, final_label, ends = olabel[kept], final_label[stays], ends[stays]
-    ali_begin, ali = _gathered(pool, begin[label], length[label])
-    final_ali_begin, final_ali = _gathered(pool, begin[final_label], length[final_label])
+    ali_begin, ali = gather(pool, begin[label], length[label])
+    final_ali_begin, final_ali = gather(pool, begin[final_label], length[final_label])
     single = length[label].max(initial=0) <= 1 and final_ali.size == 0
     lattice = Lattice.from_arrays(
         key,
-        np.concatenate([[0], np.cumsum(np.bincount(src[kept], minlength=num_states)[stays])]),
+        offsets(np.bincount(src[kept], minlength=num_states)[stays]),
         place[dst[kept]],
         word[kept],
         graph_of[label],
@@ -381,12 +382,6 @@ def recover(
         words=like.words,
     )
     return lattice, label, final_label
-
-
-def _gathered(pool: Int32, begin: Int64, length: Int64) -> tuple[Int64, Int32]:
-    """Return stretches of a pool one behind the other, and where each begins."""
-    new_begin = np.concatenate([[0], np.cumsum(length)])
-    return new_begin, pool[np.repeat(begin - new_begin[:-1], length) + np.arange(new_begin[-1])]
 
 
 def parse_image(image: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Fields:

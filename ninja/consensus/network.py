@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ninja.consensus.decode import Consensus, check_frame_shift
 from ninja.errors import FormatError, LatticeError
 from ninja.files import text as utf8
+from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Floats = npt.NDArray[np.float32]
@@ -36,8 +37,8 @@ class ConfusionNetwork:
         """Make a network of its bins."""
         entries = [entry for each in bins for entry in each]
         columns = [[np.nan if entry[at] is None else entry[at] for entry in entries] for at in (1, 2, 3)]
-        posterior, start, duration = (_frozen(np.array(column, np.float32)) for column in columns)
-        begin = _frozen(np.cumsum([0, *map(len, bins)], dtype=np.int64))
+        posterior, start, duration = (frozen(np.array(column, np.float32)) for column in columns)
+        begin = offsets([len(each) for each in bins])
         return cls(key, begin, tuple(entry[0] for entry in entries), posterior, start, duration)
 
     @property
@@ -96,8 +97,8 @@ def confusion_network(
         consensus.bin_begin,
         tuple(names),
         consensus.posterior,
-        _frozen(np.where(is_word, begin, np.nan).astype(np.float32)),
-        _frozen(np.where(is_word, end - begin, np.nan).astype(np.float32)),
+        frozen(np.where(is_word, begin, np.nan), np.float32),
+        frozen(np.where(is_word, end - begin, np.nan), np.float32),
     )
 
 
@@ -163,8 +164,3 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
     return float(value)
-
-
-def _frozen(array: Any) -> Any:
-    array.flags.writeable = False
-    return array

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ninja.errors import DependencyError, FormatError, InputError, OptionError
 from ninja.files import text as utf8
+from ninja.lattice.arrays import frozen
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
@@ -76,8 +77,7 @@ def ctc_units(
     for name in never:
         kind[_place(known, name, "what is never said")] = NEVER
     kind[blank] = NEVER
-    kind.flags.writeable = False
-    return CtcUnits(tuple(names), tuple(text), kind, blank % len(names))
+    return CtcUnits(tuple(names), tuple(text), frozen(kind), blank % len(names))
 
 
 def read_unit_names(path: str | os.PathLike[str]) -> list[str]:

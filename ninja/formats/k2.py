@@ -15,6 +15,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats import k2_extras, k2_file
 from ninja.formats.k2_file import Machines
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import SymbolTable
 
 FINAL = -1  # k2's label of arcs into the final state
@@ -180,8 +181,7 @@ class _Reader:
         self._known = _known(words)
         self._arc_begin = self._machines.arc_begin.tolist()
         self._num_states = np.diff(self._machines.state_begin).tolist()
-        self._zeros = np.zeros(max(self._arc_begin[-1], *self._num_states, 0) + 2, np.int64)
-        self._zeros.flags.writeable = False
+        self._zeros = frozen(np.zeros(max(self._arc_begin[-1], *self._num_states, 0) + 2, np.int64))
 
     def lattice(self, number: int, key: str) -> Lattice:
         return self._lattice(number, key, places=False)[0]

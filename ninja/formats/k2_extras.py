@@ -15,12 +15,12 @@ from ninja.errors import FormatError
 from ninja.formats.k2_file import Machines
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.symbols import SymbolTable
 
 NAME = "ninja"
 VERSION = 1
-NO_LABELS = np.zeros(0, np.int32)
-NO_LABELS.flags.writeable = False
+NO_LABELS = frozen(np.zeros(0, np.int32))
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
@@ -53,17 +53,18 @@ class Extras:
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
         final_begin = self.final_ali_begin[first_state : last_state + 1]
-        pieces = [
-            begin - begin[0],
-            self.ali[begin[0] : begin[-1]],
-            final_begin - final_begin[0],
-            self.final_ali[final_begin[0] : final_begin[-1]],
-        ]
-        time = self.time[first_state:last_state] if self.timed[number] else None
-        for piece in pieces if time is None else [*pieces, time]:
-            piece.flags.writeable = False
-        kind, shift = self.kinds[number], self.frame_shifts[number]
-        return _image.whole_lattice(key, arrays, pieces[0], pieces[1], pieces[2], pieces[3], kind, time, shift, words)
+        return _image.whole_lattice(
+            key,
+            arrays,
+            frozen(begin - begin[0]),
+            frozen(self.ali[begin[0] : begin[-1]]),
+            frozen(final_begin - final_begin[0]),
+            frozen(self.final_ali[final_begin[0] : final_begin[-1]]),
+            self.kinds[number],
+            frozen(self.time[first_state:last_state]) if self.timed[number] else None,
+            self.frame_shifts[number],
+            words,
+        )
 
 
 def made(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _checked(found: dict[str, Any], machines: Machines) -> Extras:
         return array
 
     def begins(lengths: Int32, pool: Int32) -> Int64:
-        begin = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        begin = offsets(lengths)
         if (lengths < 0).any() or begin[-1] != len(pool):
             raise ValueError("the lengths of alignments do not add up")
         return begin
@@ -144,8 +145,8 @@ def _checked(found: dict[str, Any], machines: Machines) -> Extras:
         raise ValueError("a kind that there is not")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
         raise ValueError("a frame shift that is not positive")
-    arc_first = np.concatenate([[0], np.cumsum(arcs, dtype=np.int64)])
-    state_first = np.concatenate([[0], np.cumsum(states, dtype=np.int64)])
+    arc_first = offsets(arcs)
+    state_first = offsets(states)
     lengths, final_lengths = numbers("lengths", int(arc_first[-1])), numbers("final_lengths", int(state_first[-1]))
     return Extras(
         keys,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.openfst import refuse_scale
 
@@ -76,15 +77,15 @@ class Naming:
             self.key,
             found["arc_begin"],
             found["dst"],
-            _read_only(ids[found["word"]]),
+            frozen(ids[found["word"]]),
             found["graph"],
             found["acoustic"],
-            _read_only(np.zeros(num_arcs + 1, np.int64)),
-            _read_only(np.zeros(0, np.int32)),
+            frozen(np.zeros(num_arcs + 1, np.int64)),
+            frozen(np.zeros(0, np.int32)),
             found["final_graph"],
             found["final_acoustic"],
-            _read_only(np.zeros(num_states + 1, np.int64)),
-            _read_only(np.zeros(0, np.int32)),
+            frozen(np.zeros(num_states + 1, np.int64)),
+            frozen(np.zeros(0, np.int32)),
             time=found["time"],
             frame_shift=None if found["time"] is None else frame_shift,
             words=words,
@@ -289,8 +290,3 @@ def refuse_empty(lattice: Lattice) -> None:
     """
     if not lattice.is_final.any():
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array.flags.writeable = False
-    return array

@@ -13,6 +13,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, owners
 from ninja.lattice.times import num_frames, state_times
 
 Costs = npt.NDArray[np.float32]
@@ -72,14 +73,12 @@ def boost(
 
     def boosted(cost: Costs, begin: npt.NDArray[np.int64], ids: npt.NDArray[np.int32], start: Any) -> Costs:
         """Take b from a cost for each error in its stretch of labels, which starts at a frame."""
-        owner = np.repeat(np.arange(start.size), np.diff(begin))
+        owner = owners(begin)
         frame = start[owner] + np.arange(ids.size) - begin[owner]
         phone = phone_of[ids]
         error = np.where(np.isin(phone, silences), max_silence_error, 1.0) * (phone != reference[frame])
         with np.errstate(over="ignore"):  # told by its result
-            made = (cost - b * np.bincount(owner, error, start.size)).astype(np.float32)
-        made.flags.writeable = False
-        return made
+            return frozen(cost - b * np.bincount(owner, error, start.size), np.float32)
 
     final_graph = boosted(lattice.final_graph, lattice.final_ali_begin, lattice.final_ali, time)
     graph = boosted(lattice.graph, lattice.ali_begin, lattice.ali, time[lattice.src])

@@ -12,6 +12,7 @@ from ninja.graph.project import remove_alignments
 from ninja.graph.scale import check_costs, check_scales, scale
 from ninja.graph.union import union
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 
 
 def combine(
@@ -103,6 +104,5 @@ def normalised(
         raise LatticeError(f"the cost of all paths together is {total}", key=lattice.key)
     surplus = -total - (0.0 if exponents else float(np.log(weight)))
     with np.errstate(over="ignore"):  # told by its result
-        final_graph = (scaled.final_graph.astype(np.float64) + surplus).astype(np.float32)
-    final_graph.flags.writeable = False
+        final_graph = frozen(scaled.final_graph.astype(np.float64) + surplus, np.float32)
     return check_costs(scaled.replace(final_graph=final_graph), lattice)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +11,7 @@ from ninja.graph.connect import connect
 from ninja.graph.machine import Machine
 from ninja.graph.one_table import check_one_table
 from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen, gather_labels
 
 MAX_ARCS = 10_000_000
 
@@ -141,19 +140,17 @@ def composition(
         LatticeError: No path is left, or costs grow beyond what a float holds.
     """
     ends = np.isfinite(final_graph)
-    ali_begin, ali = _labels(lattice.ali_begin, lattice.ali, arc, arc >= 0)
-    final_ali_begin, final_ali = _labels(lattice.final_ali_begin, lattice.final_ali, state, ends)
+    ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
+    final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, ends)
     with np.errstate(over="ignore"):
-        costs = [np.asarray(cost, np.float32) for cost in (graph, acoustic, final_graph, final_acoustic)]
+        costs = [frozen(cost, np.float32) for cost in (graph, acoustic, final_graph, final_acoustic)]
     if not all(np.isfinite(cost).all() for cost in (*costs[:2], costs[2][ends], costs[3][ends])):
         raise LatticeError("composed costs grow beyond what a float holds", key=lattice.key)
-    for cost in costs:
-        cost.flags.writeable = False
     whole = Lattice(
         lattice.key,
         arc_begin,
         dst,
-        _frozen(word),
+        frozen(word),
         costs[0],
         costs[1],
         ali_begin,
@@ -163,7 +160,7 @@ def composition(
         final_ali_begin,
         final_ali,
         kind=lattice.kind,
-        time=None if lattice.time is None else _frozen(lattice.time[state]),
+        time=None if lattice.time is None else frozen(lattice.time[state]),
         frame_shift=lattice.frame_shift,
         words=lattice.words,
     )
@@ -178,17 +175,5 @@ def _of(values: Array, arc: npt.NDArray[np.int64]) -> Array:
     return values[arc].astype(np.float64) if values.size else np.zeros(arc.size)
 
 
-def _labels(begin: Array, pool: Array, of: Array, wanted: Array) -> tuple[Any, Any]:
-    length = np.where(wanted, begin[of + 1] - begin[of], 0)
-    new_begin = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-    place = np.repeat(begin[of] - new_begin[:-1], length) + np.arange(new_begin[-1])
-    return _frozen(new_begin), _frozen(pool[place])
-
-
 def _too_large(lattice: Lattice, max_arcs: int) -> LatticeError:
     return LatticeError(f"more than {max_arcs} arcs in the composition; prune the lattice first", key=lattice.key)
-
-
-def _frozen(array: Array) -> Array:
-    array.flags.writeable = False
-    return array

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja.lattice import Array, Lattice
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, gather_labels
 
 
 def copied_lattice(
@@ -34,36 +35,23 @@ def copied_lattice(
         labels: Copy the alignments, too; without, they are left empty.
     """
     is_final = np.isfinite(final_graph)
-    ali_begin, ali = _pool(source.ali_begin, source.ali, arc_map, labels)
-    final_ali_begin, final_ali = _pool(source.final_ali_begin, source.final_ali, state_map, labels & is_final)
+    ali_begin, ali = gather_labels(source.ali, source.ali_begin, arc_map, labels)
+    final_ali_begin, final_ali = gather_labels(source.final_ali, source.final_ali_begin, state_map, labels & is_final)
     return Lattice(
         source.key,
-        _frozen(arc_begin),
-        _frozen(dst),
-        _frozen(source.word[arc_map]),
-        _frozen(graph),
-        _frozen(source.acoustic[arc_map]),
+        frozen(arc_begin),
+        frozen(dst),
+        frozen(source.word[arc_map]),
+        frozen(graph),
+        frozen(source.acoustic[arc_map]),
         ali_begin,
         ali,
-        _frozen(final_graph),
-        _frozen(np.where(is_final, source.final_acoustic[state_map], np.float32(np.inf))),
+        frozen(final_graph),
+        frozen(np.where(is_final, source.final_acoustic[state_map], np.float32(np.inf))),
         final_ali_begin,
         final_ali,
         source.kind,
-        None if source.time is None else _frozen(source.time[state_map]),
+        None if source.time is None else frozen(source.time[state_map]),
         source.frame_shift,
         source.words,
     )
-
-
-def _pool(begin: Array, pool: Array, of: Array, wanted: Array | bool) -> tuple[Array, Array]:
-    """Put the labels of some arcs or states behind each other."""
-    length = np.where(wanted, begin[of + 1] - begin[of], 0)
-    new_begin = np.concatenate([[0], np.cumsum(length)])
-    place = np.arange(new_begin[-1]) + np.repeat(begin[of] - new_begin[:-1], length)
-    return _frozen(new_begin), _frozen(pool[place])
-
-
-def _frozen(array: Array) -> Array:
-    array.flags.writeable = False
-    return array

@@ -11,6 +11,7 @@ from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import offsets, owners, ranges
 
 
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
@@ -69,16 +70,16 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         costs[f"final_{name}"] = final_cost.astype(np.float32)
     length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
     final_length[final] = np.diff(plain.final_ali_begin)[end]
-    ali_begin = _begins(_sums(length, taken_begin, taken))
-    ali = _stretches(plain.ali, plain.ali_begin[taken], length[taken])
+    ali_begin = offsets(_sums(length, taken_begin, taken).astype(np.int64))
+    ali = plain.ali[ranges(plain.ali_begin[taken], length[taken])]
     # Behind the labels of the arcs still to be taken stand those of the old final state.
     before = _sums(length, final_taken_begin, final_taken).astype(np.int64)
-    final_ali_begin = _begins(before + final_length)
+    final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)
-    of_arcs = np.repeat(np.arange(final_state.size), before + final_length)
+    of_arcs = owners(final_ali_begin)
     is_before = np.arange(final_ali.size) - final_ali_begin[of_arcs] < before[of_arcs]
-    final_ali[is_before] = _stretches(plain.ali, plain.ali_begin[final_taken], length[final_taken])
-    final_ali[~is_before] = _stretches(plain.final_ali, plain.final_ali_begin[end], final_length[final])
+    final_ali[is_before] = plain.ali[ranges(plain.ali_begin[final_taken], length[final_taken])]
+    final_ali[~is_before] = plain.final_ali[ranges(plain.final_ali_begin[end], final_length[final])]
     return Lattice.from_arrays(
         lattice.key,
         arc_begin,
@@ -109,17 +110,4 @@ def _sums(
     values: npt.NDArray[np.float32] | npt.NDArray[np.int64], begin: npt.NDArray[np.int64], picked: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.float64]:
     """Sum ``values[picked[begin[i] : begin[i + 1]]]`` for each i, in float64."""
-    owner = np.repeat(np.arange(begin.size - 1), np.diff(begin))
-    return np.bincount(owner, values[picked], begin.size - 1).astype(np.float64)
-
-
-def _begins(length: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(length.astype(np.int64))])
-
-
-def _stretches(
-    pool: npt.NDArray[np.int32], begin: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
-    """Return stretches of a pool one behind the other."""
-    place = np.cumsum(length) - length
-    return pool[np.repeat(begin - place, length) + np.arange(length.sum())]
+    return np.bincount(owners(begin), values[picked], begin.size - 1).astype(np.float64)

@@ -14,6 +14,7 @@ from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 
 if TYPE_CHECKING:
     from ninja.formats.kaldi.transition_model import TransitionModel
@@ -335,9 +336,7 @@ def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
     """Scale acoustic costs, rounded to single precision once; infinite ones stay."""
 
     def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        scaled = np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf).astype(np.float32)
-        scaled.flags.writeable = False
-        return scaled
+        return frozen(np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf), np.float32)
 
     if factor == 1.0:
         return lattice

@@ -6,6 +6,7 @@ from ninja import _determinize
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
@@ -40,10 +41,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     state, arrays = found
     if not state.size:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    time = None
-    if lattice.time is not None:
-        time = lattice.time[state]
-        time.flags.writeable = False
+    time = None if lattice.time is None else frozen(lattice.time[state])
     return Lattice(
         lattice.key, *arrays, kind="compact", time=time, frame_shift=lattice.frame_shift, words=lattice.words
     )

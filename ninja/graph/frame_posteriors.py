@@ -13,6 +13,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward, posteriors
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import owners
 from ninja.lattice.times import num_frames, state_times
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def accuracy_posteriors(
     kind = model.pdf if criterion == "smbr" else model.phone
 
     def right(begin: npt.NDArray[np.int64], ids: Ints, start: Ints) -> Floats:
-        owner = np.repeat(np.arange(start.size), np.diff(begin))
+        owner = owners(begin)
         wanted = alignment[start[owner] + np.arange(ids.size) - begin[owner]]
         same = kind[ids] == kind[wanted]
         counted = same | (silences[ids] & silences[wanted]) if one_silence_class else same & ~silences[ids]
@@ -151,7 +152,7 @@ def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) 
         (lattice.ali_begin, lattice.ali, time[lattice.src], of_arc),
         (lattice.final_ali_begin, lattice.final_ali, time, of_final),
     ):
-        owner = np.repeat(np.arange(start.size), np.diff(begin))
+        owner = owners(begin)
         share.append(value[owner])
         place.append(start[owner].astype(np.int64) + np.arange(ids.size) - begin[owner])
         labels.append(ids)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from ninja.lattice import Lattice
-
-Array = npt.NDArray[Any]
+from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen, offsets, owners, ranges
 
 
 def to_raw(lattice: Lattice) -> Lattice:
@@ -30,17 +26,17 @@ def to_raw(lattice: Lattice) -> Lattice:
     src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     between = np.maximum(length - 1, 0)  # states within an arc's chain
-    before = np.concatenate(([0], np.cumsum(between)))
+    before = offsets(between)
     of_state = before[lattice.arc_begin[1:]] - before[lattice.arc_begin[:-1]]
-    place = np.arange(num_states) + np.concatenate(([0], np.cumsum(of_state + final_length)))[:-1]
+    place = np.arange(num_states) + offsets(of_state + final_length)[:-1]
     chain = place[src] + 1 + before[:-1] - before[lattice.arc_begin[src]]
     ending = place + 1 + of_state  # where a final state's chain begins
 
     # Arcs first, then final states with labels, as if these were arcs too: each becomes one or more pieces.
     ends = np.flatnonzero(final_length)
     pieces = np.concatenate((np.maximum(length, 1), final_length[ends]))
-    owner = np.repeat(np.arange(pieces.size), pieces)
-    begin = np.concatenate(([0], np.cumsum(pieces)))[:-1]
+    begin = offsets(pieces)
+    owner = owners(begin)
     nth = np.arange(owner.size) - begin[owner]
     is_first, is_last = nth == 0, nth == pieces[owner] - 1
     source, inner = np.concatenate((place[src], place[ends])), np.concatenate((chain, ending[ends]))
@@ -63,17 +59,17 @@ def to_raw(lattice: Lattice) -> Lattice:
     final_graph[target[num_arcs:]] = final_acoustic[target[num_arcs:]] = 0.0
     return lattice.replace(
         kind="raw",
-        arc_begin=_frozen(np.searchsorted(leaves[order], np.arange(total + 1))),
-        dst=_frozen(enters[order].astype(np.int32)),
-        word=_frozen(spread(lattice.word, np.zeros(ends.size, np.int32))),
-        graph=_frozen(spread(lattice.graph, lattice.final_graph[ends])),
-        acoustic=_frozen(spread(lattice.acoustic, lattice.final_acoustic[ends])),
-        ali_begin=_frozen(np.concatenate(([0], np.cumsum(has_label[order])))),
-        ali=_frozen(pool[(label_at[owner] + nth)[order][has_label[order]]]),
-        final_graph=_frozen(final_graph),
-        final_acoustic=_frozen(final_acoustic),
-        final_ali_begin=_frozen(np.zeros(total + 1, np.int64)),
-        final_ali=_frozen(np.zeros(0, np.int32)),
+        arc_begin=frozen(np.searchsorted(leaves[order], np.arange(total + 1))),
+        dst=frozen(enters[order].astype(np.int32)),
+        word=frozen(spread(lattice.word, np.zeros(ends.size, np.int32))),
+        graph=frozen(spread(lattice.graph, lattice.final_graph[ends])),
+        acoustic=frozen(spread(lattice.acoustic, lattice.final_acoustic[ends])),
+        ali_begin=offsets(has_label[order]),
+        ali=frozen(pool[(label_at[owner] + nth)[order][has_label[order]]]),
+        final_graph=frozen(final_graph),
+        final_acoustic=frozen(final_acoustic),
+        final_ali_begin=frozen(np.zeros(total + 1, np.int64)),
+        final_ali=frozen(np.zeros(0, np.int32)),
         time=lattice.time if total == num_states else None,
     )
 
@@ -107,28 +103,21 @@ def to_compact(lattice: Lattice) -> Lattice:
     state = np.flatnonzero(~inside)
     place = np.cumsum(~inside) - 1
     length = np.diff(lattice.ali_begin)[order]
-    labels = np.repeat(lattice.ali_begin[order] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
 
     def joined(cost: Array) -> Array:
         return np.add.reduceat(cost[order].astype(np.float64), begin).astype(np.float32)
 
     return lattice.replace(
         kind="compact",
-        arc_begin=_frozen(np.searchsorted(place[src[head]], np.arange(state.size + 1))),
-        dst=_frozen(place[lattice.dst[tail]].astype(np.int32)),
-        word=_frozen(lattice.word[head]),
-        graph=_frozen(joined(lattice.graph)),
-        acoustic=_frozen(joined(lattice.acoustic)),
-        ali_begin=_frozen(np.append(np.concatenate(([0], np.cumsum(length)))[begin], length.sum())),
-        ali=_frozen(lattice.ali[labels]),
-        final_graph=_frozen(lattice.final_graph[state]),
-        final_acoustic=_frozen(lattice.final_acoustic[state]),
-        final_ali_begin=_frozen(np.concatenate(([0], np.cumsum(np.diff(lattice.final_ali_begin)[state])))),
-        time=None if lattice.time is None else _frozen(lattice.time[state]),
+        arc_begin=frozen(np.searchsorted(place[src[head]], np.arange(state.size + 1))),
+        dst=frozen(place[lattice.dst[tail]].astype(np.int32)),
+        word=frozen(lattice.word[head]),
+        graph=frozen(joined(lattice.graph)),
+        acoustic=frozen(joined(lattice.acoustic)),
+        ali_begin=frozen(offsets(length)[np.append(begin, length.size)]),
+        ali=frozen(lattice.ali[ranges(lattice.ali_begin[order], length)]),
+        final_graph=frozen(lattice.final_graph[state]),
+        final_acoustic=frozen(lattice.final_acoustic[state]),
+        final_ali_begin=offsets(np.diff(lattice.final_ali_begin)[state]),
+        time=None if lattice.time is None else frozen(lattice.time[state]),
     )
-
-
-def _frozen(array: Array) -> Array:
-    array = np.ascontiguousarray(array)
-    array.flags.writeable = False
-    return array

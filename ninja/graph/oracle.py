@@ -12,6 +12,7 @@ from ninja import _evaluate
 from ninja.errors import LatticeError
 from ninja.graph.build import from_arcs
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 
 MOST_CELLS = 1 << 30  # of the table of states and positions, four bytes each
 
@@ -144,9 +145,7 @@ def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:
     """Turn wildcards into epsilons."""
     if not wildcards:
         return lattice
-    word = np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)
-    word.flags.writeable = False
-    return lattice.replace(word=word)
+    return lattice.replace(word=frozen(np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)))
 
 
 def _copied(

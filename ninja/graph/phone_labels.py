@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, offsets, owners
 
 if TYPE_CHECKING:
     from ninja.formats.kaldi.transition_model import TransitionModel
@@ -108,9 +109,7 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
 
 def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
     """Turn the labels of phones into epsilons."""
-    word = np.where(lattice.word >= first_phone, np.int32(0), lattice.word)
-    word.flags.writeable = False
-    return lattice.replace(word=word)
+    return lattice.replace(word=frozen(np.where(lattice.word >= first_phone, np.int32(0), lattice.word)))
 
 
 def _sizes(lattice: Lattice) -> Ints:
@@ -139,8 +138,8 @@ def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, 
     Returns:
         (source, destination, chain, place in the chain) of each arc of the chains, int64 [sum(links) + len(links)].
     """
-    chain = np.repeat(np.arange(links.size), links + 1)
-    begin = np.cumsum(links + 1) - (links + 1)
+    begin = offsets(links + 1)
+    chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]
     state = first_link[chain] + offset
     return (
@@ -166,14 +165,14 @@ def _from_rows(
     labelled = labelled[order]
     return Lattice.from_arrays(
         lattice.key,
-        np.concatenate([[0], np.cumsum(np.bincount(src, minlength=num_states))]),
+        offsets(np.bincount(src, minlength=num_states)),
         dst[order],
         word[order],
         costs["graph"][order],
         costs["acoustic"][order],
         costs["final_graph"],
         costs["final_acoustic"],
-        ali_begin=np.concatenate([[0], np.cumsum(labelled)]),
+        ali_begin=offsets(labelled),
         ali=label[order][labelled],
         kind="raw",
         frame_shift=lattice.frame_shift,

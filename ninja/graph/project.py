@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, offsets
 
 
 def remove_alignments(lattice: Lattice) -> Lattice:
@@ -18,10 +16,10 @@ def remove_alignments(lattice: Lattice) -> Lattice:
     Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
     """
     return lattice.replace(
-        ali_begin=_zeros(lattice.num_arcs + 1, np.int64),
-        ali=_zeros(0, np.int32),
-        final_ali_begin=_zeros(lattice.num_states + 1, np.int64),
-        final_ali=_zeros(0, np.int32),
+        ali_begin=frozen(np.zeros(lattice.num_arcs + 1, np.int64)),
+        ali=frozen(np.zeros(0, np.int32)),
+        final_ali_begin=frozen(np.zeros(lattice.num_states + 1, np.int64)),
+        final_ali=frozen(np.zeros(0, np.int32)),
     )
 
 
@@ -43,21 +41,10 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
     if project_output:
         bare = remove_alignments(to_compact(lattice))
         said = bare.word != 0
-        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(said)))
-        labels = bare.word[said]
-        for array in (begin, labels):
-            array.flags.writeable = False
-        return bare.replace(kind="raw", ali_begin=begin, ali=labels)
+        return bare.replace(kind="raw", ali_begin=offsets(said), ali=frozen(bare.word[said]))
     raw = to_raw(lattice)
     if raw.ali.min(initial=0) < 0:
         raise LatticeError(f"the label {raw.ali.min()} cannot be a word: it is negative", key=lattice.key)
     word = np.zeros(raw.num_arcs, np.int32)
     word[np.diff(raw.ali_begin) > 0] = raw.ali
-    word.flags.writeable = False
-    return raw.replace(word=word, words=None)
-
-
-def _zeros(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    array = np.zeros(size, dtype)
-    array.flags.writeable = False
-    return array
+    return raw.replace(word=frozen(word), words=None)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from ninja.graph.connect import connect
-from ninja.lattice import Lattice
-
-Array = npt.NDArray[Any]
+from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen, offsets
 
 
 def reverse(lattice: Lattice) -> Lattice:
@@ -70,17 +66,17 @@ def reverse(lattice: Lattice) -> Lattice:
     time = None
     if lattice.time is not None:
         old = np.append(lattice.time, lattice.time.max())[last - np.arange(num_states)]
-        time = _frozen(lattice.time.max() - old)
+        time = frozen(lattice.time.max() - old)
     return lattice.replace(
-        arc_begin=_frozen(np.searchsorted(new_src, np.arange(num_states + 1))),
-        dst=_frozen(new_dst.astype(np.int32)),
-        word=_frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[kept]))),
-        graph=_frozen(graph[arc]),
-        acoustic=_frozen(acoustic[arc]),
+        arc_begin=frozen(np.searchsorted(new_src, np.arange(num_states + 1))),
+        dst=frozen(new_dst.astype(np.int32)),
+        word=frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[kept]))),
+        graph=frozen(graph[arc]),
+        acoustic=frozen(acoustic[arc]),
         ali_begin=ali_begin,
         ali=ali,
-        final_graph=_frozen(final_graph),
-        final_acoustic=_frozen(final_acoustic),
+        final_graph=frozen(final_graph),
+        final_acoustic=frozen(final_acoustic),
         final_ali_begin=final_ali_begin,
         final_ali=final_ali,
         time=time,
@@ -100,12 +96,6 @@ def _opening(lattice: Lattice, num_labels: Array) -> int:
 def _turned(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
     """Return where each of some stretches of the pool begins, one after the other, and all of them turned round."""
     length = end - begin
-    new_begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)
-    return _frozen(new_begin), _frozen(pool[np.repeat(end, length) - 1 - within])
-
-
-def _frozen(array: Array) -> Array:
-    array = np.ascontiguousarray(array)
-    array.flags.writeable = False
-    return array
+    return new_begin, frozen(pool[np.repeat(end, length) - 1 - within])

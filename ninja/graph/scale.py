@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]
@@ -73,9 +74,7 @@ def scale(
         for cost in (made[name], made[f"final_{name}"][is_final]):
             if not np.isfinite(cost).all():
                 raise LatticeError(f"the scaled {name} costs grow beyond what a float holds", key=lattice.key)
-    for cost in made.values():
-        cost.flags.writeable = False
-    return lattice.replace(**made)
+    return lattice.replace(**{name: frozen(cost) for name, cost in made.items()})
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +10,7 @@ from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, offsets, owners
 from ninja.lattice.times import check_labelled
 
 
@@ -44,7 +43,7 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
         word = np.zeros(raw.num_arcs, np.int32)
         labelled = np.flatnonzero(np.diff(raw.ali_begin))
         word[labelled] = phone[raw.ali[raw.ali_begin[labelled]]]
-        return to_compact(raw.replace(word=_frozen(word), words=None))
+        return to_compact(raw.replace(word=frozen(word), words=None))
     ali_begin, ali = _phones(lattice.ali_begin, lattice.ali, model)
     final_ali_begin, final_ali = _phones(lattice.final_ali_begin, lattice.final_ali, model)
     return lattice.replace(
@@ -89,7 +88,7 @@ def add_transition_costs(
             cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
         graph = (lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
         final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
-        made = lattice.replace(graph=_frozen(graph), final_graph=_frozen(final_graph.astype(np.float32)))
+        made = lattice.replace(graph=frozen(graph), final_graph=frozen(final_graph.astype(np.float32)))
     return check_costs(made, lattice)
 
 
@@ -98,16 +97,9 @@ def _phones(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Keep the phone of each label that ends one."""
     ends = model.is_final[labels]
-    count = np.concatenate(([0], np.cumsum(ends)))
-    return _frozen(count[begin]), _frozen(model.phone[labels[ends]])
+    return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
 
 
 def _sums(values: npt.NDArray[np.float64], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Sum the stretches of some values."""
-    owner = np.repeat(np.arange(begin.size - 1), np.diff(begin))
-    return np.bincount(owner, values, begin.size - 1).astype(np.float64)
-
-
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array.flags.writeable = False
-    return array
+    return np.bincount(owners(begin), values, begin.size - 1).astype(np.float64)

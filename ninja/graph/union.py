@@ -13,6 +13,7 @@ from ninja.graph.epsilons import remove_epsilons
 from ninja.graph.one_table import check_one_table
 from ninja.graph.scale import check_scales
 from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.times import is_timed, state_times
 
 DELTA = 2.0**-12
@@ -111,17 +112,17 @@ def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
     final_length = on_states(np.diff(start.final_ali_begin), [np.diff(lattice.final_ali_begin) for lattice in operands])
     return Lattice(
         lattices[0].key,
-        _begins(degree),
-        _frozen(on_arcs([lattice.dst + np.int32(by) for lattice, by in zip(operands, shift, strict=True)])),
-        _frozen(on_arcs([lattice.word for lattice in operands])),
-        _frozen(on_arcs([lattice.graph for lattice in operands])),
-        _frozen(on_arcs([lattice.acoustic for lattice in operands])),
-        _begins(on_arcs([np.diff(lattice.ali_begin) for lattice in operands])),
-        _frozen(np.concatenate(labels)),
-        _frozen(on_states(start.final_graph, [lattice.final_graph for lattice in operands])),
-        _frozen(on_states(start.final_acoustic, [lattice.final_acoustic for lattice in operands])),
-        _begins(final_length),
-        _frozen(np.concatenate(final_labels)),
+        offsets(degree),
+        frozen(on_arcs([lattice.dst + np.int32(by) for lattice, by in zip(operands, shift, strict=True)])),
+        frozen(on_arcs([lattice.word for lattice in operands])),
+        frozen(on_arcs([lattice.graph for lattice in operands])),
+        frozen(on_arcs([lattice.acoustic for lattice in operands])),
+        offsets(on_arcs([np.diff(lattice.ali_begin) for lattice in operands])),
+        frozen(np.concatenate(labels)),
+        frozen(on_states(start.final_graph, [lattice.final_graph for lattice in operands])),
+        frozen(on_states(start.final_acoustic, [lattice.final_acoustic for lattice in operands])),
+        offsets(final_length),
+        frozen(np.concatenate(final_labels)),
         kind="raw" if all(lattice.kind == "raw" for lattice in lattices) else "compact",
         time=_times(operands, on_states),
         frame_shift=_frame_shift(lattices),
@@ -150,14 +151,14 @@ def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Arr
         found = [state_times(lattice) for lattice in lattices]
     except LatticeError:
         return None
-    return _frozen(on_states(found[0], found)) if len({int(time[0]) for time in found}) == 1 else None
+    return frozen(on_states(found[0], found)) if len({int(time[0]) for time in found}) == 1 else None
 
 
 def _with_entry(lattice: Lattice) -> Lattice:
     """Return the lattice behind one arc without a word, from a new start that is not final."""
 
     def before(value: float, array: Array) -> Array:
-        return _frozen(np.concatenate([np.array([value], array.dtype), array]))
+        return frozen(np.concatenate([np.array([value], array.dtype), array]))
 
     return lattice.replace(
         arc_begin=before(0, lattice.arc_begin + 1),
@@ -171,13 +172,3 @@ def _with_entry(lattice: Lattice) -> Lattice:
         final_ali_begin=before(0, lattice.final_ali_begin),
         time=None if lattice.time is None else before(int(lattice.time[0]), lattice.time),
     )
-
-
-def _begins(length: Array) -> Array:
-    return _frozen(np.concatenate([[0], np.cumsum(length)]).astype(np.int64))
-
-
-def _frozen(array: Array) -> Array:
-    array = np.ascontiguousarray(array)
-    array.flags.writeable = False
-    return array

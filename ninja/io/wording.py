@@ -8,6 +8,7 @@ import numpy as np
 
 from ninja.errors import SymbolError
 from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import EPSILON, SpelledTable, SymbolTable
 
 _BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
@@ -38,8 +39,7 @@ class Respelling:
         if lattice.words is None or lattice.words is self.words:
             return lattice.with_words(self.words)
         number = self._numbers(lattice.words)
-        found = number[np.minimum(lattice.word, len(number) - 1)]
-        found.flags.writeable = False
+        found = frozen(number[np.minimum(lattice.word, len(number) - 1)])
         if (found < 0).any():
             lacking = lattice.words.word(int(lattice.word[np.flatnonzero(found < 0)[0]]))
             raise SymbolError(f"word {lacking!r} is not in the symbol table; is it the right one?", key=lattice.key)

@@ -1,6 +1,7 @@
 """The noun of this package and its facts: lattices, symbol tables, times, n-best lists."""
 
-from ninja.lattice.lattice import SLOTS, Array, Kind, Lattice, check
+from ninja.lattice.arrays import Array
+from ninja.lattice.lattice import SLOTS, Kind, Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
 __all__ = ["SLOTS", "Array", "Kind", "Lattice", "SymbolTable", "check"]

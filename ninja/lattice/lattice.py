@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
+from ninja.lattice.arrays import Array, frozen, frozen_copy
 from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
     import pywrapfst
 
 Kind = Literal["compact", "raw"]
-Array = npt.NDArray[Any]
 
 _DTYPES = {
     "arc_begin": np.int64,
@@ -155,8 +155,8 @@ class Lattice:
 
     def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
         """Return the same lattice with other arc costs, float32 [num_arcs] each."""
-        changed = self.replace(graph=_frozen(graph, np.float32))
-        return changed if acoustic is None else changed.replace(acoustic=_frozen(acoustic, np.float32))
+        changed = self.replace(graph=frozen_copy(graph, np.float32))
+        return changed if acoustic is None else changed.replace(acoustic=frozen_copy(acoustic, np.float32))
 
     def with_key(self, key: str) -> Lattice:
         """Return the same lattice under another key."""
@@ -260,10 +260,8 @@ def check(lattice: Lattice) -> None:
 
 def _restored(*values: Any) -> Lattice:
     """Make a lattice of its pickled fields."""
-    for value in values:
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    return Lattice(*values)
+    fixed: list[Any] = [frozen(value) if isinstance(value, np.ndarray) else value for value in values]
+    return Lattice(*fixed)
 
 
 def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
@@ -271,18 +269,9 @@ def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
     dtype = np.dtype(_DTYPES[name])
     try:
         with np.errstate(invalid="ignore", over="ignore"):  # infinite costs are named later
-            array = _frozen(values, dtype)
+            array = frozen_copy(values, dtype)
         if dtype.kind == "f" or np.array_equal(array, values):
             return array
     except (OverflowError, ValueError, TypeError):  # what numpy raises depends on what it is given
         pass
     raise LatticeError(f"{name} holds what is no {dtype}", key=key)
-
-
-def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
-    """Return values as a contiguous read-only array, copied where others could still write to it."""
-    array = np.ascontiguousarray(values, dtype)
-    if array.flags.writeable:
-        array = array.copy() if array is values or array.base is not None else array
-        array.flags.writeable = False
-    return array

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ninja.errors import LatticeError, NinjaError
 from ninja.graph import connect, num_frames, reverse, select_arcs
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.rescoring.asking import Asker
 from ninja.rescoring.carry_over import Turn, Turns
 from ninja.rescoring.models import Models
@@ -132,11 +133,9 @@ def with_replaced_costs(
 ) -> Lattice:
     """Keep the topology; arcs and finals the search never used have no score of the new model and are left out."""
     final_acoustic = np.where(np.isinf(final_graph), np.float32(np.inf), source.final_acoustic)
-    for array in (final_graph, final_acoustic):
-        array.flags.writeable = False
     used = np.isfinite(graph)
     changed = source.with_costs(np.where(used, graph, np.float32(0)))
-    changed = changed.replace(final_graph=final_graph, final_acoustic=final_acoustic)
+    changed = changed.replace(final_graph=frozen(final_graph), final_acoustic=frozen(final_acoustic))
     return connect(changed if used.all() else select_arcs(changed, used))
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
+from ninja.lattice.arrays import frozen
 
 FORMAT = "ninja phone confusion 1"
 MOST_PHONES = 1000
@@ -89,8 +90,7 @@ class Confusion:
                 at = tuple(map(int, np.argwhere(bad)[0]))
                 named = " → ".join(self.phones[each] for each in at)
                 raise OptionError(f"the {name} cost of {named} is {cost[at]}, but costs are positive")
-            cost.flags.writeable = False
-            object.__setattr__(self, name, cost)
+            object.__setattr__(self, name, frozen(cost))
         if (own := np.diagonal(self.substitution)).any():
             phone = self.phones[int(np.flatnonzero(own)[0])]
             raise OptionError(f"{phone} costs {own.max()} to be heard as itself, but must cost 0")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import ranges
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 
@@ -74,7 +75,7 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
         spread(lattice.final_graph, np.inf),
         spread(lattice.final_acoustic, np.inf),
         ali_begin=ali_begin,
-        ali=pool[_ranges(begin[by_state], length[by_state])],
+        ali=pool[ranges(begin[by_state], length[by_state])],
         final_ali_begin=np.concatenate([[0], np.cumsum(final_length)]),
         final_ali=lattice.final_ali,
         kind=lattice.kind,
@@ -122,9 +123,3 @@ def _times(
     wide = np.empty(len(number), np.int32)
     wide[number] = np.concatenate([time, np.array(between, np.int32)])
     return wide
-
-
-def _ranges(begin: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return begin[0], begin[0] + 1, … for each length in turn."""
-    ends = np.cumsum(length)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begin - (ends - length), length)

@@ -13,6 +13,7 @@ from ninja.files.place import Place, resolve
 from ninja.files.stream import open_stream
 from ninja.formats.kaldi.objects import Head
 from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen
 
 NO_PDF = -1
 MOST_PHONES = 1 << 26  # ids are below; kernels keep what else they know of a phone in the same number
@@ -143,12 +144,10 @@ def _model(head: Head, path: str) -> TransitionModel:
     last = np.array([len(entry_of[phone]) - 1 for phone in table[:, 0].tolist()], np.int64)
 
     def indexed(values: Array, kind: npt.DTypeLike, of_none: int) -> Array:
-        array = np.concatenate([[of_none], values]).astype(kind)
-        array.flags.writeable = False
-        return array
+        return frozen(np.concatenate([[of_none], values]), kind)
 
     log_prob[0] = 0.0
-    log_prob.flags.writeable = False
+    log_prob = frozen(log_prob)
     return TransitionModel(
         path,
         indexed(table[leaving, 0], np.int32, 0),

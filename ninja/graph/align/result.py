@@ -12,6 +12,7 @@ from ninja import _align
 from ninja.errors import LatticeError
 from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 
 if TYPE_CHECKING:
     from ninja._align import Arrays
@@ -62,8 +63,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
     table[0] = bool(((table[1:] >> 2) & 7).all())  # no label; whether all others have a kind
-    table.flags.writeable = False
-    return table
+    return frozen(table)
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
@@ -111,7 +111,5 @@ def with_zero(lattice: Lattice, arrays: Arrays, zero: tuple[int, ...], fault: st
     if not plain.is_final.any():
         return Aligned(None, fault or "nothing of it can be aligned")
     if zero:
-        word = np.where(np.isin(plain.word, zero), np.int32(0), plain.word)
-        word.flags.writeable = False
-        plain = plain.replace(word=word)
+        plain = plain.replace(word=frozen(np.where(np.isin(plain.word, zero), np.int32(0), plain.word)))
     return Aligned(plain, fault)

@@ -1,0 +1,70 @@
+"""Read-only arrays, and the pools in which runs of labels lie one behind another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
+    """Make an array read-only, contiguous and of a type; it must have no other user."""
+    array = np.ascontiguousarray(array, dtype)
+    array.flags.writeable = False
+    return array
+
+
+def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
+    """Return values as a contiguous read-only array, copied where others could still write to it."""
+    array = np.ascontiguousarray(values, dtype)
+    if array.flags.writeable and (array is values or array.base is not None):
+        array = array.copy()
+    return frozen(array)
+
+
+def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return where each run of a pool begins, and where the last one ends, int64 [num_runs + 1], read-only."""
+    length = np.asarray(length)
+    begin = np.zeros(length.size + 1, np.int64)
+    np.cumsum(length, out=begin[1:], dtype=np.int64)
+    return frozen(begin)
+
+
+def owners(begin: Array) -> npt.NDArray[np.int64]:
+    """Return the run that each element of a pool lies in, int64 [pool size]."""
+    return np.repeat(np.arange(begin.size - 1), np.diff(begin))
+
+
+def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
+    """Return ``begin[i], begin[i] + 1, …``, ``length[i]`` numbers, for each i in turn, int64."""
+    end = np.cumsum(length, dtype=np.int64)
+    return np.arange(end[-1] if end.size else 0) + np.repeat(begin - (end - length), length)
+
+
+def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
+    """Copy runs of a pool into a new one.
+
+    Args:
+        pool: Elements, such as the alignment labels of a lattice.
+        begin: Where each run begins in the pool.
+        length: Elements of each run.
+
+    Returns:
+        The offsets of the runs in the new pool, int64 [num_runs + 1], and the new pool; both read-only.
+    """
+    return offsets(length), frozen(pool[ranges(begin, length)])
+
+
+def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
+    """Copy the labels of some arcs or states into a new pool; of those that are not wanted, none.
+
+    Args:
+        pool: Labels.
+        begin: Offsets of the labels of each arc or state.
+        chosen: Arcs or states, in their new order.
+        wanted: Whether the labels of each chosen one are copied.
+    """
+    return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))
