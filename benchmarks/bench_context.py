@@ -18,12 +18,11 @@ from pathlib import Path
 
 from ninja import read, rescore
 from ninja.context.entities.lists import Entities
-from ninja.context.evaluate import read_truth, score_entities
 from ninja.context.grammar.phrases import compile_list
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Augmentation, Context, Contextual
-from ninja.evaluate import read_biasing, read_text, score, score_biased
+from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
 from ninja.graph import best_path
 from ninja.lattice import Lattice
@@ -131,10 +130,18 @@ def commands(bed: Bed, method: Method, entities: Entities) -> dict[str, float]:
         stage = bed.contextual(method, entities, method.class_lm, method.class_lm or method.augment)
         found[name] = transcripts(stage(iter(bed.lattices[name]), None), SCALE, PENALTY)
     seconds = time.process_time() - start
-    report = score_entities(bed.references["calls"], found["calls"], entities, truth=bed.truth, words=bed.words)
+    report = score_entities(
+        bed.references["calls"],
+        found["calls"],
+        entities.phrases(bed.references["calls"]),
+        truth=bed.truth,
+        words=bed.words,
+    )
     inside, outside = report.vocabulary(True), report.vocabulary(False)
     nothing = dict.fromkeys(bed.references["general"], ())
-    false = score_entities(bed.references["general"], found["general"], entities, truth=nothing)
+    false = score_entities(
+        bed.references["general"], found["general"], entities.phrases(bed.references["general"]), truth=nothing
+    )
     return {
         "general": score(bed.references["general"], found["general"]).wer,
         "contextual": score(bed.references["calls"], found["calls"]).wer,

@@ -16,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.bench_context import PENALTY, SCALE, Bed, transcripts
-from ninja.context.entities.lists import Entities
-from ninja.context.entity_report import Entity
-from ninja.context.evaluate import score_entities
+from ninja.evaluate import Entity, score_entities
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -65,7 +63,7 @@ def main() -> None:
     bed = Bed(arguments.folder, arguments.set)
     references = bed.references["calls"]
     heard = transcripts(iter(bed.lattices["calls"]), SCALE, PENALTY)
-    report = score_entities(references, heard, Entities.from_dict({}), truth=bed.truth, words=bed.words)
+    report = score_entities(references, heard, {}, truth=bed.truth, words=bed.words)
     best_path = report.vocabulary(True).words
     least = 0
     for key, lattice in bed.lattices["calls"]:

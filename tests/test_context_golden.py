@@ -13,10 +13,8 @@ from ninja.context import (
     ContextOptions,
     Contextual,
     Entities,
-    read_truth,
-    score_entities,
 )
-from ninja.evaluate import read_biasing, read_text, score, score_biased
+from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
 from ninja.graph import best_path
 from ninja.lattice.symbols import SymbolTable
@@ -59,7 +57,7 @@ def test_names_are_found_and_general_words_do_not_turn_into_names(bed, size, lea
     found = transcripts("calls", words, stage, 1 / 12, 1.5)
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
-    report = score_entities(references, found, entities, truth=truth, words=words)
+    report = score_entities(references, found, entities.phrases(references), truth=truth, words=words)
     assert report.vocabulary(True).said == 163
     assert report.vocabulary(True).found >= least
 
@@ -84,7 +82,7 @@ def test_augmentation_finds_names_that_no_lattice_has(bed):
         }
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
-    report = score_entities(references, found["calls"], entities, truth=truth, words=words)
+    report = score_entities(references, found["calls"], entities.phrases(references), truth=truth, words=words)
     assert report.vocabulary(True).found >= 105  # of 163, of which 88 are in the lattices as they are
     assert report.vocabulary(False).found > 0  # words that the recogniser does not know
     general = read_text(ENGLISH / "test" / "general" / "text")

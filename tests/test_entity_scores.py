@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from reference_align import occurrences, spots
 
 from ninja.context.entities.lists import Entities
-from ninja.context.entity_report import EntityRate, EntityReport
-from ninja.context.evaluate import Entity, read_truth, score_entities
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.evaluate import ErrorRate, read_text, score
+from ninja.evaluate import Entity, EntityRate, EntityReport, ErrorRate, read_text, read_truth, score, score_entities
 from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
@@ -36,7 +34,7 @@ LISTS = Entities.from_dict(
 
 
 def one(reference: str, hypothesis: str, entities: Entities = LISTS, **options: object) -> EntityReport:
-    return score_entities({"u": reference.split()}, {"u": hypothesis.split()}, entities, **options)  # type: ignore[arg-type]
+    return score_entities({"u": reference.split()}, {"u": hypothesis.split()}, entities.phrases("u"), **options)  # type: ignore[arg-type]
 
 
 def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
@@ -138,7 +136,7 @@ def test_the_report_tells_what_context_changed() -> None:
         "d": ["pork"],
         "e": ["chen", "york"],
     }
-    report = score_entities(references, after, LISTS, before=before).as_dict()
+    report = score_entities(references, after, LISTS.phrases(references), before=before).as_dict()
     fates = {name: [each["utt"] for each in report[name]] for name in ("recovered", "kept", "lost", "missed")}  # type: ignore[attr-defined]
     assert fates == {"recovered": ["a"], "kept": ["c"], "lost": ["b"], "missed": ["d"]}
     assert report["missed"] == [
@@ -148,14 +146,14 @@ def test_the_report_tells_what_context_changed() -> None:
         ("chen", True),
         ("york", False),
     ]
-    alone = score_entities(references, after, LISTS).as_dict()
+    alone = score_entities(references, after, LISTS.phrases(references)).as_dict()
     assert [len(alone[name]) for name in ("recovered", "kept", "lost", "missed")] == [2, 0, 0, 2]  # type: ignore[arg-type]
     (anew,) = one("chen", "chen chen", before={"u": ["chen"]}).insertions
     assert anew.found_before is False
-    partly = score_entities(references, after, LISTS, before={"a": ["call", "can"]}, mode="present")
+    partly = score_entities(references, after, LISTS.phrases(references), before={"a": ["call", "can"]}, mode="present")
     assert [each.found_before for each in partly.mentions] == [False, None, None, None]
     with pytest.raises(FormatError, match="4 of 5 references have no hypothesis"):
-        score_entities(references, after, LISTS, before={"a": ["call", "can"]})
+        score_entities(references, after, LISTS.phrases(references), before={"a": ["call", "can"]})
 
 
 @given(PHRASES, st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
@@ -167,7 +165,7 @@ def test_entities_are_counted_as_by_the_slow_twin(
         {name: [text for text in phrases if class_of[text] == name] for name in ("@even", "@odd")}
     )
     references, hypotheses, before = ({f"u{i}": each[part] for i, each in enumerate(said)} for part in range(3))
-    report = score_entities(references, hypotheses, lists, before=before)
+    report = score_entities(references, hypotheses, lists.phrases(references), before=before)
     for key, reference in references.items():
         part = report.of([key])
         wanted = spots(reference, class_of)
@@ -183,7 +181,10 @@ def test_entities_are_counted_as_by_the_slow_twin(
         assert part.entities.words.words == sum(len(text.split()) for _, _, text in wanted)
         assert part.entities.words.errors <= part.overall.errors
     assert report.overall == score(references, hypotheses)
-    apart = [score_entities({k: references[k]}, {k: hypotheses[k]}, lists, before={k: before[k]}) for k in references]
+    apart = [
+        score_entities({k: references[k]}, {k: hypotheses[k]}, lists.phrases([k]), before={k: before[k]})
+        for k in references
+    ]
     assert sum(apart, EntityReport()) == report
     assert sum(report.classes.values(), EntityRate()) == report.entities
     assert report.contextual().entities.said == report.entities.said
@@ -194,7 +195,7 @@ def test_entities_are_counted_as_by_the_slow_twin(
 @given(PHRASES, st.lists(WORDS, min_size=1, max_size=3))
 def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], said: list[list[str]]) -> None:
     references = {f"u{i}": each for i, each in enumerate(said)}
-    report = score_entities(references, references, Entities.from_dict({"@all": phrases}))
+    report = score_entities(references, references, Entities.from_dict({"@all": phrases}).phrases(references))
     assert all(each.found and each.instead == each.entity.text for each in report.mentions)
     assert (report.entities.inserted, report.entities.words.errors) == (0, 0)
 
@@ -216,7 +217,9 @@ def test_phrases_of_negative_weight_are_no_entities() -> None:
 
 def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
     references = {"calls-1": ["call", "chen"], "general-1": ["good", "day"]}
-    report = score_entities(references, {"calls-1": ["call", "can"], "general-1": ["good", "chen"]}, LISTS)
+    report = score_entities(
+        references, {"calls-1": ["call", "can"], "general-1": ["good", "chen"]}, LISTS.phrases(references)
+    )
     assert report.of(["calls-1"]).overall.wer == 50.0
     assert report.of(["general-1", "unheard of"]).entities == EntityRate(inserted=1)
     with pytest.raises(OptionError, match="utterance 'calls-1' is in both reports; add reports of different test"):
@@ -233,7 +236,7 @@ def test_truth_that_contradicts_the_references_is_refused() -> None:
     with pytest.raises(FormatError, match="no utterance with true entities has a reference; do the utterance ids"):
         one("play it", "play it", truth={"v": []})
     with pytest.raises(FormatError, match="none of the 1 references has a hypothesis"):
-        score_entities({"u": []}, {"v": []}, LISTS)
+        score_entities({"u": []}, {"v": []}, {})
     with pytest.raises(OptionError, match="mode is 'some'"):
         one("a", "a", mode="some")
 
@@ -357,7 +360,7 @@ def test_entities_of_the_first_pass_are_counted_by_hand() -> None:
     truth = read_truth(calls / "entities.jsonl.gz")
     references, hypotheses = read_text(calls / "text"), read_text(calls / "first_pass_1best")
     table = SymbolTable.read(ENGLISH.parent / "words.txt.gz")
-    report = score_entities(references, hypotheses, Entities.from_dict({}), truth=truth, words=table)
+    report = score_entities(references, hypotheses, {}, truth=truth, words=table)
     with gzip.open(calls / "entities.jsonl.gz", "rt") as stream:
         records = [json.loads(row) for row in stream]
     for known in (True, False):

@@ -202,8 +202,7 @@ def _score_entities(
     report: str | None,
 ) -> ErrorRate:
     from ninja.context.entities.lists import Entities
-    from ninja.context.evaluate import read_truth, score_entities
-    from ninja.evaluate import read_speakers, read_text
+    from ninja.evaluate import read_speakers, read_text, read_truth, score_entities
     from ninja.lattice.symbols import SymbolTable
 
     # Words that lattices happen to spell are no vocabulary.
@@ -214,7 +213,7 @@ def _score_entities(
     found = score_entities(
         references,
         hypotheses,
-        listed,
+        listed.phrases(references),
         truth=None if truth is None else read_truth(truth),
         before=None if before is None else read_text(before),
         words=table,

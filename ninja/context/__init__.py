@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ninja.context.entities.lists import Entities, Phrase, PhraseList
-    from ninja.context.evaluate import EntityReport, read_truth, score_entities
     from ninja.context.grammar.apply import add_context
     from ninja.context.grammar.decode import BeamOptions, Hypothesis, beam_search
     from ninja.context.grammar.spelled import SpelledTracker
@@ -28,7 +27,6 @@ _HOME = {
     "Contextual": "stage",
     "ContextualRescoring": "stage",
     "Entities": "entities",
-    "EntityReport": "evaluate",
     "Hypothesis": "grammar.decode",
     "Match": "grammar.tracker",
     "Phrase": "entities",
@@ -39,8 +37,6 @@ _HOME = {
     "add_context": "grammar.apply",
     "beam_search": "grammar.decode",
     "extended": "sound.augment",
-    "read_truth": "evaluate",
-    "score_entities": "evaluate",
 }
 __all__ = [
     "Added",
@@ -53,7 +49,6 @@ __all__ = [
     "Contextual",
     "ContextualRescoring",
     "Entities",
-    "EntityReport",
     "Hypothesis",
     "Match",
     "Phrase",
@@ -64,8 +59,6 @@ __all__ = [
     "add_context",
     "beam_search",
     "extended",
-    "read_truth",
-    "score_entities",
 ]
 
 

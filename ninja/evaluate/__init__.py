@@ -12,6 +12,8 @@ from ninja.evaluate.details import (
     speaker_table,
     utterance_lines,
 )
+from ninja.evaluate.entities import Phrases, read_truth, score_entities
+from ninja.evaluate.entity_report import Entity, EntityRate, EntityReport
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align, edits
 from ninja.evaluate.references import Numbered, number
 from ninja.evaluate.scoring import Mode, oracle_rate, oracle_score, score, score_each, scored_keys
@@ -22,11 +24,15 @@ __all__ = [
     "BiasedRate",
     "BiasingList",
     "Bootstrap",
+    "Entity",
+    "EntityRate",
+    "EntityReport",
     "ErrorRate",
     "Interval",
     "Mode",
     "Numbered",
     "Operations",
+    "Phrases",
     "align",
     "align_text",
     "aligned_line",
@@ -40,9 +46,11 @@ __all__ = [
     "read_biasing",
     "read_speakers",
     "read_text",
+    "read_truth",
     "score",
     "score_biased",
     "score_each",
+    "score_entities",
     "scored_keys",
     "speaker_table",
     "utterance_lines",

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from ninja import _evaluate
 from ninja.errors import FormatError
 from ninja.evaluate.biasing_lists import BiasingList
-from ninja.evaluate.error_rate import Alignment, ErrorRate, Pair, count_errors
-from ninja.evaluate.scoring import Mode, scored_keys
+from ninja.evaluate.error_rate import Alignment, ErrorRate, Pair, align_at_costs, count_errors
+from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 
 _INSERTION, _DELETION, _SUBSTITUTION = 3, 3, 4  # the benchmark's costs
 
@@ -72,10 +69,7 @@ def score_biased(
             key=unlisted[0],
         )
     parts = (_rate(align(references[key], hypotheses.get(key, ())), lists[key].rare) for key in keys)
-    absent = ErrorRate(
-        missing=sum(key not in hypotheses for key in references),
-        unreferenced=sum(key not in references for key in hypotheses),
-    )
+    absent = count_absent(references, hypotheses)
     return sum(parts, BiasedRate(absent, absent, absent))
 
 
@@ -85,17 +79,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     So two substitutions are dearer than an insertion and a deletion around a word that fits, and the number of
     errors may be larger than of the alignment with the fewest. Ties count: they decide on which words errors fall.
     """
-    ids: dict[str, int] = {}
-    said, heard = (
-        np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)
-    )
-    pairs = _evaluate.align_words(said, heard, _INSERTION, _DELETION, _SUBSTITUTION)
-    return Alignment(
-        tuple(
-            (None if i < 0 else reference[i], None if j < 0 else hypothesis[j])
-            for i, j in zip(*(side.tolist() for side in pairs), strict=True)
-        )
-    )
+    return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 
 
 def _rate(alignment: Alignment, rare: frozenset[str]) -> BiasedRate:

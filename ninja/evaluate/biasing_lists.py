@@ -1,14 +1,12 @@
-"""Biasing lists: for each utterance the words its recogniser is told to expect, and the rare ones really said."""
+"""Biasing lists: for each utterance the words its recogniser was told to expect, and the rare ones in its reference."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ninja.errors import FormatError
-from ninja.files import text as utf8
+from ninja.evaluate.records import RecordError, parse_json, read_records
 
 _FIELDS = ("utt", "text", "rare", "bias")
 _COLUMNS = "an utterance id, its text, the JSON list of its rare words and the JSON biasing list, parted by tabs"
@@ -37,73 +35,47 @@ def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
 
     Source: facebookresearch/fbai-speech, is21_deep_bias, README.
     """
-    name = os.fspath(path)
-    text = utf8.read(name)
-    if not text:
-        raise FormatError("the file is empty", name)
-    parse = _object if text.lstrip().startswith("{") else _columns
-    lists: dict[str, BiasingList] = {}
-    for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        try:
-            key, found = parse(row.rstrip("\r"))
-        except _Trouble as trouble:
-            raise FormatError(str(trouble), name, line=number) from trouble.__cause__
-        if key in lists:
-            raise FormatError(f"utterance {key!r} occurs twice", name, line=number)
-        lists[key] = found
-    return lists
-
-
-class _Trouble(Exception):
-    """What is wrong with a line; the reader adds where."""
+    return read_records(path, lambda text: _object if text.lstrip().startswith("{") else _columns)
 
 
 def _columns(row: str) -> tuple[str, BiasingList]:
     fields = row.split("\t")
     if len(fields) not in (3, 4) or not fields[0]:
-        raise _Trouble(f"expected {_COLUMNS}; found {row[:60]!r}")
+        raise RecordError(f"expected {_COLUMNS}; found {row[:60]!r}")
     found: dict[str, object] = {"utt": fields[0], "text": fields[1]}
     for field, content in zip(("rare", "bias"), fields[2:], strict=False):
-        found[field] = _json(content)
+        found[field] = parse_json(content)
     return _checked(found)
 
 
 def _object(row: str) -> tuple[str, BiasingList]:
-    found = _json(row)
+    found = parse_json(row)
     if not isinstance(found, dict):
-        raise _Trouble(f"expected a JSON object with {', '.join(_FIELDS)}; found {row[:60]!r}")
+        raise RecordError(f"expected a JSON object with {', '.join(_FIELDS)}; found {row[:60]!r}")
     if unknown := [field for field in found if field not in _FIELDS]:
-        raise _Trouble(f"unknown key {unknown[0]!r}; known are {', '.join(_FIELDS)}")
+        raise RecordError(f"unknown key {unknown[0]!r}; known are {', '.join(_FIELDS)}")
     return _checked(found)
 
 
 def _checked(found: Mapping[str, object]) -> tuple[str, BiasingList]:
     for field in ("utt", "rare"):
         if field not in found:
-            raise _Trouble(
-                f"{field!r} is missing; give {'the utterance id' if field == 'utt' else 'the rare words said'}"
-            )
+            what = "the utterance id" if field == "utt" else "the rare words said"
+            raise RecordError(f"{field!r} is missing; give {what}")
     key, text = found["utt"], found.get("text")
     if not isinstance(key, str) or not key:
-        raise _Trouble(f"the utterance id is {key!r}, but must be a string that is not empty")
+        raise RecordError(f"the utterance id is {key!r}, but must be a string that is not empty")
     if text is not None and not isinstance(text, str):
-        raise _Trouble(f"the text of {key!r} is {text!r}, but must be a string")
+        raise RecordError(f"the text of {key!r} is {text!r}, but must be a string")
     rare, bias = (_words(found.get(field, []), field) for field in ("rare", "bias"))
     return key, BiasingList(frozenset(rare), tuple(bias), None if text is None else tuple(text.split()))
 
 
 def _words(found: object, field: str) -> list[str]:
     if not isinstance(found, list):
-        raise _Trouble(f"{field!r} is no list, but {str(found)[:60]!r}")
+        raise RecordError(f"{field!r} is no list, but {str(found)[:60]!r}")
     for word in found:
         # Errors are counted word by word: one with a blank in it would never be found.
         if not isinstance(word, str) or word.split() != [word]:
-            raise _Trouble(f"{field!r} holds {word!r}, which is not one word; give the words of phrases one by one")
+            raise RecordError(f"{field!r} holds {word!r}, which is not one word; give the words of phrases one by one")
     return found
-
-
-def _json(content: str) -> object:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _Trouble(f"{content[:60]!r} is no JSON: {error}") from error

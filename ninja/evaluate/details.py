@@ -6,11 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from ninja import _evaluate
 from ninja.errors import FormatError
-from ninja.evaluate.error_rate import Alignment, ErrorRate
+from ninja.evaluate.error_rate import Alignment, ErrorRate, align_at_costs
 
 EPSILON = "<eps>"
 SEPARATOR = ";"
@@ -27,19 +24,9 @@ def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """
-    number: dict[str, int] = {}
-    said, heard = (
-        np.array([number.setdefault(word, len(number)) for word in words], np.int32)
-        for words in (reference, hypothesis)
-    )
-    # The kernel prefers what it calls an insertion: with the sides exchanged that is a deletion.
-    right, left = _evaluate.align_words(heard, said, 1, 1, 1)
-    return Alignment(
-        tuple(
-            (reference[i] if i >= 0 else None, hypothesis[j] if j >= 0 else None)
-            for i, j in zip(left.tolist(), right.tolist(), strict=True)
-        )
-    )
+    # With the sides exchanged, a deletion is taken before an insertion.
+    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)
+    return Alignment(tuple((said, heard) for heard, said in exchanged.pairs))
 
 
 def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separator: str = SEPARATOR) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ninja import _evaluate
+
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
 _GAP = "\0"  # no word of a text file can be this
 
@@ -98,6 +100,27 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 
     pairs = kaldialign.align(reference, hypothesis, _GAP)
     return Alignment(tuple((said if said != _GAP else None, heard if heard != _GAP else None) for said, heard in pairs))
+
+
+def align_at_costs(
+    reference: Sequence[str], hypothesis: Sequence[str], insertion: int, deletion: int, substitution: int
+) -> Alignment:
+    """Lay a hypothesis beside its reference at the least cost.
+
+    Of equally cheap ways to end, a pair of words is taken before an insertion, and an insertion before a deletion:
+    kaldialign rules ties otherwise, and tables by word depend on them.
+    """
+    ids: dict[str, int] = {}
+    said, heard = (
+        np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)
+    )
+    left, right = (side.tolist() for side in _evaluate.align_words(said, heard, insertion, deletion, substitution))
+    return Alignment(
+        tuple(
+            (None if i < 0 else reference[i], None if j < 0 else hypothesis[j])
+            for i, j in zip(left, right, strict=True)
+        )
+    )
 
 
 def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:

@@ -31,9 +31,15 @@ def score(
         OptionError: ``mode`` is none of the three.
     """
     rate = sum((alignment.rate() for alignment in score_each(references, hypotheses, mode).values()), ErrorRate())
-    missing = sum(key not in hypotheses for key in references)
-    unreferenced = sum(key not in references for key in hypotheses)
-    return rate + ErrorRate(missing=missing, unreferenced=unreferenced)
+    return rate + count_absent(references, hypotheses)
+
+
+def count_absent(references: Collection[str], hypotheses: Collection[str]) -> ErrorRate:
+    """Count the references without a hypothesis and the hypotheses without a reference."""
+    return ErrorRate(
+        missing=sum(key not in hypotheses for key in references),
+        unreferenced=sum(key not in references for key in hypotheses),
+    )
 
 
 def score_each(

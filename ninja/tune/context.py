@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ninja.context.entity_report import EntityReport
-from ninja.context.evaluate import score_entities
 from ninja.context.options import ContextOptions
 from ninja.errors import NinjaError, OptionError
+from ninja.evaluate import EntityReport, score_entities
 from ninja.graph.scale import check_scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
@@ -364,7 +363,7 @@ def _curve_of(chosen: Setting) -> list[float]:
 
 
 def _report(held: Held, hypotheses: Words, before: Words | None = None) -> EntityReport:
-    return score_entities(held.references, hypotheses, held.entities, before=before)
+    return score_entities(held.references, hypotheses, held.entities.phrases(held.references), before=before)
 
 
 def _reports(trials: Trials, setting: Setting, before: Sequence[Words]) -> list[EntityReport]:

@@ -7,11 +7,15 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from ninja.context.entities.files import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
 from ninja.lattice.symbols import EPSILON, SymbolTable
+
+if TYPE_CHECKING:
+    from ninja.evaluate import Phrases
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
@@ -40,6 +44,18 @@ class PhraseList:
     def num_phrases(self) -> int:
         """Phrases of all classes."""
         return sum(map(len, self.classes.values()))
+
+    @cached_property
+    def spotted(self) -> Phrases:
+        """The phrases of no negative weight, to be found in transcripts."""
+        from ninja.evaluate import Entity, Phrases  # here for start-up time
+
+        return Phrases(
+            Entity(name, phrase.text)
+            for name, phrases in self.classes.items()
+            for phrase in phrases
+            if phrase.weight >= 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +176,10 @@ class Entities:
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
         shared = dict.fromkeys(each for scope in scopes for each in scope.lists)
         return (*shared, *(scope.own for scope in scopes if scope.own is not None))
+
+    def phrases(self, keys: Iterable[str]) -> dict[str, list[Phrases]]:
+        """Return the phrases of some utterances, as ``ninja.evaluate.score_entities`` takes them."""
+        return {key: [each.spotted for each in self.of(key)] for key in keys}
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
-"""What became of each entity of a test set, and the figures that follow."""
+"""Figures of the entities of a test set: recall, precision and word errors, for all and by class."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import NamedTuple
 
 from ninja.errors import OptionError
@@ -20,7 +21,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity that was said, and what became of it."""
+    """An entity of a reference, found or not."""
 
     key: str  # utterance
     entity: Entity
@@ -44,13 +45,16 @@ class Insertion:
     in_vocabulary: bool | None = None  # the symbol table holds all its words; None: there is none
 
 
+Finding = Mention | Insertion
+
+
 @dataclass(frozen=True, slots=True)
 class EntityRate:
     """Counts of entities; add them up, or use ``sum(rates, EntityRate())``."""
 
     said: int = 0  # mentions in the references
     found: int = 0  # of them, those whole in the hypothesis
-    inserted: int = 0  # entities of the lists in the hypotheses that nobody said
+    inserted: int = 0  # entities of the lists in the hypotheses, beyond those of the references
     words: ErrorRate = field(default_factory=ErrorRate)  # words of the mentions; its sentences are mentions
 
     @property
@@ -72,26 +76,21 @@ class EntityRate:
         """Add up all counts."""
         if not isinstance(other, EntityRate):
             return NotImplemented
-        return EntityRate(
-            self.said + other.said,
-            self.found + other.found,
-            self.inserted + other.inserted,
-            self.words + other.words,
-        )
+        return EntityRate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(EntityRate)))
 
     def __str__(self) -> str:
         """Return four lines in the manner of Kaldi's compute-wer."""
         return (
-            f"%RECALL {percentage(self.recall)} [ {self.found} / {self.said} ]\n"
-            f"%PRECISION {percentage(self.precision)} [ {self.found} / {self.found + self.inserted} ]\n"
-            f"%F {percentage(self.f_score)}\n"
+            f"%RECALL {_percentage(self.recall)} [ {self.found} / {self.said} ]\n"
+            f"%PRECISION {_percentage(self.precision)} [ {self.found} / {self.found + self.inserted} ]\n"
+            f"%F {_percentage(self.f_score)}\n"
             f"%ENTITY-WER {_fraction(self.words)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EntityReport:
-    """What happened to each entity of a test set; reports of different utterances add up."""
+    """The entities found, missed and inserted in a test set; reports of different utterances add up."""
 
     mentions: tuple[Mention, ...] = ()
     insertions: tuple[Insertion, ...] = ()
@@ -99,29 +98,32 @@ class EntityReport:
     absent: ErrorRate = field(default_factory=ErrorRate)  # references and hypotheses that have no partner
 
     @property
+    def _findings(self) -> tuple[Finding, ...]:
+        return (*self.mentions, *self.insertions)
+
+    @property
     def entities(self) -> EntityRate:
         """All entities."""
-        return _rate(self.mentions, self.insertions)
+        return self._rate(lambda each: True)
 
     @property
     def classes(self) -> dict[str, EntityRate]:
         """The entities of each class, in the order of their names."""
-        names = {each.entity.class_name for each in self.mentions} | {
-            each.entity.class_name for each in self.insertions
-        }
-        return {
-            name: _rate(
-                [each for each in self.mentions if each.entity.class_name == name],
-                [each for each in self.insertions if each.entity.class_name == name],
-            )
-            for name in sorted(names)
-        }
+        names = {each.entity.class_name for each in self._findings}
+        return {name: self._rate(partial(_is_of, name)) for name in sorted(names)}
 
     def vocabulary(self, inside: bool) -> EntityRate:
         """Return the entities whose words the symbol table holds all, or the others; without a table, none."""
-        return _rate(
-            [each for each in self.mentions if each.in_vocabulary is inside],
-            [each for each in self.insertions if each.in_vocabulary is inside],
+        return self._rate(lambda each: each.in_vocabulary is inside)
+
+    def _rate(self, wanted: Callable[[Finding], bool]) -> EntityRate:
+        """Count some of the entities."""
+        mentions = [each for each in self.mentions if wanted(each)]
+        return EntityRate(
+            len(mentions),
+            sum(mention.found for mention in mentions),
+            sum(map(wanted, self.insertions)),
+            sum((mention.words for mention in mentions), ErrorRate()),
         )
 
     @property
@@ -143,7 +145,7 @@ class EntityReport:
         return self.of({each.key for each in self.mentions})
 
     def general(self) -> EntityReport:
-        """Return the report of the utterances in which none is said: what is inserted here is a false alarm."""
+        """Return the report of the utterances in which none is said: insertions here are false alarms."""
         return self.of(self.rates.keys() - {each.key for each in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:
@@ -171,14 +173,13 @@ class EntityReport:
             lines += [f"%{name}-WER {_fraction(part.overall)}" for name, part in apart.items()]
         lines.append(str(self.entities))
         rows = {name or "(no class)": rate for name, rate in self.classes.items()}
-        asked = {each.in_vocabulary for each in self.mentions} | {each.in_vocabulary for each in self.insertions}
-        if asked - {None}:
+        if any(each.in_vocabulary is not None for each in self._findings):
             rows |= {"in vocabulary": self.vocabulary(True), "out of vocabulary": self.vocabulary(False)}
         if rows:
             width = max(map(len, rows))
             lines.append(f"{'':{width}}  said  found  inserted  recall  precision       F  entity WER")
         for name, rate in rows.items():
-            recall, precision, f_score = map(percentage, (rate.recall, rate.precision, rate.f_score))
+            recall, precision, f_score = map(_percentage, (rate.recall, rate.precision, rate.f_score))
             lines.append(
                 f"{name:{width}}  {rate.said:4}  {rate.found:5}  {rate.inserted:8}  {recall:>6}  {precision:>9}  "
                 f"{f_score:>6}  {rate.words.wer:10.2f}"
@@ -190,7 +191,7 @@ class EntityReport:
 
         Entities said are listed by what became of them: ``recovered`` (found, and not in the hypothesis compared
         with), ``kept`` (found in both), ``lost`` (found only there), ``missed`` (found in neither); without a
-        hypothesis to compare with, those found are all ``recovered``. ``inserted`` are those that nobody said.
+        hypothesis to compare with, those found are all ``recovered``. ``inserted`` are those not in the reference.
         """
         fates: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:
@@ -209,7 +210,11 @@ class EntityReport:
         }
 
 
-def percentage(value: float) -> str:
+def _is_of(class_name: str, found: Finding) -> bool:
+    return found.entity.class_name == class_name
+
+
+def _percentage(value: float) -> str:
     """Return a figure with two digits, ``-`` where it is not defined."""
     return "-" if math.isnan(value) else f"{value:.2f}"
 
@@ -225,16 +230,7 @@ def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else math.nan
 
 
-def _rate(mentions: Collection[Mention], insertions: Collection[Insertion]) -> EntityRate:
-    return EntityRate(
-        len(mentions),
-        sum(mention.found for mention in mentions),
-        len(insertions),
-        sum((mention.words for mention in mentions), ErrorRate()),
-    )
-
-
-def _finding(finding: Mention | Insertion) -> dict[str, object]:
+def _finding(finding: Finding) -> dict[str, object]:
     found: dict[str, object] = {
         "utt": finding.key,
         "class": finding.entity.class_name,
