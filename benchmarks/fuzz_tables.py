@@ -21,9 +21,9 @@ from dataclasses import replace
 import numpy as np
 
 from ninja.errors import NinjaError
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import read_fst_text, write_fst_text
 from ninja.formats.kaldi.fst_archive import read_fst_archive, write_fst_archive
-from ninja.formats.openfst import read_fst, write_fst
 from ninja.io import read
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable

@@ -2,38 +2,32 @@
 
 OpenFst knows one weight; a lattice has two costs and an alignment on every arc. Arc labels bridge the gap: with
 ``labels="arc"`` (or ``"word:arc"``) each arc carries its own number, so that whatever OpenFst makes of the machine can
-be mapped back, word, costs and alignment included, by ``from_openfst(fst, like=lattice)``.
+be mapped back, word, costs and alignment included, by ``from_fst(fst, like=lattice)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _openfst
-from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
+from ninja.errors import DependencyError, LatticeError
+from ninja.formats.fst_binary import CostName, check_choice, one_cost, read_fst, write_fst
+from ninja.formats.fst_image import ArcType, parse_image, write_image
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, gather, offsets, owners
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.arrays import gather, offsets, owners
+from ninja.lattice.fst import Fst
 
 if TYPE_CHECKING:
     import pywrapfst
 
-ArcType = Literal["standard", "log", "log64"]
-CostName = Literal["total", "graph", "acoustic"]
 Labels = Literal["word", "arc", "word:arc"]
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Symbols = list[tuple[bytes, int]]
-Side = Literal["output", "input"]
-Fields = tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, "tuple[Symbols | None, Symbols | None]"]
 
 
-def to_openfst(
+def to_fst(
     lattice: Lattice,
     arc_type: ArcType = "standard",
     costs: CostName = "total",
@@ -57,11 +51,14 @@ def to_openfst(
         OptionError: An argument is none of the above.
         LatticeError: A cost is more than a weight of that width holds.
     """
-    image = to_image(lattice, arc_type, costs, labels, acoustic_scale)
-    return pywrapfst_module().VectorFst.read_from_string(image)
+    check_choice("labels", labels, ("word", "arc", "word:arc"))
+    if labels == "word":
+        return _machine(write_fst(lattice, arc_type, costs, acoustic_scale))
+    cost, final_cost = one_cost(lattice, arc_type, costs, acoustic_scale)
+    return _machine(write_image(arc_labelled(lattice, cost, final_cost, words=labels == "word:arc"), arc_type))
 
 
-def from_openfst(
+def from_fst(
     fst: pywrapfst.Fst,
     key: str = "",
     like: Lattice | None = None,
@@ -78,7 +75,7 @@ def from_openfst(
         like: None: words are the output labels (as Kaldi reads a transducer; input labels are dropped), weights become
             graph costs, acoustic costs are 0 and alignments empty; an attached output symbol table becomes the
             lattice's, or an input one where every arc has the same label on both sides. A lattice: output labels are
-            its arcs, as ``to_openfst`` wrote them; both costs and the alignment are looked up there and the machine's
+            its arcs, as ``to_fst`` wrote them; both costs and the alignment are looked up there and the machine's
             own weights ignored. Arcs of final costs become final costs again where nothing else ends in their state,
             and epsilon arcs elsewhere. Output label 0 costs nothing.
         labels: With ``like``: "arc" takes the word from there too, "word:arc" from the input label.
@@ -89,107 +86,17 @@ def from_openfst(
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
     if like is None:
-        return from_image(image, key)
-    fields = parse_image(image, key or like.key)
-    return recover(fields, like, labels, key)[0]
+        return read_fst(image, key)
+    return recover(parse_image(image, key or like.key).fst, like, labels, key)[0]
 
 
-def to_image(
-    lattice: Lattice,
-    arc_type: ArcType = "standard",
-    costs: CostName = "total",
-    labels: Labels = "word",
-    acoustic_scale: float = 1.0,
-    symbols: bytes = b"",
-) -> bytes:
-    """Return the binary image of the machine ``to_openfst`` gives; needs no pywrapfst.
-
-    Args:
-        lattice: As for ``to_openfst``.
-        arc_type: As for ``to_openfst``.
-        costs: As for ``to_openfst``.
-        labels: As for ``to_openfst``.
-        acoustic_scale: As for ``to_openfst``.
-        symbols: Bytes of a symbol table, which becomes that of both labels; b"": they have none. For words only.
-
-    Raises:
-        OptionError: As ``to_openfst``.
-        LatticeError: As ``to_openfst``.
-    """
-    factors = {"total": (1.0, acoustic_scale), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}
-    choices: dict[str, tuple[str, tuple[str, ...]]] = {
-        "arc_type": (arc_type, ("standard", "log", "log64")),
-        "costs": (costs, tuple(factors)),
-        "labels": (labels, ("word", "arc", "word:arc")),
-    }
-    for name, (value, allowed) in choices.items():
-        if value not in allowed:
-            raise OptionError(f"{name} is {value!r}, but must be one of {', '.join(allowed)}")
-    if not np.isfinite(acoustic_scale):
-        raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be finite")
-    refuse_scale("costs", costs, acoustic_scale)
-    of_graph, of_acoustic = factors[costs]
-
-    def mixed(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> Float64:
-        with np.errstate(over="ignore"):
-            return of_graph * graph.astype(np.float64) + of_acoustic * acoustic.astype(np.float64)
-
-    final = np.flatnonzero(lattice.is_final)
-    final_cost = np.full(lattice.num_states, np.inf)
-    final_cost[final] = mixed(lattice.final_graph[final], lattice.final_acoustic[final])
-    cost = mixed(lattice.graph, lattice.acoustic)
-    _refuse_large(cost, arc_type, lambda arc: f"arc {arc}", lattice.key)
-    _refuse_large(final_cost[final], arc_type, lambda place: f"ending in state {final[place]}", lattice.key)
-    if labels == "word":
-        return _openfst.write_image(
-            arc_type, lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost, symbols
-        )
-    return labelled_image(lattice, arc_type, cost, final_cost, words=labels == "word:arc")
-
-
-def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
-    """Refuse costs that a weight cannot hold: as infinity it would say that there is no such arc."""
-    width = np.float64 if arc_type == "log64" else np.float32
-    with np.errstate(over="ignore"):
-        held = np.isfinite(cost.astype(width))
-    if not held.all():
-        first = int(np.flatnonzero(~held)[0])
-        advice = "a smaller acoustic_scale" + (" or arc_type=log64" if np.isfinite(cost[first]) else "")
-        message = f"{name(first)} costs {cost[first]:g}, more than a {width.__name__} holds; take {advice}"
-        raise LatticeError(message, key=key or None)
-
-
-def refuse_scale(name: str, costs: str, acoustic_scale: float) -> None:
-    """Refuse a scale beside costs that are written as they are.
-
-    Args:
-        name: What the option of the costs is called.
-        costs: Its value; only "total" takes a scale.
-        acoustic_scale: The scale.
-
-    Raises:
-        OptionError: It is not 1.
-    """
-    if costs != "total" and acoustic_scale != 1.0:
-        message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
-        raise OptionError(f"{message}leave it out, or say {name}=total")
-
-
-def labelled_image(
-    lattice: Lattice,
-    arc_type: ArcType,
-    cost: Float64,
-    final_cost: Float64,
-    *,
-    words: bool,
-) -> bytes:
-    """Return the image of an arc-labelled machine with given weights, float64 [num_arcs] and [num_states].
+def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
+    """Make the arc-labelled FST of a lattice with given costs; see ``to_fst``.
 
     Args:
         lattice: Gives the shape and the words.
-        arc_type: Semiring.
-        cost: Weight of each arc.
-        final_cost: Weight of each final state, +inf = not final.
+        cost: Cost of each arc, float64 [num_arcs].
+        final_cost: Cost of each final state, +inf = not final, float64 [num_states].
         words: Input labels are words rather than arcs.
     """
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
@@ -203,8 +110,7 @@ def labelled_image(
     arc_begin[1:] = np.cumsum(np.diff(lattice.arc_begin) + np.isfinite(final_cost))
     ends = np.full(num_states + 1, np.inf)
     ends[num_states] = 0.0
-    return _openfst.write_image(
-        arc_type,
+    return Fst(
         np.append(arc_begin, arc_begin[-1]),
         np.insert(lattice.dst, place, np.int32(num_states)),
         np.insert(lattice.word, place, np.int32(0)) if words else olabel,
@@ -214,109 +120,11 @@ def labelled_image(
     )
 
 
-def from_image(image: bytes, key: str = "", path: str | None = None, words: Side = "output") -> Lattice:
-    """Make a lattice of a binary image, its words the output labels and its graph costs the weights.
+def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: str = "") -> tuple[Lattice, Int32, Int32]:
+    """Make a lattice of an arc-labelled machine: words, costs and alignments come from ``like``; see ``from_fst``.
 
     Args:
-        image: All bytes of it.
-        key: Utterance id.
-        path: File name for error messages.
-        words: "input": the words are the input labels.
-
-    Raises:
-        FormatError: The image is damaged or of another kind of FST.
-        LatticeError: The machine is no lattice; see ``from_openfst``.
-    """
-    fields = parse_image(image, key, path)
-    if fields[1] != len(image):
-        left = len(image) - fields[1]
-        raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=fields[1])
-    return _of_fields(fields, key, path, words)
-
-
-def lost_of_image(image: bytes, words: Side = "output") -> tuple[str, ...]:
-    """Return what ``from_image`` leaves out of a sound image, in words."""
-    ilabel, olabel = parse_image(image)[4:6]
-    left, side = (ilabel, "input") if words == "output" else (olabel, "output")
-    # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
-    return (f"{side} labels",) if ((ilabel != olabel) & (left != EPSILON)).any() else ()
-
-
-def image_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
-    """Make a lattice of an image that begins somewhere in other bytes.
-
-    Returns:
-        The lattice, or why the machine there is none; and where its image ends.
-
-    Raises:
-        FormatError: The image is damaged or of another kind of FST, so that nobody knows where it ends.
-    """
-    try:
-        fields = parse_image(content, key, path, begin)
-    except LatticeError as error:
-        return error, begin + _openfst.image_end(content, begin)
-    try:
-        return _of_fields(fields, key, path), begin + fields[1]
-    except LatticeError as error:
-        return error, begin + fields[1]
-
-
-def _of_fields(fields: Fields, key: str, path: str | None, side: Side = "output") -> Lattice:
-    _, _, arc_begin, dst, ilabel, olabel, cost, final_cost, (of_inputs, of_outputs) = fields
-    label = olabel if side == "output" else ilabel
-    symbols, others = (of_outputs, of_inputs) if side == "output" else (of_inputs, of_outputs)
-    # What names the labels of the other side names these where they are the same.
-    if symbols is None and others is not None and np.array_equal(ilabel, olabel):
-        symbols = others
-    words = None
-    if symbols is not None:
-        try:
-            words = SymbolTable(((name.decode("utf-8"), number) for name, number in symbols), path)
-        except UnicodeDecodeError as error:
-            raise FormatError(f"the symbol table is not UTF-8 ({error.reason})", path, key=key or None) from error
-    # Costs beyond float32, possible in log64 only, become infinite and are refused as such.
-    with np.errstate(over="ignore"):
-        graph, final_graph = cost.astype(np.float32), final_cost.astype(np.float32)
-    if (large := np.isposinf(final_graph) & np.isfinite(final_cost)).any():  # it would not be final
-        state = int(np.flatnonzero(large)[0])
-        message = f"state {state} has the final weight {final_cost[state]:g}, more than a float32 holds"
-        raise LatticeError(message, path, key=key or None)
-    final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
-    if not np.isfinite(graph).all() or np.isneginf(final_graph).any() or np.isposinf(final_graph).all():
-        try:
-            return Lattice.from_arrays(key, arc_begin, dst, label, graph, np.zeros_like(graph), final_graph)
-        except LatticeError as error:
-            raise LatticeError(error.message, path, key=key or None) from None
-    # All else has been checked by the parser.
-    nothing, none = np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int32)
-    final_nothing = np.zeros(len(final_graph) + 1, np.int64)
-    acoustic = np.zeros_like(graph)
-    for array in (graph, acoustic, nothing, none, final_graph, final_acoustic, final_nothing):
-        frozen(array)
-    return Lattice(
-        key,
-        arc_begin,
-        dst,
-        label,
-        graph,
-        acoustic,
-        nothing,
-        none,
-        final_graph,
-        final_acoustic,
-        final_nothing,
-        none,
-        words=words,
-    )
-
-
-def recover(
-    fields: Fields, like: Lattice, labels: Literal["arc", "word:arc"], key: str = ""
-) -> tuple[Lattice, Int32, Int32]:
-    """Make a lattice of an arc-labelled machine: words, costs and alignments come from ``like``; see ``from_openfst``.
-
-    Args:
-        fields: What ``parse_image`` found.
+        fst: The machine.
         like: The lattice whose arcs the output labels are.
         labels: Whether words come from there, too, or from the input labels.
         key: Utterance id; by default that lattice's.
@@ -327,7 +135,7 @@ def recover(
     Raises:
         LatticeError: A label names no arc and no final state of ``like``, or no state is final.
     """
-    _, _, arc_begin, dst, ilabel, olabel, _, final_cost, _ = fields
+    arc_begin, dst, ilabel, olabel, final_cost = fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.final_cost
     key = key or like.key
     num_arcs, num_states = like.num_arcs, final_cost.shape[0]
     named = np.concatenate([np.ones(num_arcs + 1, bool), like.is_final])
@@ -384,26 +192,6 @@ def recover(
     return lattice, label, final_label
 
 
-def parse_image(image: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Fields:
-    """Parse a binary image, which begins at a byte, into flat arrays, states sorted as ``from_openfst`` says.
-
-    Returns:
-        (arc type, bytes taken, arc_begin, dst, input label, output label, weight, final weight, symbols of both labels,
-        None where there are none), as in a lattice; weights float64. Arcs of infinite weight are left out.
-
-    Raises:
-        FormatError: The image is damaged or of another kind of FST.
-        LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
-    """
-    error, byte, fields = _openfst.parse_image(image, begin)
-    if error and byte >= 0:
-        raise FormatError(error, path, key=key or None, byte=begin + byte)
-    if error:
-        raise LatticeError(error, path, key=key or None)
-    assert fields is not None
-    return fields
-
-
 def pywrapfst_module() -> Any:
     """Return the module pywrapfst, imported on first use.
 
@@ -415,3 +203,7 @@ def pywrapfst_module() -> Any:
     except ImportError as error:
         raise DependencyError("pywrapfst is not installed; pip install pynini") from error
     return pywrapfst
+
+
+def _machine(image: bytes) -> pywrapfst.MutableFst:
+    return pywrapfst_module().VectorFst.read_from_string(image)

@@ -11,8 +11,9 @@ from reference_openfst import Way, best_of_each, ways
 from strategies import costs
 
 from ninja import _openfst
-from ninja.graph import Machine
+from ninja.formats.fst_image import parse_transducer
 from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 
 PHI = 9
 
@@ -93,7 +94,7 @@ def classes(lattice: Lattice) -> int:
     return 1 + len(kinds)
 
 
-def through_machine(machine: Machine, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
+def through_machine(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
     """Every path of a transducer that takes just these words: what it gives out, and its cost."""
 
     def arcs(state: int, label: int) -> list[int]:
@@ -133,7 +134,7 @@ def through_machine(machine: Machine, words: Sequence[int], phi: int = -1) -> It
 
 
 @st.composite
-def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Machine:
+def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Fst:
     """Draw a transducer with cycles, epsilons that lead forwards only, and one failure arc at most from each state."""
     num_states = draw(st.integers(1, max_states))
     rows = []
@@ -159,4 +160,4 @@ def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Machine
         np.array(cost, np.float64),
         np.array(final, np.float64),
     )
-    return Machine.parse(image)
+    return parse_transducer(image)

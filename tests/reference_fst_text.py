@@ -8,8 +8,8 @@ import numpy as np
 from ninja import _openfst
 from ninja.errors import FormatError, LatticeError, SymbolError
 from ninja.formats import textual
+from ninja.formats.fst_binary import read_fst
 from ninja.lattice.symbols import EPSILON, LARGEST_ID
-from ninja.openfst import from_image
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NUMBER = re.compile(rb"(?=.*[-.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -71,7 +71,7 @@ def _lattice(lines, naming, options, unended):
     begin = np.searchsorted(place[order, 0], np.arange(len(states) + 1)).astype(np.int64)
     dst, word = place[order, 1].astype(np.int32), word[order]
     image = _openfst.write_image("log64", begin, dst, word, word, np.array(costs, np.float64)[order], final)
-    lattice = from_image(image, naming.key, naming.path)
+    lattice = read_fst(image, naming.key, naming.path)
     return lattice if table is None else lattice.with_words(table)
 
 

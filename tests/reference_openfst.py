@@ -10,6 +10,7 @@ import numpy as np
 
 from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
+from ninja.openfst import from_fst, to_fst
 
 
 class Way(NamedTuple):
@@ -85,9 +86,9 @@ def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
     import pywrapfst
 
     plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst takes them for words here
-    machine = plain.to_openfst(labels="word:arc", acoustic_scale=acoustic_scale)
+    machine = to_fst(plain, labels="word:arc", acoustic_scale=acoustic_scale)
     unique = pywrapfst.determinize(machine, det_type="disambiguate")
-    return remove_epsilons(Lattice.from_openfst(unique, like=plain, labels="word:arc"), acoustic_scale)
+    return remove_epsilons(from_fst(unique, like=plain, labels="word:arc"), acoustic_scale)
 
 
 def fewest_edits(lattice: Lattice, reference: list[int]) -> int:

@@ -7,6 +7,7 @@ import math
 from reference_graph import costs_of, end_of, paths
 
 from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 
 Step = tuple[str, int]
 
@@ -45,8 +46,16 @@ def boosted_costs(
     return sorted(found)
 
 
-def machine_costs(arcs: list[list[tuple[int, int, int, float]]], final: list[float]) -> dict[tuple[int, ...], float]:
+def arcs_of(fst: Fst) -> list[list[tuple[int, int, int, float]]]:
+    """The arcs of each state: input label, output label, end, cost."""
+    columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    return [rows[begin:end] for begin, end in zip(fst.arc_begin[:-1], fst.arc_begin[1:], strict=True)]
+
+
+def machine_costs(fst: Fst) -> dict[tuple[int, ...], float]:
     """The least cost of each word sequence of a machine."""
+    arcs, final = arcs_of(fst), fst.final_cost.tolist()
     best: dict[tuple[int, ...], float] = {}
 
     def walk(state: int, words: tuple[int, ...], cost: float) -> None:

@@ -113,7 +113,7 @@ def test_wide_and_state_level_lattices_go_through() -> None:
 def test_union_of_a_whole_archive_takes_a_tenth_of_kaldis_memory() -> None:
     source = str(SHARED / "data" / "korean" / "lat.ark.gz")
     program = (
-        "import sys; from ninja.cli import main; code = main(sys.argv[1:]); "
+        "import sys; from ninja.cli.main import main; code = main(sys.argv[1:]); "
         "print(code, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     command = [sys.executable, "-c", program, "union", source, source, "-o", os.devnull]

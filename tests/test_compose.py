@@ -16,8 +16,10 @@ from strategies import lattices
 
 from ninja import _openfst
 from ninja.errors import FormatError, InputError, LatticeError, OptionError
-from ninja.graph import Machine, compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale
+from ninja.formats.fst_image import parse_transducer, read_transducer
+from ninja.graph import compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale
 from ninja.lattice import Lattice, check
+from ninja.lattice.fst import Fst
 
 SMALL = lattices(max_states=5, max_arcs=2, max_word=2)
 RAW = from_arcs("a", [0], [1], [1], [0.5], finals={1: 0.0}, labels=[[4]], kind="raw")
@@ -68,7 +70,7 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
 
 @settings(max_examples=300)
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
-def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Machine, phi: int | None) -> None:
+def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
     wanted = Counter(
         rounded(Way(said, way.graph + cost, way.acoustic, way.alignment))
         for way in ways(lattice)
@@ -98,7 +100,7 @@ def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> 
 
 def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
     # State 0 knows word 1 at cost 5; behind its failure arc (cost 1) every word costs 1: cheaper, but not to be had.
-    machine = Machine.parse(
+    machine = parse_transducer(
         image([(0, 1, 1, 1, 5.0), (0, 1, PHI, 0, 1.0), (1, 1, 1, 1, 1.0), (1, 1, 2, 2, 1.0)], [math.inf, 0.0])
     )
     lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
@@ -107,13 +109,13 @@ def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
 
 
 def test_a_circle_of_failure_arcs_ends() -> None:
-    machine = Machine.parse(image([(0, 1, PHI, 0, 1.0), (1, 0, PHI, 0, 1.0)], [math.inf, math.inf]))
+    machine = parse_transducer(image([(0, 1, PHI, 0, 1.0), (1, 0, PHI, 0, 1.0)], [math.inf, math.inf]))
     with pytest.raises(LatticeError, match="no path is left"):
         compose(RAW, machine, PHI)
 
 
 def test_a_circle_of_epsilons_is_refused_with_its_state() -> None:
-    machine = Machine.parse(image([(0, 1, 0, 7, 1.0), (1, 0, 0, 7, 1.0)], [0.0, 0.0]), "loop.fst")
+    machine = parse_transducer(image([(0, 1, 0, 7, 1.0), (1, 0, 0, 7, 1.0)], [0.0, 0.0]), "loop.fst")
     with pytest.raises(LatticeError, match=r"key 'a': state [01] of the FST loop.fst lies on a cycle of arcs"):
         compose(RAW, machine)
 
@@ -123,13 +125,13 @@ def test_composition_stays_within_its_bound() -> None:
     lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
     with pytest.raises(LatticeError, match="key 'wide': more than 100 arcs in the composition; prune"):
         compose(lattice, lattice, max_arcs=100)
-    machine = Machine.parse(image([(0, 1, 1, 1, 0.0)] * count, [math.inf, 0.0]))
+    machine = parse_transducer(image([(0, 1, 1, 1, 0.0)] * count, [math.inf, 0.0]))
     with pytest.raises(LatticeError, match="more than 100 arcs in the composition"):
         compose(lattice, machine, max_arcs=100)
 
 
 def test_costs_beyond_single_precision_are_refused() -> None:
-    machine = Machine.parse(image([(0, 1, 1, 1, 3e38)], [math.inf, 0.0]))
+    machine = parse_transducer(image([(0, 1, 1, 1, 3e38)], [math.inf, 0.0]))
     lattice = from_arcs("k", [0], [1], [1], [3e38], finals={1: 0.0})
     with pytest.raises(LatticeError, match="composed costs grow beyond what a float holds"):
         compose(lattice, machine)
@@ -146,17 +148,17 @@ def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
     ]:
         path.write_bytes(content)
         with pytest.raises(error, match=message) as caught:
-            Machine.read(path)
+            read_transducer(path)
         assert caught.value.path == str(path)
     path.write_bytes(good)
-    assert Machine.read(path).ilabel.tolist() == [1]
+    assert read_transducer(path).ilabel.tolist() == [1]
     with pytest.raises(InputError, match="cannot be read"):
-        Machine.read(tmp_path / "none.fst")
+        read_transducer(tmp_path / "none.fst")
 
 
 @settings(max_examples=100)
 @given(machines(), st.data())
-def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Machine, data: st.DataObject) -> None:
+def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st.DataObject) -> None:
     content = bytearray(
         _openfst.write_image(
             "standard", machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost, machine.final_cost
@@ -166,7 +168,7 @@ def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Machine, data
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     del content[data.draw(st.integers(1, len(content))) :]
     try:
-        read = Machine.parse(bytes(content))
+        read = parse_transducer(bytes(content))
         compose(RAW, read, max_arcs=1000)
     except (FormatError, LatticeError):
         pass
@@ -231,7 +233,7 @@ def test_options_out_of_range_are_refused() -> None:
     with pytest.raises(OptionError, match="a lattice has no failure arcs; phi_label is for FSTs"):
         compose(RAW, RAW, 3)
     with pytest.raises(OptionError, match="phi_label is 0, but must be above 0"):
-        compose(RAW, Machine.parse(image([(0, 0, 1, 1, 0.0)], [0.0])), 0)
+        compose(RAW, parse_transducer(image([(0, 0, 1, 1, 0.0)], [0.0])), 0)
     with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
         expand_ngram(RAW, 0)
 
@@ -252,5 +254,5 @@ def test_composition_with_a_grammar_is_what_its_language_model_gives(tmp_path: P
     lattice = from_arcs(
         "k", [0, 0, 1, 1, 2], [1, 1, 2, 2, 3], [1, 2, 1, 2, 2], [1.0, 2.0, 3.0, 4.0, 5.0], finals={2: 0.5, 3: 0.25}
     ).with_words(words)
-    found = compose(lattice, Machine.read(path), PHI)
+    found = compose(lattice, read_transducer(path), PHI)
     assert all_ways(found) == all_ways(compose_ngram(lattice, read_grammar(str(path), words)))

@@ -23,6 +23,7 @@ from ninja.graph import best_path, from_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa
+from ninja.openfst import to_fst
 
 TABLE = SymbolTable.from_words(["<eps>", *WORDS])
 ALL = ContextOptions(max_tokens=0, unk_penalty=0.25)
@@ -135,11 +136,11 @@ def test_scores_are_those_of_openfst_composing_with_the_static_expansion(loaded,
     lm = loaded(model)
     grammar = static_expansion(lm, phrases["@c"], options)
     lattice = lattice.with_words(TABLE)
-    composed = pywrapfst.compose(sorted_by_output(halved(lattice).to_openfst()), grammar)
+    composed = pywrapfst.compose(sorted_by_output(to_fst(halved(lattice))), grammar)
     made = add_context(lattice, Tracker(TABLE, lm, options), [list_of(phrases)])
     sequences = {words_of(lattice, path) for path in paths(lattice)}
     for words in sequences:
-        assert_same(cost_of_words(made.to_openfst(), words), cost_of_words(composed, words))
+        assert_same(cost_of_words(to_fst(made), words), cost_of_words(composed, words))
 
 
 def halved(lattice):

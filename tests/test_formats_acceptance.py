@@ -15,6 +15,7 @@ from strategies_text import FILES, accepts, needs_files, unpacked
 
 from ninja import SymbolTable
 from ninja.errors import NinjaError, SymbolError
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.nbest import (
     DSTC10,
     joined,
@@ -28,7 +29,6 @@ from ninja.formats.nbest import (
     read_srilm,
     write_objects,
 )
-from ninja.formats.openfst import read_fst, write_fst
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
 from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole

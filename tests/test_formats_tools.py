@@ -20,9 +20,9 @@ from strategies import lattices
 from strategies_text import FILES, needs_files, needs_openfst, unpacked
 
 from ninja import SymbolTable
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import read_fst_text, write_fst_text
 from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive, write_fst_archive
-from ninja.formats.openfst import read_fst, write_fst
 from ninja.formats.slf import read_slf_whole
 from ninja.formats.slf_writer import write_slf
 

@@ -16,8 +16,8 @@ from reference_k2 import same_with_total
 from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.fst_binary import write_fst
 from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive, write_fst_archive
-from ninja.formats.openfst import write_fst
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 

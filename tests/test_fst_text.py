@@ -19,8 +19,8 @@ from strategies import lattices
 from strategies_text import needs_openfst
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
-from ninja.formats.openfst import read_fst, write_fst
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 

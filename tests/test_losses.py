@@ -13,6 +13,7 @@ from strategies_text import lattice_of
 
 import ninja
 from ninja.errors import LatticeError
+from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
@@ -28,7 +29,6 @@ from ninja.formats.nbest import (
     read_srilm,
     sentence,
 )
-from ninja.formats.openfst import read_fst
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import PlfOptions, read_plfs
 from ninja.formats.slf import read_slf_whole

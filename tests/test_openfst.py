@@ -16,8 +16,9 @@ from reference_openfst import best_of_each, ways, without_ties
 from strategies import lattices
 
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
-from ninja.formats.openfst import read_fst, write_fst
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.lattice import Lattice, check
+from ninja.openfst import from_fst, to_fst
 
 fst = pytest.importorskip("pywrapfst")
 
@@ -53,7 +54,7 @@ def arcs_of(machine: Any) -> list[tuple[int, int, int, float, int]]:
 
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
-    machine = small().to_openfst(arc_type, acoustic_scale=0.5)
+    machine = to_fst(small(), arc_type, acoustic_scale=0.5)
     assert machine.arc_type() == arc_type
     assert machine.verify()
     assert arcs_of(machine) == [(0, 7, 7, -3.5, 1), (0, 8, 8, 4.0, 2), (1, 0, 0, 4.25, 2)]
@@ -62,14 +63,14 @@ def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
 
 
 def test_either_cost_can_be_the_weight() -> None:
-    assert [arc[3] for arc in arcs_of(small().to_openfst(costs="graph"))] == [1.5, 2.0, 0.25]
-    machine = small().to_openfst(costs="acoustic")
+    assert [arc[3] for arc in arcs_of(to_fst(small(), costs="graph"))] == [1.5, 2.0, 0.25]
+    machine = to_fst(small(), costs="acoustic")
     assert [arc[3] for arc in arcs_of(machine)] == [-10.0, 4.0, 8.0]
     assert float(machine.final(1)) == 1.0
 
 
 def test_arc_labels_number_arcs_and_final_states() -> None:
-    arcs = arcs_of(small().to_openfst(labels="arc"))
+    arcs = arcs_of(to_fst(small(), labels="arc"))
     assert [(src, ilabel, olabel, dst) for src, ilabel, olabel, _, dst in arcs] == [
         (0, 1, 1, 1),
         (0, 2, 2, 2),
@@ -78,14 +79,14 @@ def test_arc_labels_number_arcs_and_final_states() -> None:
         (2, 6, 6, 3),
     ]
     assert [weight for *_, weight, _ in arcs] == [-8.5, 6.0, 8.25, 1.5, 3.0]
-    pairs = [(ilabel, olabel) for _, ilabel, olabel, _, _ in arcs_of(small().to_openfst(labels="word:arc"))]
+    pairs = [(ilabel, olabel) for _, ilabel, olabel, _, _ in arcs_of(to_fst(small(), labels="word:arc"))]
     assert pairs == [(7, 1), (8, 2), (0, 3), (0, 5), (0, 6)]
 
 
 @settings(deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
 def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: Any) -> None:
-    back = Lattice.from_openfst(lattice.to_openfst(arc_type, acoustic_scale=0.5), "back")
+    back = from_fst(to_fst(lattice, arc_type, acoustic_scale=0.5), "back")
     assert back.key == "back"
     for name in ("arc_begin", "dst", "word"):
         assert np.array_equal(getattr(back, name), getattr(lattice, name))
@@ -98,8 +99,8 @@ def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: A
 @settings(deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.sampled_from(["arc", "word:arc"]))
 def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: Any, labels: Any) -> None:
-    machine = lattice.to_openfst(arc_type, labels=labels)
-    back = Lattice.from_openfst(machine, like=lattice, labels=labels)
+    machine = to_fst(lattice, arc_type, labels=labels)
+    back = from_fst(machine, like=lattice, labels=labels)
     assert back.identical(lattice)
 
 
@@ -110,9 +111,9 @@ def test_what_openfst_finds_is_mapped_back_to_both_costs_and_alignments(
 ) -> None:
     lattice = without_ties(lattice, seed)
     best = min(ways(lattice), key=lambda way: way.total(0.1))
-    machine = lattice.to_openfst(labels=labels, acoustic_scale=0.1)
+    machine = to_fst(lattice, labels=labels, acoustic_scale=0.1)
     for found in (fst.shortestpath(machine), fst.shortestpath(machine, nshortest=3)):
-        back = Lattice.from_openfst(found, "1best", lattice, labels)
+        back = from_fst(found, "1best", lattice, labels)
         check(back)
         way = min(ways(back), key=lambda way: way.total(0.1))
         assert (way.words, way.alignment) == (best.words, best.alignment)
@@ -134,7 +135,7 @@ def test_states_in_any_order_are_sorted(lattice: Lattice, seed: int) -> None:
         )
     for state in np.flatnonzero(lattice.is_final):
         machine.set_final(int(order[state]), str(float(lattice.final_graph[state])))
-    back = Lattice.from_openfst(machine)
+    back = from_fst(machine)
     check(back)
     ours = {words: way.graph for words, way in best_of_each(back, 0.0).items()}
     assert ours == pytest.approx({words: way.graph for words, way in best_of_each(lattice, 0.0).items()})
@@ -147,23 +148,23 @@ def machine_of(text: str, arc_type: str = "standard", *, acceptor: bool = True) 
 
 
 def test_a_transducer_gives_its_output_labels_as_words() -> None:
-    lattice = Lattice.from_openfst(machine_of("0 1 5 9 0.5\n1\n", acceptor=False))
+    lattice = from_fst(machine_of("0 1 5 9 0.5\n1\n", acceptor=False))
     assert lattice.word.tolist() == [9]
 
 
 def test_constant_machines_are_read_too() -> None:
-    machine = fst.convert(small().to_openfst(), "const")
+    machine = fst.convert(to_fst(small()), "const")
     assert machine.fst_type() == "const"
-    assert Lattice.from_openfst(machine).word.tolist() == [7, 8, 0]
+    assert from_fst(machine).word.tolist() == [7, 8, 0]
 
 
 def test_an_attached_symbol_table_follows() -> None:
-    machine = small().to_openfst()
+    machine = to_fst(small())
     symbols = fst.SymbolTable()
     for word, number in (("<eps>", 0), ("옷", 7), ("b", 8)):
         symbols.add_symbol(word, number)
     machine.set_output_symbols(symbols)
-    words = Lattice.from_openfst(machine).words
+    words = from_fst(machine).words
     assert words is not None
     assert words.spell([7, 0, 8]) == ["옷", "b"]
 
@@ -180,19 +181,19 @@ def test_an_attached_symbol_table_follows() -> None:
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_machines_that_are_no_lattices_are_refused(text: str, message: str, arc_type: str) -> None:
     with pytest.raises(LatticeError, match=f"key 'utt': {message}"):
-        Lattice.from_openfst(machine_of(text, arc_type), "utt")
+        from_fst(machine_of(text, arc_type), "utt")
 
 
 def test_a_cost_beyond_float32_is_refused() -> None:
     with pytest.raises(LatticeError, match="key 'utt': arc 0 has the graph cost inf"):
-        Lattice.from_openfst(machine_of("0 1 5 1e300\n1\n", "log64"), "utt")
+        from_fst(machine_of("0 1 5 1e300\n1\n", "log64"), "utt")
 
 
 def test_a_label_that_names_no_arc_is_refused() -> None:
     lattice = small()
     for label in (7, 4):  # beyond all labels; state 0, which is not final
         with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} names no arc \(1 to 3\)"):
-            Lattice.from_openfst(machine_of(f"0 1 {label} 0.5\n1\n"), like=lattice)
+            from_fst(machine_of(f"0 1 {label} 0.5\n1\n"), like=lattice)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_a_label_that_names_no_arc_is_refused() -> None:
 )
 def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        small().to_openfst(**arguments)
+        to_fst(small(), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_final_costs_that_no_weight_holds_are_refused() -> None:
 def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pywrapfst", None)
     with pytest.raises(DependencyError, match="pywrapfst is not installed; pip install pynini"):
-        small().to_openfst()
+        to_fst(small())
 
 
 @settings(deadline=None)

@@ -15,11 +15,12 @@ from strategies_text import needs_openfst
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.fst_binary import OpenfstOptions, read_fst, write_fst
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.kaldi.fst_archive import read_fst_archive
-from ninja.formats.openfst import OpenfstOptions, read_fst, write_fst
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
+from ninja.openfst import from_fst
 
 fst = pytest.importorskip("pywrapfst")
 
@@ -65,9 +66,9 @@ def test_arcs_of_weight_zero_are_as_if_they_were_not_there(lattice: Lattice, arc
         if lattice.is_final[state]:
             for machine in (plain, more):
                 machine.set_final(state, str(float(lattice.final_graph[state])))
-    found = Lattice.from_openfst(more)
+    found = from_fst(more)
     check(found)
-    assert same(found, Lattice.from_openfst(plain))
+    assert same(found, from_fst(plain))
 
 
 TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n"  # one arc would close a cycle

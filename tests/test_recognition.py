@@ -20,12 +20,12 @@ from ninja.consensus import confusion_network, mbr_decode, mesh_text
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import catalogue
 from ninja.formats.catalogue import FORMATS, HEAD, holds_lattices, named, recognised
+from ninja.formats.fst_binary import write_fst
 from ninja.formats.fst_text import write_fst_text
 from ninja.formats.k2 import write_k2, write_k2s
 from ninja.formats.kaldi.fst_archive import write_fst_archive
 from ninja.formats.native_writer import write_native
 from ninja.formats.nbest import NBest, sentence, write_nemo, write_objects, write_srilm
-from ninja.formats.openfst import write_fst
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import write_plf
 from ninja.formats.slf_writer import write_slf

@@ -17,6 +17,7 @@ import pytest
 from ninja.errors import FormatError, InputError, OptionError, SymbolError
 from ninja.io import keys, read, write
 from ninja.lattice import Lattice
+from ninja.openfst import to_fst
 
 SAMPLE = Path(__file__).parent / "data/english/formats"
 INF = float("inf")
@@ -240,7 +241,7 @@ def test_a_single_lattice_without_a_key_takes_the_file_name(folder):
 
 def test_an_openfst_file_is_a_lattice_with_graph_costs(folder):
     pytest.importorskip("pywrapfst")
-    small("k", [3, 4]).to_openfst().write("utt.fst")
+    to_fst(small("k", [3, 4])).write("utt.fst")
     ((key, found),) = read("utt.fst")
     assert (key, found.word.tolist(), found.acoustic.tolist()) == ("utt", [3, 4], [0, 0])
     with pytest.raises(SymbolError, match="word id 4"):

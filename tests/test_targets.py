@@ -12,12 +12,12 @@ from strategies_text import lattice_of
 
 import ninja
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
+from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
-from ninja.formats.openfst import read_fst
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import read_plfs
 from ninja.formats.slf import read_slf_whole

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED, best_sequences, paths
-from reference_verbs import boosted_costs, machine_costs, stories
+from reference_verbs import arcs_of, boosted_costs, machine_costs, stories
 from strategies import costs, lattices
 from strategies_graph import timed_lattices
 
@@ -221,18 +221,18 @@ def test_a_machine_gives_each_word_sequence_its_best_cost(lattice, acoustic_scal
     expected = best_sequences(lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale)
     for rm_eps in (True, False):
         machine = to_fst(lattice, acoustic_scale, lm_scale, rm_eps=rm_eps)
-        assert machine_costs(machine.arcs, machine.final) == pytest.approx(expected)
+        assert machine_costs(machine) == pytest.approx(expected)
 
 
 @given(lattices(max_states=6))
 def test_a_machine_of_labels_has_both_sides(lattice):
     machine = to_fst(lattice, 1.0, 1.0, rm_eps=False, read_compact=False, project_output=False)
-    assert sum(map(len, machine.arcs)) == to_raw(lattice).num_arcs
-    inputs = sorted(arc[0] for arcs in machine.arcs for arc in arcs if arc[0])
+    assert machine.num_arcs == to_raw(lattice).num_arcs
+    inputs = sorted(arc[0] for arcs in arcs_of(machine) for arc in arcs if arc[0])
     assert inputs == sorted([*lattice.ali.tolist(), *lattice.final_ali.tolist()])
-    assert machine_costs(machine.arcs, machine.final) == pytest.approx(best_sequences(lattice))
+    assert machine_costs(machine) == pytest.approx(best_sequences(lattice))
     machine = to_fst(lattice, 1.0, 1.0, read_compact=False, project_output=False)
-    assert machine_costs(machine.arcs, machine.final) == pytest.approx(best_sequences(lattice))
+    assert machine_costs(machine) == pytest.approx(best_sequences(lattice))
 
 
 def test_what_stays_behind_an_epsilon_keeps_the_best_cost_out_of_its_state():
@@ -242,14 +242,14 @@ def test_what_stays_behind_an_epsilon_keeps_the_best_cost_out_of_its_state():
         "a", [0, 1, 1], [1, 2, 2], [0, 5, 6], [0.5, 1.0, 4.0], finals={2: 0.0}, labels=[[3], [], [4]], kind="raw"
     )
     machine = to_fst(lattice, 0.0, 1.0, read_compact=False, project_output=False)
-    assert machine.arcs == [[(3, 0, 1, 3.5), (3, 5, 2, 1.5)], [(4, 6, 2, 1.0)], []]
+    assert arcs_of(machine) == [[(3, 0, 1, 3.5), (3, 5, 2, 1.5)], [(4, 6, 2, 1.0)], []]
 
 
 def test_epsilons_go_where_an_arc_has_room_for_its_neighbours_word():
     lattice = linear("a", [5, 6], [1, 2, 3, 4], 1.0, 2.0)
     machine = to_fst(lattice, read_compact=False, project_output=False)
-    assert [len(arcs) for arcs in machine.arcs] == [1, 1, 1, 1, 0]
-    assert [arcs[0][:2] for arcs in machine.arcs[:-1]] == [(1, 5), (2, 6), (3, 0), (4, 0)]
+    assert [len(arcs) for arcs in arcs_of(machine)] == [1, 1, 1, 1, 0]
+    assert [arcs[0][:2] for arcs in arcs_of(machine)[:-1]] == [(1, 5), (2, 6), (3, 0), (4, 0)]
     with pytest.raises(OptionError, match=r"acoustic_scale nan, lm_scale 0\.0: both must be finite"):
         to_fst(lattice, float("nan"))
 

@@ -15,6 +15,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.files.stream import Stream
 from ninja.formats.catalogue import named
 from ninja.formats.content import Content
+from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole, write_fst_text
 from ninja.formats.nbest import (
     CtmOptions,
@@ -26,7 +27,6 @@ from ninja.formats.nbest import (
     read_ctm,
     read_objects,
 )
-from ninja.formats.openfst import read_fst, write_fst
 from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
 from ninja.formats.plf import write_plf
 from ninja.io.targets import format_of

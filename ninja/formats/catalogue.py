@@ -12,6 +12,7 @@ from ninja.errors import FormatError, OptionError
 from ninja.formats import choice, lines
 from ninja.formats.content import BOM, Content
 from ninja.formats.entries import ENTRIES, Entry, Lost
+from ninja.formats.fst_binary import MAGIC, OpenfstOptions
 from ninja.formats.fst_text import FstTextOptions
 from ninja.formats.k2 import K2Options
 from ninja.formats.kaldi.archive import KALDI, KALDI_IMAGE
@@ -19,7 +20,6 @@ from ninja.formats.kaldi.named_text import NamedTextOptions
 from ninja.formats.list_options import EspnetOptions, NemoOptions
 from ninja.formats.mesh import MeshOptions, is_mesh
 from ninja.formats.nbest import ColumnOptions, CtmOptions, ObjectFields, SrilmOptions
-from ninja.formats.openfst import MAGIC, OpenfstOptions
 from ninja.formats.pfsg import PfsgOptions, is_pfsg
 from ninja.formats.plf import PlfOptions, is_plf
 from ninja.formats.slf import SlfOptions, is_slf

@@ -7,6 +7,7 @@ from typing import Any
 
 from ninja.errors import NinjaError
 from ninja.formats.content import Content
+from ninja.formats.fst_binary import lost_labels, read_fst
 from ninja.formats.fst_text import read_fst_text, read_fst_text_whole
 from ninja.formats.k2 import read_k2s, read_k2s_whole
 from ninja.formats.kaldi import archive as kaldi
@@ -26,7 +27,6 @@ from ninja.formats.nbest import (
     no_document,
     read_srilm,
 )
-from ninja.formats.openfst import read_fst
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.pieces import numbered_lines
 from ninja.formats.plf import read_plf, read_plf_whole
@@ -34,7 +34,6 @@ from ninja.formats.slf import read_slf, read_slf_telling
 from ninja.formats.sphinx import read_sphinx, read_sphinx_whole
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.openfst import lost_of_image
 
 Entry = tuple[str, Lattice | NinjaError]
 Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it
@@ -72,7 +71,7 @@ def _telling(whole: Callable[..., Any]) -> Callable[..., tuple[Lattice, Sequence
 def _openfst(content: Content, words: SymbolTable | None, options: Any, lost: Lost | None) -> Iterator[Entry]:
     lattice = read_fst(content.whole(), content.key, content.name, options)
     if lost is not None:
-        lost(content.key, lost_of_image(content.whole(), options.words))
+        lost(content.key, lost_labels(content.whole(), options.words))
     yield content.key, lattice
 
 

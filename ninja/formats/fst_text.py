@@ -9,12 +9,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _fst_text, _openfst
+from ninja import _fst_text
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
+from ninja.formats.fst_binary import read_fst
+from ninja.formats.fst_image import write_image
 from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
-from ninja.openfst import from_image
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)
@@ -103,7 +105,7 @@ def read_fst_text(
     if ids is None or spelled:
         ids, table = _ids(labels, naming, options)
     word = ids[place]
-    lattice = from_image(_openfst.write_image("log64", begin, dst, word, word, costs, final), key, path)
+    lattice = read_fst(write_image(Fst(begin, dst, word, word, costs, final), "log64"), key, path)
     return lattice if table is None else lattice.with_words(table)
 
 

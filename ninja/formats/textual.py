@@ -14,8 +14,8 @@ from ninja import _textual
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.costs import check_one_cost
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.openfst import refuse_scale
 
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
@@ -209,7 +209,7 @@ def one_cost(
         OptionError: ``costs`` is none of these, or the scale is not finite, or not 1 with one cost alone.
     """
     if costs in ("graph", "acoustic"):
-        refuse_scale("costs", costs, acoustic_scale)
+        check_one_cost("costs", costs, acoustic_scale)
     if costs == "graph":
         return graph.astype(np.float64)
     if costs == "acoustic":

@@ -29,7 +29,6 @@ from ninja.graph.interp import interp
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.limit_depth import limit_depth
 from ninja.graph.linear import linear
-from ninja.graph.machine import Machine
 from ninja.graph.minimize import minimize
 from ninja.graph.nbest import nbest
 from ninja.graph.nbest_lattice import lattice_nbest, nbest_lattice, nbest_lattices
@@ -53,7 +52,6 @@ __all__ = [
     "DeterminizeReport",
     "ForwardBackward",
     "FramePosteriors",
-    "Machine",
     "Oracle",
     "Path",
     "Pronunciation",

@@ -8,16 +8,16 @@ import numpy.typing as npt
 from ninja import _algebra
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
-from ninja.graph.machine import Machine
 from ninja.graph.one_table import check_one_table
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, gather_labels
+from ninja.lattice.fst import Fst
 
 MAX_ARCS = 10_000_000
 
 
 def compose(
-    lattice: Lattice, other: Lattice | Machine, phi_label: int | None = None, *, max_arcs: int = MAX_ARCS
+    lattice: Lattice, other: Lattice | Fst, phi_label: int | None = None, *, max_arcs: int = MAX_ARCS
 ) -> Lattice:
     """Keep the paths whose words the other machine accepts, and add its costs to them.
 

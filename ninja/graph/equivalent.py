@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ninja import _determinize, _openfst
+from ninja import _determinize
 from ninja.errors import OptionError
+from ninja.formats.fst_image import parse_image, write_image
 from ninja.graph.determinize import determinize
 from ninja.graph.one_table import check_one_table
 from ninja.lattice import Lattice
-from ninja.openfst import labelled_image, parse_image, pywrapfst_module
+from ninja.lattice.fst import Fst
+from ninja.openfst import arc_labelled, pywrapfst_module
 
 
 def equivalent(
@@ -54,28 +56,26 @@ def equivalent(
         cost = np.zeros(lattice.num_arcs)
         ends = np.where(lattice.is_final, 0.0, np.inf)
         if arcs:
-            image = labelled_image(lattice, "standard", cost, ends, words=True)
+            fst = arc_labelled(lattice, cost, ends, words=True)
         else:
-            image = _openfst.write_image(
-                "standard", lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, ends
-            )
-        return pywrapfst.VectorFst.read_from_string(image)
+            fst = Fst(lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, ends)
+        return pywrapfst.VectorFst.read_from_string(write_image(fst))
 
     if not pywrapfst.equivalent(machine(first, arcs=False), machine(second, arcs=False)):
         return False
     left = machine(first, arcs=True).invert().arcsort("olabel")
     pairs = pywrapfst.compose(left, machine(second, arcs=True).arcsort("ilabel"))
-    _, _, arc_begin, dst, ilabel, olabel, _, final_cost, _ = parse_image(pairs.write_to_string(), a.key)
+    joint = parse_image(pairs.write_to_string(), a.key).fst
 
     def by_label(lattice: Lattice, of_graph: float, of_acoustic: float) -> Any:
         graph = np.concatenate([[0.0], lattice.graph, np.where(lattice.is_final, lattice.final_graph, 0.0)])
         acoustic = np.concatenate([[0.0], lattice.acoustic, np.where(lattice.is_final, lattice.final_acoustic, 0.0)])
         return of_graph * graph + of_acoustic * acoustic
 
-    ends = np.where(np.isfinite(final_cost), 0.0, np.inf)
+    ends = np.where(np.isfinite(joint.final_cost), 0.0, np.inf)
     for factors in [(1.0, acoustic_scale)] if costs == "total" else [(1.0, 0.0), (0.0, 1.0)]:
-        difference = by_label(first, *factors)[ilabel] - by_label(second, *factors)[olabel]
-        least, most = _determinize.path_extremes(arc_begin, dst, difference, ends)
+        difference = by_label(first, *factors)[joint.ilabel] - by_label(second, *factors)[joint.olabel]
+        least, most = _determinize.path_extremes(joint.arc_begin, joint.dst, difference, ends)
         if max(-least, most) > delta:
             return False
     return True

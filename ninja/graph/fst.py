@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
-from ninja.formats.kaldi.fst_tables import Arc, Fst
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.project import remove_alignments
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import offsets
+from ninja.lattice.fst import Fst
 
+Arc = tuple[int, int, int, float]  # input label, output label, end, cost
 GONE = -1  # where an arc that was removed leads
 
 
@@ -60,16 +63,36 @@ def to_fst(
     ends = shape.is_final
     final = np.full(shape.num_states, np.inf)
     final[ends] = lm_scale * shape.final_graph[ends] + acoustic_scale * shape.final_acoustic[ends]
-    rows = list(zip(taken.tolist(), output.tolist(), shape.dst.tolist(), cost.tolist(), strict=True))
-    begin = shape.arc_begin.tolist()
-    made = Fst([rows[begin[state] : begin[state + 1]] for state in range(shape.num_states)], final.tolist())
-    if rm_eps and any(not (row[0] and row[1]) for row in rows):
-        _remove_local_epsilons(made)
-        made = _connected(made)
-    return made
+    fst = Fst(shape.arc_begin, shape.dst, taken, output, cost, final)
+    return remove_local_epsilons(fst) if rm_eps and not (taken.all() and output.all()) else fst
 
 
-def _remove_local_epsilons(fst: Fst) -> None:
+@dataclass(slots=True)
+class _Rows:
+    """An FST whose arcs can be changed."""
+
+    arcs: list[list[Arc]]  # of each state
+    final: list[float]  # +inf = not final
+
+
+def remove_local_epsilons(fst: Fst) -> Fst:
+    """Remove the epsilons that can go without making the FST larger; states that become useless go, too.
+
+    Source: Kaldi, fstext/remove-eps-local-inl.h.
+    """
+    columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    begin = fst.arc_begin.tolist()
+    made = _Rows([rows[begin[state] : begin[state + 1]] for state in range(fst.num_states)], fst.final_cost.tolist())
+    _remove_local_epsilons(made)
+    made = _connected(made)
+    rows = [arc for arcs in made.arcs for arc in arcs]
+    ilabel, olabel, dst = (np.array([row[column] for row in rows], np.int32) for column in range(3))
+    cost = np.array([row[3] for row in rows], np.float64)
+    return Fst(offsets([len(arcs) for arcs in made.arcs]), dst, ilabel, olabel, cost, np.array(made.final, np.float64))
+
+
+def _remove_local_epsilons(fst: _Rows) -> None:
     """Join arcs with those behind them, where one of the two has room for the other's labels and none is copied."""
     num_in = [0] * len(fst.arcs)
     num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
@@ -97,7 +120,7 @@ def _joined(a: Arc, b: Arc) -> Arc | None:
     return a[0] or b[0], a[1] or b[1], b[2], a[3] + b[3]
 
 
-def _join_all(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
+def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
     """Join an arc with those out of its end, which nothing else enters; what cannot be joined stays behind it."""
     arc = fst.arcs[state][at]
     there = arc[2]
@@ -139,7 +162,7 @@ def _join_all(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[in
         fst.arcs[state].append(both)
 
 
-def _join_one(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
+def _join_one(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
     """Join an arc with the only way out of its end, which others may enter, too."""
     arc = fst.arcs[state][at]
     there = arc[2]
@@ -169,13 +192,13 @@ def _join_one(fst: Fst, state: int, at: int, num_in: list[int], num_out: list[in
     fst.arcs[state][at] = (*arc[:2], GONE, arc[3])
 
 
-def _end(fst: Fst, state: int, cost: float, num_out: list[int]) -> None:
+def _end(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
     if fst.final[state] == math.inf:
         num_out[state] += 1
     fst.final[state] = min(fst.final[state], cost)
 
 
-def _connected(fst: Fst) -> Fst:
+def _connected(fst: _Rows) -> _Rows:
     """Leave out the states that the start does not reach or that lead nowhere; the others keep their order."""
     reached = {0}
     stack = [0]
@@ -199,4 +222,4 @@ def _connected(fst: Fst) -> Fst:
     arcs = [
         [(arc[0], arc[1], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in number
     ]
-    return Fst(arcs, [fst.final[state] for state in number])
+    return _Rows(arcs, [fst.final[state] for state in number])

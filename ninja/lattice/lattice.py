@@ -6,7 +6,7 @@ No algorithms live here; everything else takes a lattice and returns a new one.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import numpy.typing as npt
 from ninja.errors import LatticeError
 from ninja.lattice.arrays import Array, frozen, frozen_copy
 from ninja.lattice.symbols import SymbolTable
-
-if TYPE_CHECKING:
-    import pywrapfst
 
 Kind = Literal["compact", "raw"]
 
@@ -173,31 +170,6 @@ class Lattice:
             and self.kind == other.kind
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _DTYPES)
         )
-
-    def to_openfst(
-        self,
-        arc_type: Literal["standard", "log", "log64"] = "standard",
-        costs: Literal["total", "graph", "acoustic"] = "total",
-        labels: Literal["word", "arc", "word:arc"] = "word",
-        acoustic_scale: float = 1.0,
-    ) -> pywrapfst.MutableFst:
-        """Return the lattice as an OpenFst machine; see ``ninja.openfst.to_openfst``."""
-        from ninja.openfst import to_openfst
-
-        return to_openfst(self, arc_type, costs, labels, acoustic_scale)
-
-    @classmethod
-    def from_openfst(
-        cls,
-        fst: pywrapfst.Fst,
-        key: str = "",
-        like: Lattice | None = None,
-        labels: Literal["arc", "word:arc"] = "arc",
-    ) -> Lattice:
-        """Make a lattice of an OpenFst machine; see ``ninja.openfst.from_openfst``."""
-        from ninja.openfst import from_openfst
-
-        return from_openfst(fst, key, like, labels)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the fields; the arrays come back read-only, as they must be."""

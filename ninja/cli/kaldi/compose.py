@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ninja.graph.machine import Machine
+    from ninja.lattice.fst import Fst
 
 
 @dataclass(frozen=True, slots=True)
 class Composing:
     """Composes a lattice with an FST, or with the lattice of the same key."""
 
-    machine: Machine | None
+    machine: Fst | None
     phi_label: int | None
     compact: bool
 
@@ -74,11 +74,11 @@ def compose(joined: Joined, output_file: str, phi_label: int | None, write_compa
     rewrite(reading, output_file, Composing(_machine(other), phi_label, write_compact), resume=resume)
 
 
-def _machine(path: str) -> Machine:
-    from ninja.graph.machine import Machine
+def _machine(path: str) -> Fst:
+    from ninja.formats.fst_image import read_transducer
 
     try:
-        return Machine.read(path)
+        return read_transducer(path)
     except FormatError as error:
         error.message += f"; if these are lattices, write ark:{path}"
         raise

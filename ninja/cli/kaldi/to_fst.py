@@ -79,8 +79,8 @@ def to_fst(
     Example:
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
-    from ninja.formats.kaldi.fst_tables import opened_table
     from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.io.fst_table import opened_table
 
     model = None
     if convert_to_pdf_labels:

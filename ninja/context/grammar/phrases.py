@@ -14,7 +14,7 @@ from ninja._trie import WordTrie
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.openfst import from_openfst, pywrapfst_module, to_openfst
+from ninja.openfst import from_fst, pywrapfst_module, to_fst
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,13 +105,13 @@ def _minimal(
         end,
     )
     pywrapfst = pywrapfst_module()
-    machine = to_openfst(lattice)
+    machine = to_fst(lattice)
     # With its weights in its labels the acceptor is minimised as an unweighted one: no weight is moved.
     coder = pywrapfst.EncodeMapper(arc_type="standard", encode_labels=True, encode_weights=True)
     machine.encode(coder)
     machine.minimize()
     machine.decode(coder)
-    merged = from_openfst(machine)
+    merged = from_fst(machine)
     src = np.repeat(np.arange(merged.num_states), np.diff(merged.arc_begin))
     order = np.lexsort((merged.word, src))
     bonus = np.where(merged.graph[order] == 0, np.float32(0), -merged.graph[order])

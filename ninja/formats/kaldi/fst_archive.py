@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.formats.fst_binary import MAGIC, CostName, lost_labels, read_fst_at, write_fst
+from ninja.formats.fst_image import ArcType
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
-from ninja.formats.openfst import MAGIC, write_fst
 from ninja.formats.pieces import Pieces, Window
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.openfst import ArcType, CostName, image_at, lost_of_image
 
 LONGEST_KEY = 4096  # bytes
 _HEAD = LONGEST_KEY + 8  # bytes that hold a key and what tells an image from text
@@ -68,7 +68,7 @@ def read_fst_archive(
             return
         if lost is not None and not isinstance(found, NinjaError):
             machine = window.content[window.at + behind : end]
-            lost(key, (lost_of_image if is_image else _lost_of_text)(machine))
+            lost(key, (lost_labels if is_image else _lost_of_text)(machine))
         line += window.content.count(b"\n", window.at, end)
         window.at = end
         yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
@@ -96,7 +96,7 @@ def _machine(window: Window, behind: int, line: int, key: str, path: str | None)
     said = ""
     while True:
         try:
-            found, end = image_at(window.content, window.at + behind, key, path)
+            found, end = read_fst_at(window.content, window.at + behind, key, path)
         except FormatError as error:
             error.byte = None if error.byte is None else error.byte + window.begin
             # What is wrong where the window ends is something else as soon as that is another place; but that there
@@ -141,7 +141,7 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
 
 
 def _lost_of_text(content: bytes) -> tuple[str, ...]:
-    """Return what reading leaves out of a sound machine in text, in words, as ``lost_of_image`` does of an image."""
+    """Return what reading leaves out of a sound machine in text, in words, as ``lost_labels`` does of an image."""
     rows = (row.split() for row in content.split(b"\n"))
     epsilons = (b"0", EPSILON_NAME.encode())
     return ("input labels",) if any(len(row) > 3 and row[2] not in (row[3], *epsilons) for row in rows) else ()

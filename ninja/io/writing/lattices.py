@@ -102,7 +102,7 @@ def plf_lost(lattice: Lattice, asked: Asked) -> list[str]:
 
 def fst(lattice: Lattice, asked: Asked) -> bytes:
     """Return the bytes of an OpenFst file."""
-    from ninja.formats.openfst import write_fst
+    from ninja.formats.fst_binary import write_fst
     from ninja.formats.textual import refuse_empty
 
     refuse_empty(lattice)

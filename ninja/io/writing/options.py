@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ninja.errors import OptionError
+from ninja.lattice.costs import check_one_cost
 from ninja.lattice.symbols import SymbolTable
-from ninja.openfst import refuse_scale
 
 CostName = Literal["total", "graph", "acoustic"]
 
@@ -52,7 +52,7 @@ class OneCost:
 
     def __post_init__(self) -> None:
         finite("acoustic_scale", self.acoustic_scale)
-        refuse_scale("costs", self.costs, self.acoustic_scale)
+        check_one_cost("costs", self.costs, self.acoustic_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Plf:
 
     def __post_init__(self) -> None:
         finite("acoustic_scale", self.acoustic_scale)
-        refuse_scale("scores", self.scores, self.acoustic_scale)
+        check_one_cost("scores", self.scores, self.acoustic_scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Fst(OneCost):
-    """Options of ``ninja.formats.openfst.write_fst``."""
+    """Options of ``ninja.formats.fst_binary.write_fst``."""
 
     arc_type: Literal["standard", "log", "log64"] = "standard"
 

@@ -1,0 +1,253 @@
+"""OpenFst's own binary files: FSTs of the arc types standard, log and log64; vector and const ones are read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
+from ninja.lattice.costs import check_one_cost
+from ninja.lattice.fst import Fst
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices begin so too; the arc type tells them apart
+SYMBOLS_MAGIC = 2125658996
+
+CostName = Literal["total", "graph", "acoustic"]
+Side = Literal["output", "input"]
+Float64 = npt.NDArray[np.float64]
+_FACTORS = {"total": (1.0, None), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}  # of graph and acoustic costs
+
+
+@dataclass(frozen=True, slots=True)
+class OpenfstOptions:
+    """How an OpenFst file is understood."""
+
+    words: Side = "output"  # which labels are the words; the others are dropped
+
+    def __post_init__(self) -> None:
+        if self.words not in ("output", "input"):
+            raise OptionError(f"words is {self.words!r}, but output or input is needed")
+
+
+def read_fst(content: bytes, key: str, path: str | None = None, options: OpenfstOptions = OpenfstOptions()) -> Lattice:
+    """Read a lattice from the bytes of an OpenFst file.
+
+    Words are the output labels (input labels are dropped), graph costs the weights, acoustic costs 0. An attached
+    output symbol table becomes the lattice's, or an input one where every arc has the same label on both sides. Arcs of
+    infinite weight, the semiring's zero, are left out.
+
+    Args:
+        content: The whole file.
+        key: Utterance id the lattice is to have.
+        path: File name for error messages.
+        options: How the file is understood.
+
+    Raises:
+        FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
+        LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a negative label.
+
+    Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).
+    """
+    image = parse_image(content, key, path)
+    if image.end != len(content):
+        left = len(content) - image.end
+        raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=image.end)
+    return _lattice(image, key, path, options.words)
+
+
+def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
+    """Read a lattice from an image that begins somewhere in other bytes.
+
+    Returns:
+        The lattice, or why the FST is none; and where its image ends.
+
+    Raises:
+        FormatError: The image is damaged or of another kind of FST, so that its end is not known.
+    """
+    try:
+        image = parse_image(content, key, path, begin)
+    except LatticeError as error:
+        return error, end_of_image(content, begin)
+    try:
+        return _lattice(image, key, path), image.end
+    except LatticeError as error:
+        return error, image.end
+
+
+def lost_labels(content: bytes, words: Side = "output") -> tuple[str, ...]:
+    """Return what ``read_fst`` leaves out of a sound image, in words."""
+    fst = parse_image(content).fst
+    left, side = (fst.ilabel, "input") if words == "output" else (fst.olabel, "output")
+    # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
+    return (f"{side} labels",) if ((fst.ilabel != fst.olabel) & (left != EPSILON)).any() else ()
+
+
+def _lattice(image: Image, key: str, path: str | None, side: Side = "output") -> Lattice:
+    fst = image.fst
+    label = fst.olabel if side == "output" else fst.ilabel
+    symbols, others = image.output_symbols, image.input_symbols
+    if side == "input":
+        symbols, others = others, symbols
+    # A table of the other side's labels names these where they are the same.
+    if symbols is None and np.array_equal(fst.ilabel, fst.olabel):
+        symbols = others
+    words = None if symbols is None else _table(symbols, key, path)
+    # Costs beyond float32, possible in log64 only, become infinite and are refused as such.
+    with np.errstate(over="ignore"):
+        graph, final_graph = fst.cost.astype(np.float32), fst.final_cost.astype(np.float32)
+    if (large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)).any():  # it would not be final
+        state = int(np.flatnonzero(large)[0])
+        message = f"state {state} has the final weight {fst.final_cost[state]:g}, more than a float32 holds"
+        raise LatticeError(message, path, key=key or None)
+    if not np.isfinite(graph).all() or np.isneginf(final_graph).any() or np.isposinf(final_graph).all():
+        try:
+            return Lattice.from_arrays(key, fst.arc_begin, fst.dst, label, graph, np.zeros_like(graph), final_graph)
+        except LatticeError as error:
+            raise LatticeError(error.message, path, key=key or None) from None
+    no_labels = frozen(np.zeros(0, np.int32))
+    return Lattice(  # all else has been checked by the parser
+        key,
+        fst.arc_begin,
+        fst.dst,
+        label,
+        frozen(graph),
+        frozen(np.zeros_like(graph)),
+        frozen(np.zeros(fst.num_arcs + 1, np.int64)),
+        no_labels,
+        frozen(final_graph),
+        frozen(np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))),
+        frozen(np.zeros(fst.num_states + 1, np.int64)),
+        no_labels,
+        words=words,
+    )
+
+
+def _table(symbols: Symbols, key: str, path: str | None) -> SymbolTable:
+    try:
+        return SymbolTable(((name.decode("utf-8"), number) for name, number in symbols), path)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"the symbol table is not UTF-8 ({error.reason})", path, key=key or None) from error
+
+
+def write_fst(
+    lattice: Lattice,
+    arc_type: ArcType = "standard",
+    costs: CostName = "total",
+    acoustic_scale: float = 1.0,
+    symbols: SymbolTable | None = None,
+) -> bytes:
+    """Return a lattice as the bytes of an OpenFst file: a word acceptor with one cost; alignments stay behind.
+
+    Args:
+        lattice: The lattice.
+        arc_type: Semiring; decides the width of weights.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
+        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
+        symbols: Symbol table of the words, put into the file as that of both labels.
+
+    Raises:
+        OptionError: An argument is none of the above.
+        LatticeError: A cost is more than a weight of that width holds.
+        SymbolError: A word is missing from ``symbols``.
+    """
+    table = b"" if symbols is None else _symbols_image(lattice, symbols)
+    cost, final_cost = one_cost(lattice, arc_type, costs, acoustic_scale)
+    fst = Fst(lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost)
+    return write_image(fst, arc_type, table)
+
+
+def one_cost(
+    lattice: Lattice, arc_type: ArcType, costs: CostName, acoustic_scale: float = 1.0
+) -> tuple[Float64, Float64]:
+    """Return one cost for each arc and each final state, as a weight of an arc type can hold it.
+
+    Args:
+        lattice: The lattice.
+        arc_type: As for ``write_fst``.
+        costs: As for ``write_fst``.
+        acoustic_scale: As for ``write_fst``.
+
+    Returns:
+        Costs of arcs and of final states, +inf = not final; float64 [num_arcs] and [num_states].
+
+    Raises:
+        OptionError: As ``write_fst``.
+        LatticeError: As ``write_fst``.
+    """
+    check_choice("arc_type", arc_type, ("standard", "log", "log64"))
+    check_choice("costs", costs, tuple(_FACTORS))
+    if not np.isfinite(acoustic_scale):
+        raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be finite")
+    check_one_cost("costs", costs, acoustic_scale)
+    of_graph, of_acoustic = _FACTORS[costs]
+
+    def mixed(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> Float64:
+        factor = acoustic_scale if of_acoustic is None else of_acoustic
+        with np.errstate(over="ignore"):
+            return of_graph * graph.astype(np.float64) + factor * acoustic.astype(np.float64)
+
+    final = np.flatnonzero(lattice.is_final)
+    final_cost = np.full(lattice.num_states, np.inf)
+    final_cost[final] = mixed(lattice.final_graph[final], lattice.final_acoustic[final])
+    cost = mixed(lattice.graph, lattice.acoustic)
+    _refuse_large(cost, arc_type, lambda arc: f"arc {arc}", lattice.key)
+    _refuse_large(final_cost[final], arc_type, lambda place: f"ending in state {final[place]}", lattice.key)
+    return cost, final_cost
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is none of those allowed.
+
+    Raises:
+        OptionError: It is none.
+    """
+    if value not in allowed:
+        raise OptionError(f"{name} is {value!r}, but must be one of {', '.join(allowed)}")
+
+
+def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
+    """Refuse costs that a weight cannot hold: as infinity it would say that there is no such arc."""
+    width = np.float64 if arc_type == "log64" else np.float32
+    with np.errstate(over="ignore"):
+        held = np.isfinite(cost.astype(width))
+    if not held.all():
+        first = int(np.flatnonzero(~held)[0])
+        advice = "a smaller acoustic_scale" + (" or arc_type=log64" if np.isfinite(cost[first]) else "")
+        message = f"{name(first)} costs {cost[first]:g}, more than a {width.__name__} holds; take {advice}"
+        raise LatticeError(message, key=key or None)
+
+
+def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
+    """Return a symbol table as OpenFst writes it; it is to name all words of a lattice.
+
+    Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
+    """
+    for word in np.unique(lattice.word).tolist():
+        if word != EPSILON:
+            symbols.word(word)
+    return _table_image(symbols, len(symbols))
+
+
+@lru_cache(maxsize=1)  # many lattices in a row have one table
+def _table_image(symbols: SymbolTable, count: int) -> bytes:
+    """Return the bytes of a symbol table; `count` tells a table that has grown from what it was."""
+    name = b"words"
+    # The id that OpenFst would give to the next symbol.
+    next_id = max((number for _, number in symbols), default=-1) + 1
+    pieces = [struct.pack(f"<ii{len(name)}sqq", SYMBOLS_MAGIC, len(name), name, next_id, count)]
+    # Those that are numbered from 0 on without a gap come first and in order, as the reader assumes.
+    for word, number in sorted(symbols, key=itemgetter(1)):
+        spelled = word.encode()
+        pieces.append(struct.pack(f"<i{len(spelled)}sq", len(spelled), spelled, number))
+    return b"".join(pieces)

@@ -1,0 +1,100 @@
+"""Binary images of OpenFst: vector and const FSTs of the arc types standard, log and log64, as ``Fst``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from ninja import _openfst
+from ninja.errors import FormatError, LatticeError
+from ninja.files.place import Place
+from ninja.files.stream import open_stream
+from ninja.lattice.fst import Fst
+
+ArcType = Literal["standard", "log", "log64"]
+Symbols = list[tuple[bytes, int]]  # names and ids
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The contents of an image of an acyclic FST."""
+
+    fst: Fst  # its states in topological order
+    end: int  # where the image ends
+    input_symbols: Symbols | None
+    output_symbols: Symbols | None
+
+
+def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") -> bytes:
+    """Return the binary image of an FST whose start is state 0.
+
+    Args:
+        fst: The FST.
+        arc_type: Semiring; decides the width of weights.
+        symbols: Bytes of a symbol table for both labels; b"": none.
+    """
+    return _openfst.write_image(
+        arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
+    )
+
+
+def parse_image(content: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Image:
+    """Parse the image of an acyclic FST, which begins at a byte.
+
+    States in topological order keep their numbers; otherwise those reachable from the start are sorted. Arcs of
+    infinite weight, the semiring's zero, are left out: no path can take them.
+
+    Raises:
+        FormatError: The image is damaged or of another kind of FST.
+        LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
+    """
+    error, byte, fields = _openfst.parse_image(content, begin)
+    if error and byte >= 0:
+        raise FormatError(error, path, key=key or None, byte=begin + byte)
+    if error:
+        raise LatticeError(error, path, key=key or None)
+    assert fields is not None
+    _, size, arc_begin, dst, ilabel, olabel, cost, final_cost, symbols = fields
+    return Image(Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, path=path), begin + size, *symbols)
+
+
+def end_of_image(content: bytes, begin: int) -> int:
+    """Return where an image ends that is well formed, but refused by ``parse_image``."""
+    return begin + _openfst.image_end(content, begin)
+
+
+def parse_transducer(content: bytes, path: str | None = None) -> Fst:
+    """Parse the bytes of an OpenFst file; the FST may have cycles, its arcs come in the order of their input labels.
+
+    Raises:
+        FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
+        LatticeError: It has no start, a NaN or infinite weight or a negative label.
+    """
+    from ninja import _algebra
+
+    error, byte, fields = _algebra.parse_machine(content)
+    if error and byte >= 0:
+        raise FormatError(error, path, byte=byte)
+    if fields is None:
+        raise LatticeError(error, path)
+    start, arc_begin, dst, ilabel, olabel, cost, final_cost = fields
+    return Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, start, path)
+
+
+def read_transducer(path: str | os.PathLike[str]) -> Fst:
+    """Read an OpenFst file, packed with gzip or not; ``-`` is the standard input.
+
+    Raises:
+        FormatError: As ``parse_transducer``, or a damaged gzip stream.
+        LatticeError: As ``parse_transducer``.
+        InputError: The file cannot be read.
+    """
+    name = os.fspath(path)
+    pieces = []
+    with open_stream(Place(name)) as stream:
+        buffer = memoryview(bytearray(_CHUNK))
+        while count := stream.readinto(buffer):
+            pieces.append(bytes(buffer[:count]))
+    return parse_transducer(b"".join(pieces), name)

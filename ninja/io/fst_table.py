@@ -1,0 +1,38 @@
+"""Output of a Kaldi table of FSTs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ninja.errors import OptionError
+from ninja.files.output import Bytes, Packed, PartFile, StandardOutput
+from ninja.io.sources import STDIN as STDOUT
+from ninja.io.targets import target
+
+
+@contextmanager
+def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
+    """Open a table of FSTs for writing; yield the output and whether entries are text.
+
+    Args:
+        name: A path (``.gz`` packs it, ``.txt`` is text), ``-`` (text on a terminal), ``ark:FILE`` or ``ark,t:FILE``.
+
+    Raises:
+        OptionError: The target makes no sense.
+        OutputError: The file cannot be written.
+    """
+    chosen = target(name)
+    if chosen.script is not None:
+        raise OptionError(f"{name!r}: a table of FSTs gets no script file; write ark:FILE or ark,t:FILE")
+    file = StandardOutput() if chosen.archive == STDOUT else PartFile(chosen.archive)
+    try:
+        packed = Packed(file) if chosen.packed else None
+        yield packed or file, chosen.text or (name == STDOUT and sys.stdout.isatty())
+        if packed is not None:
+            packed.close()
+        file.finish()
+    except BaseException:
+        file.abandon(keep=False)
+        raise

@@ -1,0 +1,55 @@
+"""``Scales``: how much each cost of a lattice counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import OptionError
+from ninja.lattice.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Factors of the total cost of a path: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
+
+    Raises:
+        OptionError: A factor is not finite, or their sum is not.
+    """
+
+    acoustic: float = 1.0
+    lm: float = 1.0
+    word_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check that all are finite."""
+        if math.isfinite(self.acoustic + self.lm + self.word_penalty):
+            return
+        named = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
+        for name, value in named.items():
+            if not math.isfinite(value):
+                raise OptionError(f"{name} is {value}, but must be finite")
+        raise OptionError(", ".join(f"{name} {value}" for name, value in named.items()) + ": too large")
+
+    def of_arcs(self, lattice: Lattice) -> npt.NDArray[np.float64]:
+        """Return the cost of each arc without word penalty, float64 [num_arcs]."""
+        return self.lm * lattice.graph.astype(np.float64) + self.acoustic * lattice.acoustic.astype(np.float64)
+
+
+def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
+    """Refuse a scale beside costs that are written as they are.
+
+    Args:
+        name: Name of the option of the costs.
+        costs: Its value; only "total" takes a scale.
+        acoustic_scale: The scale.
+
+    Raises:
+        OptionError: The scale is not 1.
+    """
+    if costs != "total" and acoustic_scale != 1.0:
+        message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
+        raise OptionError(f"{message}leave it out, or say {name}=total")

@@ -1,0 +1,32 @@
+"""``Fst``: a weighted transducer as flat arrays, such as a grammar, a lexicon or a lattice with one cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fst:
+    """A weighted transducer, with cycles or without; its arcs are stored state by state, as a lattice's are."""
+
+    arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
+    dst: npt.NDArray[np.int32]  # [num_arcs]
+    ilabel: npt.NDArray[np.int32]  # [num_arcs], 0 = epsilon
+    olabel: npt.NDArray[np.int32]  # [num_arcs], 0 = epsilon
+    cost: npt.NDArray[np.float64]  # [num_arcs], natural-log costs
+    final_cost: npt.NDArray[np.float64]  # [num_states], +inf = not final
+    start: int = 0
+    path: str | None = None  # the file it was read from, for messages
+
+    @property
+    def num_states(self) -> int:
+        """Number of states."""
+        return self.final_cost.shape[0]
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs."""
+        return self.dst.shape[0]
