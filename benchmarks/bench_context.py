@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ninja import read, rescore
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.phrases import compile_list
+from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Augmentation, Context, Contextual

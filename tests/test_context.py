@@ -14,8 +14,8 @@ from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.apply import add_context
-from ninja.context.grammar.phrases import compile_list
+from ninja.context.grammar.compile import compile_list
+from ninja.context.grammar.compose import add_context
 from ninja.context.grammar.tracker import Match, Tracker
 from ninja.context.options import ContextOptions
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError

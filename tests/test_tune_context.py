@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import ninja as package
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.compose import add_context
 from ninja.context.grammar.tracker import Tracker
 from ninja.context.options import ContextOptions
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError

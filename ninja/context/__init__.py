@@ -1,72 +1,55 @@
 """Context: names, places and titles that matter to an utterance, given as lists at request time.
 
-Entities say which phrases matter to whom; a tracker follows word histories through them, and `add_context` a lattice.
+``entities`` has the lists of each utterance, ``grammar`` the boosts of their phrases, ``sound`` arcs for phrases that
+sound like what was recognised. Names are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninja.context.entities.lists import Entities, Phrase, PhraseList
-    from ninja.context.grammar.apply import add_context
-    from ninja.context.grammar.decode import BeamOptions, Hypothesis, beam_search
-    from ninja.context.grammar.spelled import SpelledTracker
-    from ninja.context.grammar.spelling import Spelling
-    from ninja.context.grammar.tracker import Match, Tracker
-    from ninja.context.options import ContextOptions
-    from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
-    from ninja.context.stage import Augmentation, Context, Contextual, ContextualRescoring
+    from ninja.context.entities import Entities as Entities
+    from ninja.context.entities import Phrase as Phrase
+    from ninja.context.entities import PhraseList as PhraseList
+    from ninja.context.grammar.compose import add_context as add_context
+    from ninja.context.grammar.decode import BeamOptions as BeamOptions
+    from ninja.context.grammar.decode import Hypothesis as Hypothesis
+    from ninja.context.grammar.decode import beam_search as beam_search
+    from ninja.context.grammar.decode_ctc import ctc_prefix_beam_search as ctc_prefix_beam_search
+    from ninja.context.grammar.spelled import SpelledTracker as SpelledTracker
+    from ninja.context.grammar.spelling import Spelling as Spelling
+    from ninja.context.grammar.tracker import Match as Match
+    from ninja.context.grammar.tracker import Tracker as Tracker
+    from ninja.context.options import ContextOptions as ContextOptions
+    from ninja.context.sound.augment import Added as Added
+    from ninja.context.sound.augment import Augmenter as Augmenter
+    from ninja.context.sound.augment import AugmentOptions as AugmentOptions
+    from ninja.context.sound.augment import extended as extended
+    from ninja.context.stage import Augmentation as Augmentation
+    from ninja.context.stage import Context as Context
+    from ninja.context.stage import Contextual as Contextual
+    from ninja.context.stage import ContextualRescoring as ContextualRescoring
 
-_HOME = {
-    "Added": "sound.augment",
-    "AugmentOptions": "sound.augment",
-    "Augmentation": "stage",
-    "Augmenter": "sound.augment",
-    "BeamOptions": "grammar.decode",
-    "Context": "stage",
-    "ContextOptions": "options",
-    "Contextual": "stage",
-    "ContextualRescoring": "stage",
-    "Entities": "entities",
-    "Hypothesis": "grammar.decode",
-    "Match": "grammar.tracker",
-    "Phrase": "entities",
-    "PhraseList": "entities",
-    "SpelledTracker": "grammar.spelled",
-    "Spelling": "grammar.spelling",
-    "Tracker": "grammar.tracker",
-    "add_context": "grammar.apply",
-    "beam_search": "grammar.decode",
-    "extended": "sound.augment",
+_MODULES = {
+    "entities": ("Entities", "Phrase", "PhraseList"),
+    "grammar.compose": ("add_context",),
+    "grammar.decode": ("BeamOptions", "Hypothesis", "beam_search"),
+    "grammar.decode_ctc": ("ctc_prefix_beam_search",),
+    "grammar.spelled": ("SpelledTracker",),
+    "grammar.spelling": ("Spelling",),
+    "grammar.tracker": ("Match", "Tracker"),
+    "options": ("ContextOptions",),
+    "sound.augment": ("Added", "AugmentOptions", "Augmenter", "extended"),
+    "stage": ("Augmentation", "Context", "Contextual", "ContextualRescoring"),
 }
-__all__ = [
-    "Added",
-    "AugmentOptions",
-    "Augmentation",
-    "Augmenter",
-    "BeamOptions",
-    "Context",
-    "ContextOptions",
-    "Contextual",
-    "ContextualRescoring",
-    "Entities",
-    "Hypothesis",
-    "Match",
-    "Phrase",
-    "PhraseList",
-    "SpelledTracker",
-    "Spelling",
-    "Tracker",
-    "add_context",
-    "beam_search",
-    "extended",
-]
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     """Import a name's module when it is asked for."""
-    import importlib
+    from importlib import import_module
 
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"ninja.context.{_HOME[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"ninja.context.{_HOME[name]}"), name)
     return value

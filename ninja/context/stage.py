@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.apply import add_context
+from ninja.context.grammar.compose import add_context
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import Entities, PhraseList
-from ninja.context.grammar.apply import add_context
-from ninja.context.grammar.phrases import ListCompiler
+from ninja.context.grammar.compile import ListCompiler
+from ninja.context.grammar.compose import add_context
 from ninja.context.grammar.tracker import Tracker
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, NinjaError, OptionError

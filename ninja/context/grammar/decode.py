@@ -1,8 +1,8 @@
-"""Token-passing beam search for end-to-end models: hypotheses are told apart by their units, not by a model's state.
+"""Token-passing beam search for models that give the next unit's probabilities, such as attention and transducers.
 
 A hypothesis has several grammar states, each with the score of the best way to it: outside all phrases, or inside one.
-The trackers keep such a set under one number, so that a search carries an integer for each hypothesis. Here is the
-search for models that give the next unit's probabilities; ``ctc`` has the one for models that give those of frames.
+The trackers keep such a set under one number, so that a search carries an integer for each hypothesis. ``decode_ctc``
+has the search for models that give the probabilities of each frame.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = Callable[[Any, npt.NDArray[np.int64]], tuple[npt.ArrayLike, Any]]
 
 
 class UnitTracker(Protocol):
-    """What a search asks of a tracker: `Tracker` where units are words, else `SpelledTracker`."""
+    """A tracker of units: `Tracker` where they are words, else `SpelledTracker`."""
 
     def clear(self) -> None:
         """Forget all states."""
@@ -37,10 +37,10 @@ class UnitTracker(Protocol):
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32], /
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Return the states after units, and what the units score; -1 and -inf: not allowed."""
+        """Return the states after units, and the units' scores; -1 and -inf: not allowed."""
 
     def final(self, states: npt.NDArray[np.int64], /) -> npt.NDArray[np.float32]:
-        """Return what ending scores."""
+        """Return the scores of ending."""
 
     def matches(self, start: int, units: Sequence[int], /) -> list[Match]:
         """Return the phrases in a sentence."""
@@ -48,7 +48,7 @@ class UnitTracker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BeamOptions:
-    """How widely to search, and what counts.
+    """Widths of the search, and weights of the scores.
 
     score = model's log-probability + context_scale · tracker's score + length_reward · number of units
     """
@@ -57,7 +57,7 @@ class BeamOptions:
     score_beam: float = 20.0  # hypotheses worse than the best by more are dropped, nats
     max_units: int = 50  # units tried after each hypothesis, the model's most probable; 0: all
     max_length: int = 200  # units of a hypothesis; no bound in CTC, where there are at most as many as frames
-    context_scale: float = 1.0  # factor of what the tracker says
+    context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class BeamOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What may have been said."""
+    """A unit sequence that a search found."""
 
     units: tuple[int, ...]  # without the end
     score: float  # all together, nats; more is better
@@ -110,7 +110,7 @@ def beam_search(
     bos: int,
     eos: int,
 ) -> list[list[Hypothesis]]:
-    """Search for what a model that gives one unit after the other says best, together with the context.
+    """Search for the unit sequences that a model and the context together find best.
 
     All utterances go through the model in one batch. Their results do not depend on each other.
 
@@ -178,7 +178,7 @@ def combined(
     length: npt.NDArray[np.int64],
     options: BeamOptions,
 ) -> npt.NDArray[np.float64]:
-    """Return the scores of hypotheses of all that counts; -inf where the model or the tracker does not allow one."""
+    """Combine model, context and length to scores; -inf where the model or the tracker forbids a hypothesis."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + options.context_scale * context + options.length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
@@ -217,7 +217,7 @@ def _checked(given: npt.ArrayLike, rows: int, largest: int) -> npt.NDArray[np.fl
 def _tried(
     logprob: npt.NDArray[np.float64], max_units: int | None, eos: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the (row, unit) pairs to try, by row and unit: the most probable units, the end always; None: it alone."""
+    """Return the (row, unit) pairs to try: the most probable units and the end; None: the end alone."""
     rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(rows), np.full(rows, eos, np.int64)
@@ -259,7 +259,7 @@ def _best(
 ) -> npt.NDArray[np.int64]:
     """Return which candidates are within the beams of their utterance, each one's together, best first.
 
-    What has ended keeps its place in the beam: a search is over once nothing that goes on is better.
+    Finished hypotheses keep their place in the beam: a search is over once no unfinished one is better.
     """
     ended = [(number, each[0]) for number, every in enumerate(finished) for each in every]
     of = np.concatenate([np.array([number for number, _ in ended], np.int64), utterance])

@@ -1,4 +1,4 @@
-"""What phrases lend to a word while it is being spelled."""
+"""Partial boosts of phrases for words that are not finished."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ninja.context.entities.lists import PhraseList
 from ninja.context.options import ContextOptions
 
 
-class PhraseLoans:
+class PartialBoosts:
     """The phrases of one list as two trees of words; each position knows how the words that go on from it begin.
 
-    A word that would raise what its phrase gains by some boost lends the share k / n of it to the first k of its n
-    letters, so that the loan is whole when the word is. Phrases of negative weight lend nothing.
+    The first k of the n letters of a word get the share k / n of the boost that the whole word brings its phrase, so
+    that the boost is complete when the word is. Phrases of negative weight boost no letters.
     """
 
     ROOTS = (0, 1)  # positions before phrases that are boosted where they stand, and before those of a class
@@ -40,7 +40,7 @@ class PhraseLoans:
         for position, after in enumerate(self._next):
             for each in after.values():  # larger than position
                 self._gained[each] = self._gained[position] + options.keyword_boost * weight[each]
-        self._loans: dict[int, dict[str, float]] = {}
+        self._boosts: dict[int, dict[str, float]] = {}
 
     def _path(self, root: int, words: list[str]) -> list[int]:
         """Return the positions after each of some words; those that are not there yet are made."""
@@ -57,22 +57,22 @@ class PhraseLoans:
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 
-    def loan(self, position: int, text: str) -> float:
-        """Return what the letters of an unfinished word are lent, nats ≥ 0."""
-        loans = self._loans.get(position)
-        if loans is None:
-            loans = self._loans[position] = self._loans_from(position)
-        return loans.get(text, 0.0)
+    def boost(self, position: int, text: str) -> float:
+        """Return the boost of the letters of an unfinished word, nats ≥ 0."""
+        boosts = self._boosts.get(position)
+        if boosts is None:
+            boosts = self._boosts[position] = self._boosts_from(position)
+        return boosts.get(text, 0.0)
 
-    def _loans_from(self, position: int) -> dict[str, float]:
-        loans: dict[str, float] = {}
+    def _boosts_from(self, position: int) -> dict[str, float]:
+        boosts: dict[str, float] = {}
         before = max(self._gained[position], 0.0) if position not in self.ROOTS else 0.0
         for word, after in self._next[position].items():
             boost = self._gained[after] - before  # a phrase that has not gained anything yet is not the best reading
             if boost > 0:
                 for end in range(1, len(word) + 1):
-                    loans[word[:end]] = max(loans.get(word[:end], 0.0), boost * end / len(word))
-        return loans
+                    boosts[word[:end]] = max(boosts.get(word[:end], 0.0), boost * end / len(word))
+        return boosts
 
     def has_beginning(self, text: str) -> bool:
         """Tell whether a word of a phrase begins with a text."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.partial_boost import PhraseLoans
+from ninja.context.grammar.partial_boost import PartialBoosts
 from ninja.context.grammar.spelling import OpenVocabulary, Spelling
 from ninja.context.grammar.tracker import Match, Tracker, class_words, is_class
 from ninja.context.options import ContextOptions
@@ -35,9 +35,9 @@ class _State(NamedTuple):
 class SpelledTracker:
     """Follows histories of a decoder's units through a contextual grammar of words.
 
-    To use like a `Tracker`. A word is scored when the next one begins, or at the end; until then its letters are lent
-    a part of the boost that it would bring if it went on with a phrase, and this loan is paid back with the word. So
-    the scores of the units of a sentence have the same sum as those of its words.
+    To use like a `Tracker`. A word is scored when the next one begins, or at the end; until then its letters get a part
+    of the boost that it would bring if it went on with a phrase, which is taken back with the word. So the scores of
+    the units of a sentence have the same sum as those of its words.
 
     The vocabulary is open. Words of phrases are taken in as they come, whether or not the class model knows them; all
     others that it lacks are one word, its ``<unk>``.
@@ -77,7 +77,7 @@ class SpelledTracker:
         known = [] if class_lm is None else [word for word, _ in class_lm.vocabulary]
         self._known = sorted(word for word in known if word not in MARKS and not is_class(word))
         self._classes = set() if class_lm is None else {word for word, _ in class_words(class_lm)}
-        self._compiled: WeakKeyDictionary[PhraseList, PhraseLoans] = WeakKeyDictionary()  # of shared lists
+        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # of shared lists
         self._take_room(room)
         self._forget()
 
@@ -89,19 +89,19 @@ class SpelledTracker:
         self._compiled.clear()
 
     def _forget(self) -> None:
-        self._utterances: list[tuple[PhraseLoans, ...]] = []
+        self._utterances: list[tuple[PartialBoosts, ...]] = []
         self._states: list[_State] = []
-        self._loans: list[float] = []  # of each state
+        self._boosts: list[float] = []  # of each state
         self._number: dict[_State, int] = {}
         self._steps: dict[int, tuple[int, float]] = {}  # state · units + unit -> state after it, score
         self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the same with its word finished, score
 
     def clear(self) -> None:
-        """Forget all states, and the lists that nobody holds any more."""
+        """Forget all states, and the lists that are no longer in use."""
         self._tracker.clear()
         self._forget()
         if self._words.room < self._room // 2:
-            in_use = set[str]().union(*(loans.words for loans in self._compiled.values()))
+            in_use = set[str]().union(*(boosts.words for boosts in self._compiled.values()))
             self._take_room(max(self._room, 4 * len(in_use)))
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
@@ -110,18 +110,18 @@ class SpelledTracker:
         Raises:
             OptionError: There is no room for the words of the phrases.
         """
-        compiled = tuple(self._loans_of(each) for each in lists)
+        compiled = tuple(self._boosts_of(each) for each in lists)
         self._utterances.append(compiled)
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
 
-    def _loans_of(self, phrases: PhraseList) -> PhraseLoans:
-        loans = self._compiled.get(phrases)
-        if loans is None:
-            loans = PhraseLoans(phrases, self.options, self._classes)
-            self._words.add(sorted(loans.words))
+    def _boosts_of(self, phrases: PhraseList) -> PartialBoosts:
+        boosts = self._compiled.get(phrases)
+        if boosts is None:
+            boosts = PartialBoosts(phrases, self.options, self._classes)
+            self._words.add(sorted(boosts.words))
             if phrases.name:
-                self._compiled[phrases] = loans
-        return loans
+                self._compiled[phrases] = boosts
+        return boosts
 
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
@@ -133,8 +133,8 @@ class SpelledTracker:
             units: The unit that follows each, int32 [n]; silent ones change nothing.
 
         Returns:
-            (states, int64 [n]; what each unit scores in nats, more is better, float32 [n]). Loans are part of it, and
-            so is what had to be paid back. -1 and -inf where the class model does not allow the word that it finishes.
+            (states, int64 [n]; score of each unit in nats, more is better, float32 [n]), with the partial boosts given
+            and taken back. -1 and -inf where the class model does not allow the word that it finishes.
 
         Raises:
             OptionError: A state or a unit that does not exist.
@@ -153,7 +153,7 @@ class SpelledTracker:
         return after, np.fromiter((gain for _, gain in found), np.float32, len(found))
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return what it scores to end in each of some states, float32 [n]: the last word, ``</s>``, loans paid back.
+        """Return the score of ending in each state, float32 [n]: the last word, ``</s>``, partial boosts taken back.
 
         Raises:
             OptionError: A state that does not exist.
@@ -201,16 +201,16 @@ class SpelledTracker:
             if self.spelling.begins[unit]:
                 ended, gain = self._end(number)
             else:
-                ended, gain = self._states[number], -self._loans[number]
+                ended, gain = self._states[number], -self._boosts[number]
             found = -1, gain
             if ended is not None:
                 after = self._intern(ended._replace(text=self._longer(ended, self.spelling.text[unit])))
-                found = after, gain + self._loans[after]
+                found = after, gain + self._boosts[after]
         self._steps[key] = found
         return found
 
     def _end(self, number: int) -> tuple[_State | None, float]:
-        """Finish the word of a state and pay back its loan; None and -inf if the class model does not allow it."""
+        """Finish the word of a state and take its partial boost back; None and -inf if the class model forbids it."""
         if number in self._ends:
             return self._ends[number]
         state = self._states[number]
@@ -221,7 +221,7 @@ class SpelledTracker:
             found = None, -np.inf
             if after[0] >= 0:
                 ended = state._replace(words=int(after[0]), positions=self._follow(state), text="")
-                found = ended, float(gain[0]) - self._loans[number]
+                found = ended, float(gain[0]) - self._boosts[number]
         self._ends[number] = found
         return found
 
@@ -234,7 +234,7 @@ class SpelledTracker:
         return tuple(sorted({(number, position) for number, position in after if position is not None}))
 
     def _longer(self, state: _State, text: str) -> str | None:
-        """Return the letters of a word with more at its end; None once no word we know begins with them."""
+        """Return the letters of a word with more at its end; None once no known word begins with them."""
         if state.text is None:
             return None
         longer = state.text + text
@@ -248,19 +248,19 @@ class SpelledTracker:
         if number is None:
             number = self._number[state] = len(self._states)
             self._states.append(state)
-            self._loans.append(self._loan(state))
+            self._boosts.append(self._boost(state))
         return number
 
-    def _loan(self, state: _State) -> float:
-        """Return what the unfinished word of a state has been lent: the most that any phrase lends."""
+    def _boost(self, state: _State) -> float:
+        """Return the boost of the unfinished word of a state: the most that any phrase gives."""
         if not state.text:
             return 0.0
         lists = self._utterances[state.utterance]
-        return max((lists[number].loan(at, state.text) for number, at in self._positions(state)), default=0.0)
+        return max((lists[number].boost(at, state.text) for number, at in self._positions(state)), default=0.0)
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
         """Yield the positions from which the word of a state may go on, those before phrases, too."""
         yield from state.positions
         for number in range(len(self._utterances[state.utterance])):
-            for root in PhraseLoans.ROOTS:
+            for root in PartialBoosts.ROOTS:
                 yield number, root

@@ -1,4 +1,4 @@
-"""The contextual grammar, step by step: what a word after a history gains from the phrases of an utterance."""
+"""The contextual grammar: scores of words after a history, by the phrases of an utterance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja import _context
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.phrases import ListCompiler
+from ninja.context.grammar.compile import ListCompiler
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.graph.copies import copied_lattice
@@ -27,7 +27,7 @@ CLASS_LM, OLD_LM = "the class language model", "the old language model"  # what 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A stretch of a sentence that was taken as a phrase of the context."""
+    """Words of a sentence that were taken as a phrase of the context."""
 
     begin: int  # first word
     end: int  # word behind the last
@@ -66,10 +66,10 @@ class Tracker:
             class_lm: N-gram model with class words (``@name``); None: phrases are boosted, and nothing else.
             options: Boosts and limits.
             old_lm: Model of the first pass: outside phrases, the class model is mixed with it linearly, and all scores
-                are differences to what it says, so that they replace its share of the costs. None: without a first-pass
+                are differences to its own, so that they replace its share of the costs. None: without a first-pass
                 model, scores are ``class_weight`` times the class model's log-probability.
-            lm_scale: A factor of both models' log-probabilities, but not of boosts; what another language model leaves
-                them. Without an old model, lattices keep that share of their graph costs, too.
+            lm_scale: A factor of both models' log-probabilities, but not of boosts: the share that another language
+                model leaves them. Without an old model, lattices keep that share of their graph costs, too.
             compiler: Of the lists, for trackers of the same symbols that share what is compiled; None: one of its own.
 
         Raises:
@@ -128,8 +128,8 @@ class Tracker:
             words: The symbol that follows each, int32 [n]; epsilons and sentence marks change nothing.
 
         Returns:
-            (states, int64 [n]; what each word scores in nats, more is better, float32 [n]). A loan for a phrase begun
-            is part of it, and so is what had to be paid back. -1 and -inf where the model does not allow the word.
+            (states, int64 [n]; score of each word in nats, more is better, float32 [n]), with the boosts of phrases
+            begun, and less those of phrases broken off. -1 and -inf where the model does not allow the word.
 
         Raises:
             OptionError: A state or a symbol that does not exist, or as many states as words there are not.
@@ -143,7 +143,7 @@ class Tracker:
         return after, gain
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return what it scores to end in each of some states, float32 [n]: ``</s>``, loans paid back.
+        """Return the score of ending in each of some states, float32 [n]: ``</s>``, partial boosts taken back.
 
         Raises:
             OptionError: A state that does not exist.
@@ -152,7 +152,7 @@ class Tracker:
         return score
 
     def compose(self, lattice: Lattice, start: int) -> tuple[Lattice, npt.NDArray[np.int64]]:
-        """Let every path of a lattice pay what the grammar says, see `add_context`."""
+        """Add the costs of the grammar to every path of a lattice, see `add_context`."""
         for word_map in (self.class_map, self.old_map):
             if word_map is not None:
                 word_map.of(lattice)
@@ -161,7 +161,7 @@ class Tracker:
         return copied_lattice(lattice, state_map, arc_begin, dst, arc_map, graph, final_graph), arc_map
 
     def clear(self) -> None:
-        """Forget all states; compiled lists are kept."""
+        """Forget all states, but keep compiled lists."""
         self._tracker.clear()
         self._names.clear()
 

@@ -19,11 +19,11 @@ from ninja.openfst import from_fst, pywrapfst_module, to_fst
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledList:
-    """A list of phrases as the tracker wants it."""
+    """A list of phrases as acceptors."""
 
     name: str
     wanted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
-    unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of whatever class
+    unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
     num_phrases: int  # compiled; those with words that no symbol stands for are left out
 
     @property
@@ -48,9 +48,9 @@ def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
         count += len(spelled)
         good = {ids: weight for ids, weight in spelled.items() if weight >= 0}
         if good:
-            wanted[name] = _acceptor(good, lend=True)
+            wanted[name] = _acceptor(good, as_partial=True)
         if len(good) < len(spelled):
-            unwanted.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, lend=False))
+            unwanted.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, as_partial=False))
     return CompiledList(phrases.name, wanted, tuple(unwanted), count)
 
 
@@ -64,13 +64,13 @@ def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, .
     return found
 
 
-def _acceptor(weight_of: dict[tuple[int, ...], float], *, lend: bool) -> _context.Phrases:
+def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _context.Phrases:
     """Make the minimal acceptor of some phrases.
 
     Args:
         weight_of: Weight of each phrase.
-        lend: Each word gives as much as the best phrase that goes on from here will have given, and what a phrase got
-            too much is taken back at its end. Else all is given at the end.
+        as_partial: Each word is boosted as by the best phrase that goes on from here, and what a phrase got too much is
+            taken back at its end; else the whole boost comes at the end.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -78,7 +78,7 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, lend: bool) -> _contex
     begin = np.concatenate([[0], np.cumsum(length)])
     trie = WordTrie()
     node = trie.add(np.fromiter((word for ids in phrases for word in ids), np.int32, begin[-1]), begin)
-    per_word = np.repeat(weight, length) if lend else np.zeros(begin[-1])
+    per_word = np.repeat(weight, length) if as_partial else np.zeros(begin[-1])
     bonus = np.zeros(len(trie))
     np.maximum.at(bonus, node, per_word)
     given = np.add.reduceat(bonus[node], begin[:-1])
@@ -93,7 +93,7 @@ def _minimal(
     cost: npt.NDArray[np.float64],
     end: npt.NDArray[np.float64],
 ) -> _context.Phrases:
-    """Let OpenFst merge the states of a trie, node n of which is entered by arc n - 1, that have the same future."""
+    """Minimise a trie, node n of which is entered by arc n - 1, with OpenFst."""
     order = np.lexsort((word, parent))
     lattice = Lattice.from_arrays(
         "",
@@ -120,14 +120,14 @@ def _minimal(
 
 
 class ListCompiler:
-    """Compiles each list once, whoever asks for it, and keeps those that are shared while they live."""
+    """A cache of compiled lists: shared ones are kept as long as they live."""
 
     def __init__(self, words: SymbolTable) -> None:
         self.words = words
         self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
-        """Return lists as the tracker wants them."""
+        """Compile some lists, shared ones once."""
         found = []
         for each in lists:
             kept = self._compiled.get(each)

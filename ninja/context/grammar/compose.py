@@ -1,4 +1,4 @@
-"""Applying context to lattices: exact composition with the contextual grammar."""
+"""Composition of lattices with the contextual grammar."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def add_context(
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Give every path of a lattice the score of the contextual grammar.
 
-    States split where the grammar tells histories apart; no path is lost or made. Graph costs become, with ``gain``
-    what `Tracker.advance` says of a word after the words before it,
+    States split where the grammar tells histories apart; no path is lost or made. With the ``gain`` of each word by
+    `Tracker.advance`, graph costs become
 
         graph − gain                          with an old language model, or with no class model
         (1 − class_weight) · graph − gain        with a class model alone

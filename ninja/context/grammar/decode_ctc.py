@@ -1,4 +1,8 @@
-"""Token-passing beam search for models that give the probabilities of each frame's label, CTC."""
+"""Prefix beam search for CTC models with a contextual tracker.
+
+``ninja.ctc`` makes lattices and n-best lists without one: its kernel prunes by bounds that boosts would break, as they
+let scores rise.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class _Prefixes:
     context: Floats  # the tracker's score so far
     state: Ints  # the tracker's
     after: Ints  # the tracker's after each unit, [rows, units], where `gain` is known
-    gain: Floats  # what each unit would score, [rows, units]; NaN: not asked for yet
+    gain: Floats  # score of each unit, [rows, units]; NaN: not known yet
 
 
 def ctc_prefix_beam_search(
@@ -44,7 +48,7 @@ def ctc_prefix_beam_search(
     *,
     blank: int = 0,
 ) -> list[Hypothesis]:
-    """Search for the unit sequence that a CTC model and the context together find best.
+    """Search for the unit sequences that a CTC model and the context together find best.
 
     A sequence has the probability of all its alignments together; the tracker scores each sequence once.
 
@@ -126,7 +130,7 @@ def _next(
 
 
 def _ask(now: _Prefixes, unit: Ints, tracker: UnitTracker) -> None:
-    """Let the tracker score those units after each prefix that it has not been asked for."""
+    """Fill in the tracker's scores of those units after each prefix that are not known yet."""
     row, at = np.nonzero(np.isnan(now.gain[:, unit]))
     if row.size:
         after, gain = tracker.advance(now.state[row], unit[at].astype(np.int32))
@@ -145,7 +149,7 @@ def _best(score: Floats, options: BeamOptions) -> Ints:
 
 
 def _hypotheses(now: _Prefixes, start: int, tracker: UnitTracker, options: BeamOptions) -> list[Hypothesis]:
-    """Return what the last frame left, with the end of the sentence scored."""
+    """Return the prefixes of the last frame as hypotheses, with the end of the sentence scored."""
     model = np.logaddexp(now.with_blank, now.without)
     context = now.context + tracker.final(now.state)
     length = np.array([len(units) for units in now.units], np.int64)
