@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from reference_graph import costs_of, paths
 
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
 
 Unit = tuple[int, tuple[int, ...]]  # word and labels
 Kinds = Mapping[int, str]  # of phones

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from reference_word_align import model_of
 from strategies import costs, lattices
 
-from ninja.formats.kaldi.transition_model import TransitionModel
-from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.word_phones import KINDS, WordBoundary
 
 PHONES = {1: "nonword", 2: "nonword", 3: "begin", 4: "end", 5: "internal", 6: "singleton", 7: "begin", 8: "end"}
 BOUNDARY = WordBoundary("small_boundary.int", {phone: KINDS[kind] for phone, kind in PHONES.items()})

@@ -15,13 +15,14 @@ from strategies_align import spelled
 
 import ninja as package
 from ninja import _align
-from ninja.formats.kaldi.lexicon import AlignLexicon
-from ninja.formats.kaldi.transition_model import TransitionModel
-from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.formats.kaldi.word_phones import read_word_boundary
 from ninja.graph import best_path, equivalent, prune, state_times, to_raw
 from ninja.graph.align import LexiconAligner, PhoneAligner, PhoneAlignment, WordAligner, word_times
 from ninja.graph.transitions import add_transition_costs, to_phone_lattice
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
 KOREAN, GOLDEN = SHARED / "data" / "korean", SHARED / "golden" / "korean"
 ARRAYS = ("arc_begin", "dst", "word", "graph", "acoustic", "ali_begin", "ali", "final_graph", "final_acoustic")
@@ -35,12 +36,12 @@ def archive(name: str) -> dict[str, Lattice]:
 
 @pytest.fixture(scope="module")
 def model() -> TransitionModel:
-    return TransitionModel.read(KOREAN / "trans.mdl")
+    return read_transition_model(KOREAN / "trans.mdl")
 
 
 @pytest.fixture(scope="module")
 def boundary() -> WordBoundary:
-    return WordBoundary.read(KOREAN / "word_boundary.int")
+    return read_word_boundary(KOREAN / "word_boundary.int")
 
 
 def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, ...]]:

@@ -15,11 +15,12 @@ from reference_word_align import Unit, model_of, paths_as_units, segmentations, 
 from strategies_align import PHONES, SPELLINGS, Spoken, spelled, spoken_rows, spoken_trees
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.formats.kaldi.lexicon import AlignLexicon
+from ninja.formats.kaldi.word_phones import read_align_lexicon
 from ninja.graph import from_arcs, select_arcs
 from ninja.graph.align import LexiconAligner, LexiconAlignment, align_words_lexicon
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_phones import AlignLexicon
 
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
 SILENCES = [(0, 0, 1), (0, 0, 2)]
@@ -203,7 +204,7 @@ def test_aligners_are_sent_to_other_processes() -> None:
 def test_a_lexicon_is_read(tmp_path: Path) -> None:
     path = tmp_path / "align_lexicon.int"
     path.write_text(spelled([(0, 0, 1), (1, 8, 6), (1, 8, 6), (2, 2)]))
-    lexicon = AlignLexicon.read(path)
+    lexicon = read_align_lexicon(path)
     assert lexicon.num_entries == 3
     assert lexicon.entries.tolist() == [0, 0, 1, 1, 8, 6, 2, 2]
     assert lexicon.words_to_put.tolist() == [0, 8, 2]
@@ -226,7 +227,7 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
 def test_lexicons_are_checked(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "align_lexicon.int").write_text(text)
     with pytest.raises(FormatError, match=message):
-        AlignLexicon.read(tmp_path / "align_lexicon.int")
+        read_align_lexicon(tmp_path / "align_lexicon.int")
 
 
 def test_options_out_of_range_are_refused() -> None:

@@ -15,7 +15,6 @@ from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, spoken
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.kaldi.word_boundary import KINDS, WordBoundary
 from ninja.graph import connect, from_arcs, scale, state_times
 from ninja.graph.align import (
     Aligned,
@@ -28,6 +27,7 @@ from ninja.graph.align import (
     word_times,
 )
 from ninja.lattice import Lattice, check
+from ninja.lattice.word_phones import KINDS, WordBoundary
 
 Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p

@@ -11,9 +11,9 @@ from reference_graph import SHARED
 
 import ninja as package
 from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshes, without_empty_bins
-from ninja.formats.kaldi.numbers import read_integers
 from ninja.graph import combine, from_arcs
 from ninja.io import read
+from ninja.io.number_tables import read_integers
 
 KOREAN = SHARED / "golden" / "korean"
 SAMPLE = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"

@@ -16,7 +16,7 @@ from reference_openfst import Way, best_of_each, without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import (
     DeterminizeBounds,
     DeterminizeReport,
@@ -33,6 +33,7 @@ from ninja.graph import (
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.io import read, write
 from ninja.lattice import Lattice, check
+from ninja.lattice.transition_model import TransitionModel
 
 KOREAN, ENGLISH = SHARED / "golden" / "korean", SHARED / "golden" / "english"
 RAW = SHARED / "data" / "korean" / "raw.ark.gz"
@@ -62,7 +63,7 @@ def archive(path: Path) -> dict[str, Lattice]:
 def transitions() -> TransitionModel:
     if not TRANSITIONS.exists():
         pytest.skip(f"{TRANSITIONS} is not here: no acoustic model comes with the project (in CI it must be there)")
-    return TransitionModel.read(TRANSITIONS)
+    return read_transition_model(TRANSITIONS)
 
 
 def phones(seed: int, size: int = 12000) -> TransitionModel:

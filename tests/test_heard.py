@@ -13,7 +13,7 @@ from ninja.context.sound.phones import HeardPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Augmentation
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
-from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import best_path, from_arcs
 from ninja.lattice.symbols import SymbolTable
 
@@ -39,7 +39,7 @@ def model_text(num_phones=5):
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "final.mdl"
     path.write_text(model_text())
-    return TransitionModel.read(path)
+    return read_transition_model(path)
 
 
 def spoken(*phones):
@@ -133,7 +133,7 @@ def test_the_command_hears_names_by_the_model(ninja, tmp_path):
 
 @pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's answers are not beside the project")
 def test_phones_are_those_that_kaldi_aligns(model):
-    model = TransitionModel.read(KOREAN / "trans.mdl")
+    model = read_transition_model(KOREAN / "trans.mdl")
     names = ["".join(chr(ord("a") + int(digit)) for digit in str(each)) for each in range(int(model.phones.max()) + 1)]
     heard = HeardPhones(model, SymbolTable.from_words(names), names)
     aligned = dict(read(SHARED / "golden" / "korean" / "align_phones.ark.gz"))

@@ -10,7 +10,6 @@ from strategies_graph import timed_lattices
 
 from ninja import SymbolTable
 from ninja.errors import LatticeError, SymbolError
-from ninja.formats.kaldi.numbers import read_floats, read_integers
 from ninja.formats.nbest import (
     Hypothesis,
     NBest,
@@ -22,6 +21,7 @@ from ninja.formats.nbest import (
     tables_nbest,
 )
 from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.io.number_tables import read_floats, read_integers
 
 COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single precision, and so are their sums
 

@@ -8,9 +8,9 @@ import pytest
 
 import ninja as package
 from ninja.errors import InputError
-from ninja.formats.kaldi.numbers import read_integers
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
+from ninja.io.number_tables import read_integers
 
 
 def lattice(key, costs=(0.5, 1.5, 0.7)):

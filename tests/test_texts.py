@@ -8,7 +8,7 @@ import pytest
 from ninja import read, write
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.texts import read_whole
-from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
 from ninja.parallel.pipeline import Each, stream
 
@@ -67,7 +67,7 @@ def test_a_model_is_one_file(tmp_path):
     for number in (1, 2):
         (tmp_path / f"{number}.mdl").write_text("")
     with pytest.raises(InputError, match="names 2 files"):
-        TransitionModel.read(f"{tmp_path}/*.mdl")
+        read_transition_model(f"{tmp_path}/*.mdl")
 
 
 def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_path):

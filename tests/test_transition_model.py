@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reference_graph import SHARED
 
 from ninja.errors import FormatError, InputError, LatticeError
-from ninja.formats.kaldi.transition_model import TransitionModel
-from ninja.formats.kaldi.word_boundary import WordBoundary
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.formats.kaldi.word_phones import read_word_boundary
 from ninja.graph import from_arcs
 
 KOREAN = SHARED / "data" / "korean" / "trans.mdl"
@@ -78,7 +78,7 @@ WRITERS = pytest.mark.parametrize("write", [as_text, as_binary])
 @WRITERS
 def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
     (tmp_path / "final.mdl").write_bytes(write(chain))
-    model = TransitionModel.read(tmp_path / "final.mdl")
+    model = read_transition_model(tmp_path / "final.mdl")
     assert model.phone.tolist() == [0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
     assert model.hmm_state.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     assert model.transition_state.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
@@ -99,12 +99,12 @@ def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool],
 @WRITERS
 def test_what_follows_the_model_is_not_looked_at(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
     (tmp_path / "final.mdl").write_bytes(write(True) + b"<Nnet3> \0\1\2" + bytes(10**6))
-    assert TransitionModel.read(tmp_path / "final.mdl").num_transition_ids == 10
+    assert read_transition_model(tmp_path / "final.mdl").num_transition_ids == 10
 
 
 def test_a_packed_model_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "final.mdl.gz").write_bytes(gzip.compress(as_binary(True)))
-    assert TransitionModel.read(tmp_path / "final.mdl.gz").num_transition_ids == 10
+    assert read_transition_model(tmp_path / "final.mdl.gz").num_transition_ids == 10
 
 
 @WRITERS
@@ -114,7 +114,7 @@ def test_a_file_cut_anywhere_is_told(tmp_path: Path, write: Callable[[bool], byt
     for length in range(len(content) - 1 - (write is as_text)):
         path.write_bytes(content[:length])
         with pytest.raises(FormatError, match=r"final.mdl.*byte \d+: .*truncated") as caught:
-            TransitionModel.read(path)
+            read_transition_model(path)
         assert caught.value.byte is not None
         assert caught.value.byte <= length
 
@@ -129,7 +129,7 @@ def test_damage_is_an_error_or_harmless(
         content[place % len(content)] = value
     (tmp_path / "final.mdl").write_bytes(content)
     try:
-        model = TransitionModel.read(tmp_path / "final.mdl")
+        model = read_transition_model(tmp_path / "final.mdl")
     except FormatError:
         return
     assert all(getattr(model, name).shape == model.phone.shape for name in FIELDS)
@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: bytes, new: by
     assert old in content
     (tmp_path / "final.mdl").write_bytes(content.replace(old, new, 1))
     with pytest.raises(FormatError, match=rf"final.mdl:\d+, byte \d+: .*{message}"):
-        TransitionModel.read(tmp_path / "final.mdl")
+        read_transition_model(tmp_path / "final.mdl")
 
 
 def test_an_absurd_count_costs_no_memory(tmp_path: Path) -> None:
@@ -172,19 +172,19 @@ def test_an_absurd_count_costs_no_memory(tmp_path: Path) -> None:
         if content[place : place + 1] == b"\4":
             (tmp_path / "final.mdl").write_bytes(content[: place + 1] + huge + content[place + 5 :])
             try:
-                TransitionModel.read(tmp_path / "final.mdl")
+                read_transition_model(tmp_path / "final.mdl")
             except FormatError:
                 continue
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
-        TransitionModel.read(tmp_path / "final.mdl")
+        read_transition_model(tmp_path / "final.mdl")
 
 
 def test_labels_beyond_the_model_are_refused(tmp_path: Path) -> None:
     (tmp_path / "final.mdl").write_bytes(as_text(True))
-    model = TransitionModel.read(tmp_path / "final.mdl")
+    model = read_transition_model(tmp_path / "final.mdl")
     good = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1, 10]], final_labels={1: [3]})
     model.check(good)
     bad = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1, 11]])
@@ -194,10 +194,10 @@ def test_labels_beyond_the_model_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's models do not come with the project")
 def test_a_chain_model_of_kaldi_is_read() -> None:
-    model = TransitionModel.read(KOREAN)
+    model = read_transition_model(KOREAN)
     assert (model.num_transition_ids, model.num_pdfs, model.phones.size) == (11886, 2616, 194)
     assert (model.is_self_loop ^ model.is_final)[1:].all()  # one state a phone
-    boundary = WordBoundary.read(KOREAN.with_name("word_boundary.int"))
+    boundary = read_word_boundary(KOREAN.with_name("word_boundary.int"))
     assert (boundary.kinds(model.phones) > 0).all()
 
 
@@ -215,11 +215,11 @@ def test_a_chain_model_of_kaldi_is_read() -> None:
 def test_word_boundaries_are_checked(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "word_boundary.int").write_text(text)
     with pytest.raises(FormatError, match=message):
-        WordBoundary.read(tmp_path / "word_boundary.int")
+        read_word_boundary(tmp_path / "word_boundary.int")
 
 
 def test_word_boundaries_are_read(tmp_path: Path) -> None:
     (tmp_path / "word_boundary.int").write_text("1 nonword\r\n2\tbegin\n\n3 singleton\n")
-    boundary = WordBoundary.read(tmp_path / "word_boundary.int")
+    boundary = read_word_boundary(tmp_path / "word_boundary.int")
     assert boundary.kind_of == {1: 5, 2: 1, 3: 3}
     assert boundary.kinds(np.array([3, 9, 1, 3], np.int32)).tolist() == [3, 0, 5, 3]

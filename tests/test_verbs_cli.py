@@ -133,9 +133,9 @@ def test_densities_can_be_labels(ninja, korean, tmp_path):
     out = tmp_path / "fst.txt"
     options = ("--read-compact=false", "--convert-to-pdf-labels", f"--trans-model={model}", "--project-output=false")
     assert ninja("to-fst", korean / "lat.ark.gz", *options, "--rm-eps=false", "-o", f"ark,t:{out}")[0] == 0
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
-    (_, lattice), pdf = next(package.read(korean / "lat.ark.gz")), TransitionModel.read(model).pdf
+    (_, lattice), pdf = next(package.read(korean / "lat.ark.gz")), read_transition_model(model).pdf
     entry = out.read_text().split("\n\n")[0].splitlines()[1:]
     given = sorted(int(line.split("\t")[2]) for line in entry if line.count("\t") > 2 and line.split("\t")[2] != "0")
     assert given == sorted((pdf[[*lattice.ali, *lattice.final_ali]] + 1).tolist())

@@ -11,13 +11,13 @@ from reference_verbs import accuracy_shares, frame_shares, stories
 from strategies_graph import timed_lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph import (
     accuracy_posteriors,
     frame_posteriors,
     linear,
     pronunciations,
 )
+from ninja.lattice.transition_model import TransitionModel
 
 KOREAN = SHARED / "golden" / "korean"
 needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do not come with the project")

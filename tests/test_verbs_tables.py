@@ -13,8 +13,8 @@ from strategies import KEYS
 
 from ninja import NinjaError
 from ninja.errors import FormatError, OptionError
-from ninja.formats.kaldi.numbers import NumberWriter, read_floats, read_integers
 from ninja.io.along import Along
+from ninja.io.number_tables import NumberWriter, read_floats, read_integers
 from ninja.io.selection import part_of, read_keys
 
 INTEGERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6)
@@ -82,13 +82,17 @@ def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
     [
         (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected integers here"),
         (read_integers, b"a 3000000000\n", "byte 2, key 'a': expected integers here"),
-        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 2, key 'a': expected integers here"),
-        (read_integers, b"a \0B\4\xff\xff\xff\x7f1234", "key 'a': the file is cut short within an entry"),
-        (read_integers, b"a \0B\4\1\0\0\0\10\1\0\0\0", "byte 2, key 'a': expected integers here"),
-        (read_integers, b"a \0B\10\1\0\0\0\4\1\0\0\0", "byte 2, key 'a': expected integers here"),
+        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 4, key 'a': -1 integers are announced"),
+        (
+            read_integers,
+            b"a \0B\4\xff\xff\xff\x7f1234",
+            "key 'a': 2147483647 numbers of 5 bytes are announced, but 4 bytes",
+        ),
+        (read_integers, b"a \0B\4\1\0\0\0\10\1\0\0\0", "byte 9, key 'a': expected a number of 4 bytes"),
+        (read_integers, b"a \0B\10\1\0\0\0\4\1\0\0\0", "byte 4, key 'a': expected an integer"),
         (read_floats, b"a 1 2\n", "byte 2, key 'a': expected one finite number here"),
         (read_floats, b"a nan\n", "byte 2, key 'a': expected one finite number here"),
-        (read_floats, b"a \0B\7\0\0\0\0", "byte 2, key 'a': expected one finite number here"),
+        (read_floats, b"a \0B\7\0\0\0\0", "byte 4, key 'a': expected a number, found the byte 0x07"),
         (read_integers, b"x" * 5000, "expected a key and a value"),
     ],
 )

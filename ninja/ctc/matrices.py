@@ -18,10 +18,12 @@ from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
 from ninja.formats import torch_file
 from ninja.formats.content import key_of
-from ninja.formats.kaldi.matrices import BINARY, LONGEST_KEY, Matrix, OnError, read_archive, read_one
+from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
+from ninja.formats.kaldi.objects import BINARY, LONGEST_KEY
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
 from ninja.formats.unread import refusal
 from ninja.io.sources import Source, tables
+from ninja.lattice import Array
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
 CHUNK = 1 << 20
@@ -30,13 +32,13 @@ _NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 
 def read_matrices(
     content: bytes, key: str, path: str | None = None, on_error: OnError | None = None
-) -> Iterator[tuple[str, Matrix]]:
+) -> Iterator[tuple[str, Array]]:
     """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
 
     * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
     * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
       first axis of one is left out.
-    * Kaldi archives, binary (also compressed, which kaldiio unpacks) or text: keys are the archive's, or the given one
+    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one
       where there is a single matrix without a key.
 
     Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
@@ -49,14 +51,13 @@ def read_matrices(
 
     Raises:
         FormatError: The file is none of these, damaged, or holds something else.
-        DependencyError: kaldiio is needed and not installed.
     """
     yield from _of_stream(Stream(io.BytesIO(content), path or "the matrices"), key, path, on_error)
 
 
 def read_matrix_tables(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
-) -> Iterator[tuple[str, Matrix]]:
+) -> Iterator[tuple[str, Array]]:
     """Yield the matrices of files, folders and lists, as ``read_matrices``; of an archive, one at a time is in memory.
 
     Args:
@@ -75,7 +76,7 @@ def read_matrix_tables(
 
 def located_matrices(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
-) -> Iterator[tuple[str, Matrix, str]]:
+) -> Iterator[tuple[str, Array, str]]:
     """Yield what ``read_matrix_tables`` does, each with the name of its file; arguments and errors are the same."""
     for table in _tables(source, allow_pipes):
         name = table.place.name
@@ -92,7 +93,7 @@ def located_matrices(
             on_error(error)
 
 
-def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Matrix]]:
+def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Array]]:
     """Yield the matrices of a Kaldi script file: on each line a key and a place, ``FILE`` or ``FILE:OFFSET``.
 
     Raises:
@@ -139,7 +140,7 @@ def _is_list(head: bytes) -> bool:
     return os.path.isfile(place) or os.path.isfile(place.rpartition(":")[0])
 
 
-def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Matrix, str]]:
+def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
     """Yield the matrices that the lines of a script file name, each with its file's name."""
     for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
@@ -156,14 +157,14 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
                         for each, matrix in _of_stream(stream, key, found.name, on_error):
                             yield each, matrix, found.name
                     else:
-                        yield key, _matrix(read_one(stream, key, found.name), found.name, key), found.name
+                        yield key, _matrix(read_one(stream, key), found.name, key), found.name
         except (FormatError, InputError) as error:
             if on_error is None:
                 raise
             on_error(error)
 
 
-def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | None) -> Iterator[tuple[str, Matrix]]:
+def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | None) -> Iterator[tuple[str, Array]]:
     """Yield the matrices of an opened file."""
     head = stream.head(LONGEST_KEY)
     if head.startswith(NPY):
@@ -179,11 +180,11 @@ def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | N
             else:
                 yield name, found
     elif head.startswith(BINARY) or head.lstrip().startswith(b"["):
-        yield key, read_one(stream, key, path)
+        yield key, read_one(stream, key)
     elif (said := refusal(head)) is not None:
         raise FormatError(said, path)
     else:
-        yield from read_archive(stream, path, on_error)
+        yield from read_archive(stream, on_error)
 
 
 def _rest(stream: Stream) -> bytes:
@@ -195,7 +196,7 @@ def _rest(stream: Stream) -> bytes:
     return bytes(content)
 
 
-def _npy(content: bytes, path: str | None, key: str) -> Matrix:
+def _npy(content: bytes, path: str | None, key: str) -> Array:
     """Return the array of a .npy file."""
     stream = io.BytesIO(content)
     try:
@@ -218,7 +219,7 @@ def _npy(content: bytes, path: str | None, key: str) -> Matrix:
     return _matrix(values, path, key)
 
 
-def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Matrix]]]:
+def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Array]]]:
     """Return how to get each array of a zip file: NumPy's .npz, or torch's."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -250,7 +251,7 @@ def _torch(content: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
     return list(loaded.items()) if isinstance(loaded, dict) else [(key, loaded)]
 
 
-def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Matrix:
+def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:
     """Return a tensor of a file of some size as a matrix."""
     if not isinstance(key, str) or not isinstance(tensor, Tensor):
         raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
@@ -259,7 +260,7 @@ def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Matrix:
     return _matrix(tensor.array(), path, key)
 
 
-def _matrix(values: Matrix, path: str | None, key: str) -> Matrix:
+def _matrix(values: Array, path: str | None, key: str) -> Array:
     if values.ndim == 3 and values.shape[0] == 1:
         values = values[0]
     if values.ndim != 2:

@@ -18,17 +18,27 @@ def read(path: str | os.PathLike[str]) -> str:
         FormatError: The text is not UTF-8, or the gzip stream is damaged.
         InputError: The file cannot be read.
     """
+    return decoded(content(path), path)
+
+
+def content(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file; a gzip file, known by its content, is unpacked.
+
+    Raises:
+        FormatError: The gzip stream is damaged.
+        InputError: The file cannot be read.
+    """
     try:
         with open(path, "rb") as stream:
-            content = stream.read()
+            found = stream.read()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error
-    if content.startswith(GZIP_MAGIC):
+    if found.startswith(GZIP_MAGIC):
         try:
-            content = gzip.decompress(content)
+            found = gzip.decompress(found)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(f"the gzip stream is damaged: {error}", path) from error
-    return decoded(content, path)
+    return found
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:

@@ -17,7 +17,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.lattice.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]
 _LIMITS: tuple[Limit | None, ...] = (None, "memory", "arcs", "states")

@@ -17,7 +17,7 @@ from ninja.lattice.arrays import owners
 from ninja.lattice.times import num_frames, state_times
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.lattice.transition_model import TransitionModel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]

@@ -12,7 +12,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, owners
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.lattice.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]
 MOST_LABELS = 2**31 - 1

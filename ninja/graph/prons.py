@@ -12,7 +12,7 @@ from ninja.graph.best_path import best_path
 from ninja.lattice import Lattice
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)

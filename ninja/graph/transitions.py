@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, owners
 from ninja.lattice.times import check_labelled
+from ninja.lattice.transition_model import TransitionModel
 
 
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:

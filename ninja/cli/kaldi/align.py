@@ -120,13 +120,13 @@ def align_words(
     Example:
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
-    from ninja.formats.kaldi.word_boundary import WordBoundary
+    from ninja.formats.kaldi.transition_model import read_transition_model
+    from ninja.formats.kaldi.word_phones import read_word_boundary
     from ninja.graph.align import WordAligner, WordAlignment
 
     check_places([output_file], [word_boundary, model], reading)
     options = WordAlignment(silence_label, partial_word_label, reorder, max_expand)
-    aligner = WordAligner(TransitionModel.read(model), WordBoundary.read(word_boundary), options)
+    aligner = WordAligner(read_transition_model(model), read_word_boundary(word_boundary), options)
     _run(reading, output_file, Aligning(aligner, output_error_lats), resume)
 
 
@@ -167,13 +167,13 @@ def align_words_lexicon(
     Example:
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.kaldi.lexicon import AlignLexicon
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
+    from ninja.formats.kaldi.word_phones import read_align_lexicon
     from ninja.graph.align import LexiconAligner, LexiconAlignment
 
     check_places([output_file], [lexicon, model], reading)
     options = LexiconAlignment(partial_word_label, reorder, max_expand)
-    aligner = LexiconAligner(TransitionModel.read(model), AlignLexicon.read(lexicon), options)
+    aligner = LexiconAligner(read_transition_model(model), read_align_lexicon(lexicon), options)
     _run(reading, output_file, Aligning(aligner, output_error_lats, output_if_empty), resume)
 
 
@@ -204,12 +204,12 @@ def align_phones(
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
     from ninja.graph.align import PhoneAligner, PhoneAlignment
 
     check_places([output_file], [model], reading)
     options = PhoneAlignment(replace_output_symbols, remove_epsilon, reorder)
-    _run(reading, output_file, Aligning(PhoneAligner(TransitionModel.read(model), options), output_error_lats), resume)
+    _run(reading, output_file, Aligning(PhoneAligner(read_transition_model(model), options), output_error_lats), resume)
 
 
 def _run(reading: Reading, output_file: str, stage: Aligning, resume: bool) -> None:

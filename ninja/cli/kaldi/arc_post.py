@@ -15,8 +15,8 @@ from ninja.cli.switches import switch
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
+    from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ def arc_post(
     Example:
       ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
-    transitions = None if model is None else TransitionModel.read(model)
+    transitions = None if model is None else read_transition_model(model)
     lines_of = PosteriorLines(min_post, acoustic_scale, lm_scale, print_alignment, transitions)
     check_places([output_file], [model], reading)
     with text_output(output_file) as stream:

@@ -65,13 +65,13 @@ def boost_ali(
       ninja boost-ali lat.ark.gz --model final.mdl --ali ark:ali.1.gz --silence-phones 1:2:3 -o boosted.ark.gz
     """
     from ninja import graph
-    from ninja.formats.kaldi.numbers import read_integers
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
     from ninja.io.along import Along
+    from ninja.io.number_tables import read_integers
 
     if not silence_phones:
         reading.say("there are no --silence-phones; make sure that this is meant")
-    transitions = TransitionModel.read(model)
+    transitions = read_transition_model(model)
     references = Along(read_integers(ali, allow_pipes=reading.allow_pipes))
 
     def boosted(lattice: Lattice) -> Lattice:

@@ -85,7 +85,7 @@ def to_ctm_conf(
     check_places([output_file], [*others, one_best], reading)
     hypotheses = None
     if one_best is not None:
-        from ninja.formats.kaldi.numbers import read_integers
+        from ninja.io.number_tables import read_integers
 
         hypotheses = dict(read_integers(one_best, allow_pipes=reading.allow_pipes))
     lines = WordLines(scales, decode_mbr, print_silence, frame_shift, hypotheses, one_best)

@@ -36,7 +36,7 @@ def depth(reading: Reading, output_file: str) -> None:
     Example:
       ninja depth lat.ark.gz
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
 
     crossed = frames = 0
     with NumberWriter(output_file) as table:
@@ -59,7 +59,7 @@ def depth_per_frame(reading: Reading, output_file: str) -> None:
     Example:
       ninja depth-per-frame lat.ark.gz
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
 
     with NumberWriter(output_file) as table:
         for key, found in reading.results(Each(crossings), to_stdout=output_file == "-"):

@@ -16,8 +16,8 @@ from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each, Keyed, OnError
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.graph.determinize_pruned import DeterminizeBounds, DeterminizeReport
+    from ninja.lattice.transition_model import TransitionModel
 
 Command = Callable[..., Any]
 
@@ -232,14 +232,14 @@ def determinize_phone_pruned(
     Example:
       ninja determinize-phone-pruned --model final.mdl raw.ark.gz --beam 8 -o lat.ark.gz
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
     check_places([output_file], [model], reading)
     checked = _bounds(beam, acoustic_scale, **bounds)
     passes = Phones(
-        TransitionModel.read(model),
+        read_transition_model(model),
         beam,
         acoustic_scale,
         checked,

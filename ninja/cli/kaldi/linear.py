@@ -62,7 +62,7 @@ def nbest_to_linear(
     Example:
       ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
 
     check_places([output_file, alignments, lm_cost, ac_cost], (), reading)
     words = reading.table()
@@ -113,8 +113,8 @@ def linear_to_nbest(
       ninja linear-to-nbest ark:1.ali --transcriptions 1.tra --lm-cost 1.lm --ac-cost 1.ac -o nbest.ark.gz
     """
     from ninja import graph
-    from ninja.formats.kaldi.numbers import read_floats, read_integers
     from ninja.io.along import Along
+    from ninja.io.number_tables import read_floats, read_integers
 
     reading = Reading((alignments,), words, 1, "skip", allow_pipes, output=OutputOptions(**output), are_lattices=False)
     check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
@@ -207,7 +207,7 @@ def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np
 
     from ninja.evaluate import read_text
     from ninja.files.place import STDIN, Place
-    from ninja.formats.kaldi.numbers import read_integers
+    from ninja.io.number_tables import read_integers
     from ninja.io.sources import tables
 
     table = reading.table()

@@ -146,7 +146,7 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
     from ninja.io.targets import target
 
     files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
@@ -206,8 +206,8 @@ def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_sca
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
     from ninja.consensus import sentence_confidence
-    from ninja.formats.kaldi.numbers import NumberWriter
     from ninja.graph.scale import check_scales
+    from ninja.io.number_tables import NumberWriter
 
     check_scales(acoustic_scale, lm_scale, word_penalty)
     difference_of = partial(

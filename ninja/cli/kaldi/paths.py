@@ -154,7 +154,7 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
 
     check_places([output_file, alignments, write_lattices], [word_symbol_table], reading)
     words = reading.table()

@@ -15,8 +15,8 @@ from ninja.cli.switches import switch
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
+    from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths
     Example:
       ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
-    lines = PronunciationLines(TransitionModel.read(model), print_lengths_per_phone)
+    lines = PronunciationLines(read_transition_model(model), print_lengths_per_phone)
     check_places([output_file], [model], reading)
     with text_output(output_file) as stream:
         for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):

@@ -13,8 +13,8 @@ from ninja.cli.switches import switch
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.formats.kaldi.transition_model import TransitionModel
     from ninja.lattice import Lattice
+    from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def to_fst(
     Example:
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
     from ninja.io.fst_table import opened_table
 
     model = None
@@ -88,7 +88,7 @@ def to_fst(
             raise click.UsageError("--convert-to-pdf-labels needs --read-compact=false")
         if trans_model is None:
             raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
-        model = TransitionModel.read(trans_model)
+        model = read_transition_model(trans_model)
     with opened_table(output_file) as (table, text):
         entry = Entry(acoustic_scale, lm_scale, rm_eps, read_compact, project_input, project_output, model, text)
         for _, content in reading.results(Each(entry), to_stdout=output_file == "-"):

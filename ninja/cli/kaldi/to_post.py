@@ -47,7 +47,7 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
     Example:
       ninja to-post lat.ark.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    from ninja.formats.kaldi.numbers import NumberWriter
+    from ninja.io.number_tables import NumberWriter
 
     check_places([output_file, loglikes], [], reading)
     stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
@@ -124,14 +124,14 @@ def _accuracies(
     silence_phones: tuple[int, ...],
 ) -> None:
     from ninja import graph
-    from ninja.formats.kaldi.numbers import NumberWriter, read_integers
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
     from ninja.io.along import Along
+    from ninja.io.number_tables import NumberWriter, read_integers
 
     if not silence_phones:
         reading.say("there are no --silence-phones; make sure that this is meant")
     check_places([output_file], [model, ali], reading)
-    transitions = TransitionModel.read(model)
+    transitions = read_transition_model(model)
     references = Along(read_integers(ali, allow_pipes=reading.allow_pipes))
 
     def accuracy(lattice: Lattice) -> FramePosteriors:

@@ -26,10 +26,10 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
       ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
     """
     from ninja import graph
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
     check_places([output_file], [model], reading)
-    phones = partial(graph.to_phone_lattice, model=TransitionModel.read(model), replace_words=replace_words)
+    phones = partial(graph.to_phone_lattice, model=read_transition_model(model), replace_words=replace_words)
     rewrite(reading, output_file, phones, resume=resume, kind="compact")
 
 
@@ -50,12 +50,12 @@ def add_trans_probs(
       ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
     """
     from ninja import graph
-    from ninja.formats.kaldi.transition_model import TransitionModel
+    from ninja.formats.kaldi.transition_model import read_transition_model
 
     check_places([output_file], [model], reading)
     added = partial(
         graph.add_transition_costs,
-        model=TransitionModel.read(model),
+        model=read_transition_model(model),
         transition_scale=transition_scale,
         self_loop_scale=self_loop_scale,
     )

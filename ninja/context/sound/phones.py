@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from ninja.context.sound.pronunciation import phones_of
 from ninja.errors import LatticeError, VocabularyError
-from ninja.formats.kaldi.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.transition_model import TransitionModel
 
 # What recognisers call the phones that are none: silence, noise, laughter, disambiguation symbols.
 _SILENT = re.compile(r"<.*>|\[.*\]|#\d+|(?:sil|spn|nsn|lau|ns|noise|sp)\d*", re.IGNORECASE)
@@ -51,7 +52,7 @@ class HeardPhones:
         Raises:
             NinjaError: One cannot be read, or as for the class.
         """
-        return cls(TransitionModel.read(model), SymbolTable.read(phones), known)
+        return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:
         """Return the phones of each arc, by their place in ``known``.

@@ -1,108 +1,236 @@
-"""Kaldi's basic objects read from the head of a file, no further than they go."""
+r"""Kaldi's basic objects, binary and text: tokens, numbers, vectors, matrices.
+
+A binary object begins with ``\0B``, everything else is text. A number in binary is a byte with its size, then the
+number, little-endian; integers and reals of one size look the same, so that a number of unknown kind is a `Scalar`.
+Matrices are marked ``FM``, ``DM``, and compressed ``CM``, ``CM2``, ``CM3``; vectors ``FV``, ``DV``.
+
+Source: Kaldi, base/io-funcs-inl.h, matrix/kaldi-vector.cc, matrix/kaldi-matrix.cc, matrix/compressed-matrix.h.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import re
 import struct
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError
-from ninja.files.stream import Stream
+from ninja.files.place import Place
+from ninja.files.stream import Stream, open_stream
 from ninja.lattice import Array
 
 BINARY = b"\0B"
+ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # how binary vectors and matrices begin
 BLANK = b" \t\n\r\f\v"
-CHUNK = 1 << 18  # bytes read at once: a network of hundreds of megabytes may follow the head, which is all we need
-LONGEST_TOKEN = 100  # bytes
+CHUNK = 1 << 18  # bytes read at once: much may follow the objects that are wanted
+LONGEST_TOKEN = 1000  # bytes
+LONGEST_KEY = 4096
+DAMAGED = "the file is damaged, copy it again"
+_BLANK = re.compile(rb"[ \t\n\r\f\v]")
+_NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
+_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # of a table of integers, each written for itself
 
 
-class Head:
-    """Reads one object after the other from a stream, no further than asked for; believes no count unseen.
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number of unknown kind."""
 
-    Every method raises ``FormatError`` with the byte, and in text the line, when the file holds something else.
+    content: bytes  # 4 or 8 bytes if binary, else its digits
+    binary: bool
 
-    Source: Kaldi, base/io-funcs-inl.h, matrix/kaldi-vector.cc.
+    def integer(self) -> int | None:
+        """Return it as an integer; None if it is none."""
+        if self.binary:
+            return struct.unpack("<i" if len(self.content) == 4 else "<q", self.content)[0]
+        try:
+            return int(self.content)
+        except ValueError:
+            return None
+
+    def real(self) -> float | None:
+        """Return it as a real number; None if it is none."""
+        if self.binary:
+            return struct.unpack("<f" if len(self.content) == 4 else "<d", self.content)[0]
+        try:
+            return float(self.content)
+        except ValueError:
+            return None
+
+
+Value = Scalar | bool | Array
+
+
+class ObjectReader:
+    """Reader of one object after the other from a stream, no further than asked for.
+
+    Memory is taken only for bytes that are there, whatever sizes are announced. Every method raises ``FormatError``,
+    with the byte, and the line of a text or the key of a table's entry, when the stream holds something else.
+
+    Attributes:
+        binary: Whether the present object is binary.
+        key: Of the present entry of a table.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        """Begin after the binary marker, if there is one."""
+    def __init__(self, stream: Stream, hint: str = DAMAGED, *, begin: int = 0) -> None:
+        """Read from where a stream stands; an object begins there.
+
+        Args:
+            stream: The bytes.
+            hint: Advice where no token stands.
+            begin: Bytes before, for messages.
+        """
         self.name = stream.name
+        self.key: str | None = None
         self._stream = stream
-        self._content = bytearray()
+        self._hint = hint
+        self._held = bytearray()
+        self._at = 0  # in these bytes
+        self._before = begin  # bytes before these
         self._ended = False
-        self.place = 0
-        self.binary = self._has(2) and self._content.startswith(BINARY)
-        if self.binary:
-            self.place = len(BINARY)
+        self._counts_lines = not begin
+        self.binary = False
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], hint: str = DAMAGED) -> ObjectReader:
+        """Read a whole file, which is one object; gzip is unpacked.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        with open_stream(Place(os.fspath(path))) as stream:
+            reader = cls(stream, hint)
+            while reader._more():
+                pass
+        reader.begin_object()
+        return reader
+
+    @property
+    def place(self) -> int:
+        """Offset of what is read next."""
+        return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
         """Raise a ``FormatError`` at a place, by default the current one."""
         place = self.place if place is None else place
-        line = None if self.binary else self._content.count(b"\n", 0, place) + 1
-        raise FormatError(message, self.name, line=line, byte=place)
+        line = self._held.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
+        raise FormatError(message, self.name, key=self.key, line=line, byte=place)
 
     def cut_short(self, within: str) -> NoReturn:
         """Raise a ``FormatError`` at the end of the file."""
-        self.fail(f"the file ends within {within}; it is truncated, copy it again", len(self._content))
+        end = self._before + len(self._held)
+        self.fail(f"the file ends within {within}; it is truncated, copy it again", end)
+
+    def begin_object(self) -> None:
+        """Take the mark of a binary object, if there is one."""
+        self.binary = self._has(len(BINARY)) and self._held.startswith(BINARY, self._at)
+        if self.binary:
+            self._at += len(BINARY)
+        elif self._held[self._at :] == BINARY[:1]:
+            self.cut_short("the mark of a binary object")
+
+    def begin_entry(self, key: str) -> None:
+        """Begin the object of a table's entry, whose key stands before it or in a script file."""
+        self.key, self._counts_lines = key, False
+        self.begin_object()
+
+    def next_key(self) -> str | None:
+        """Read the key of a table's next entry, and begin its object; None at the end."""
+        del self._held[: self._at]
+        self._before, self._at = self._before + self._at, 0
+        self.key, self.binary, self._counts_lines = None, False, False
+        self.pass_blanks()
+        if not self._has(1):
+            return None
+        end = self._end_of_word(LONGEST_KEY)
+        key = bytes(self._held[self._at : end])
+        if not self._held[end:] or len(key) > LONGEST_KEY or b"\0" in key:
+            self.fail("expected a key and a value; this is no known format")
+        self._at = end if self._held[end] == ord("\n") else end + 1
+        self.begin_entry(key.decode("utf-8", "surrogateescape"))
+        return self.key
+
+    def pass_blanks(self) -> None:
+        """Pass over white space."""
+        while True:
+            found = _NO_BLANK.search(self._held, self._at)
+            self._at = found.start() if found else len(self._held)
+            if found or not self._more():
+                return
+
+    def at_end(self) -> bool:
+        """Tell whether nothing but white space is left."""
+        self.pass_blanks()
+        return not self._has(1)
+
+    def at(self, token: str) -> bool:
+        """Tell whether a token, or some beginning of one, comes next."""
+        self.pass_blanks()
+        return self._has(len(token)) and self._held.startswith(token.encode(), self._at)
 
     def token(self) -> str:
         """Read a word and the blank after it."""
-        self._pass_blanks()
-        last = self.place
-        while self._has(last + 1) and self._content[last] not in BLANK:
-            last += 1
-            if last - self.place > LONGEST_TOKEN:
-                break
-        token = bytes(self._content[self.place : last])
-        if not self._has(last + 1):
-            self.cut_short(f"the token {token.decode('ascii', 'replace')!r}" if token else "the transition model")
-        if not token.isascii() or not token.decode("ascii").isprintable() or last - self.place > LONGEST_TOKEN:
-            self.fail(f"expected a token, found the bytes {token[:20]!r}; is it a transition model (final.mdl)?")
-        self.place = last + 1
-        return token.decode("ascii")
+        self.pass_blanks()
+        last = self._end_of_word(LONGEST_TOKEN)
+        token = bytes(self._held[self._at : last])
+        if not token.isascii() or not token.decode("ascii").isprintable() or len(token) > LONGEST_TOKEN:
+            self.fail(f"expected a token, found the bytes {token[:20]!r}; {self._hint}")
+        if last == len(self._held):
+            if not token:
+                self.fail("the file ends where a token is expected; it is truncated, copy it again")
+            self.cut_short(f"the token {token.decode()!r}")
+        self._at = last + 1
+        return token.decode()
 
     def expect(self, *wanted: str) -> str:
         """Read one of some tokens."""
-        self._pass_blanks()
+        self.pass_blanks()
         place, found = self.place, self.token()
         if found not in wanted:
             self.fail(f"expected {' or '.join(wanted)}, found {found!r}", place)
         return found
 
+    def line(self) -> bytes:
+        """Read the rest of a line of text, which stands as such in binary files too."""
+        end = self._find(b"\n")
+        line = bytes(self._held[self._at : len(self._held) if end < 0 else end])
+        self._at += len(line) + (end >= 0)
+        return line
+
+    def scalar(self) -> Scalar:
+        """Read a number of unknown kind."""
+        if not self.binary:
+            self.pass_blanks()
+            place, word = self.place, self.token()
+            if word.startswith("<"):
+                self.fail(f"expected a value, found {word!r}", place)
+            return Scalar(word.encode(), binary=False)
+        place, size = self.place, self.take(1, "a number")[0]
+        if size not in (4, 8):
+            self.fail(f"expected a number, found the byte 0x{size:02x}; {DAMAGED}", place)
+        return Scalar(self.take(size, "a number"), binary=True)
+
     def integer(self) -> int:
         """Read a 4-byte integer, or its digits."""
-        if not self.binary:
-            self._pass_blanks()
-            place, digits = self.place, self.token()
-            try:
-                value = int(digits)
-            except ValueError:
-                self.fail(f"expected an integer, found {digits!r}", place)
-            if not -(2**31) <= value < 2**31:
-                self.fail(f"the integer {value} is beyond 32 bits", place)
-            return value
-        place = self.place
-        content = self._take(5, "a number")
-        if content[0] != 4:
-            self.fail(f"expected a number of 4 bytes, found the byte 0x{content[0]:02x}; the file is damaged", place)
-        return int(struct.unpack_from("<i", content, 1)[0])
+        place, scalar = self.place, self.scalar()
+        value = scalar.integer()
+        if value is None or len(scalar.content) > (4 if self.binary else LONGEST_TOKEN):
+            self.fail(f"expected an integer, found {scalar.content[:40]!r}", place)
+        if not -(2**31) <= value < 2**31:
+            self.fail(f"the integer {value} is beyond 32 bits", place)
+        return value
 
     def real(self) -> float:
-        """Read a 4-byte real, or its digits."""
-        if self.binary:
-            place = self.place
-            content = self._take(5, "a number")
-            if content[0] != 4:
-                self.fail(f"expected a number of 4 bytes, found the byte 0x{content[0]:02x}; damaged", place)
-            return float(struct.unpack_from("<f", content, 1)[0])
-        self._pass_blanks()
-        place, digits = self.place, self.token()
-        try:
-            return float(digits)
-        except ValueError:
-            self.fail(f"expected a number, found {digits!r}", place)
+        """Read a real number."""
+        place, scalar = self.place, self.scalar()
+        value = scalar.real()
+        if value is None:
+            self.fail(f"expected a number, found {scalar.content[:40]!r}", place)
+        return value
 
     def count(self, of: str) -> int:
         """Read a number of things, 0 or more."""
@@ -111,91 +239,176 @@ class Head:
             self.fail(f"{value} {of} are announced", place)
         return value
 
-    def integer_vector(self) -> list[int]:
-        """Read a binary vector of integers."""
-        place = self.place
-        size, num = struct.unpack("<bi", self._take(5, "a vector"))
-        if size != 4 or num < 0:
-            self.fail("expected a vector of 4-byte integers; the file is damaged, copy it again", place)
-        return np.frombuffer(self._take(4 * num, "a vector"), "<i4").tolist()
+    def value(self) -> Value:
+        """Read a value of whatever kind stands there, vectors of integers excepted."""
+        if not self.binary:
+            self.pass_blanks()
+        self._has(3)
+        mark = bytes(self._held[self._at : self._at + 3])
+        if (mark in ARRAYS) if self.binary else mark.startswith(b"["):
+            return self.array()
+        if mark[:1] in (b"T", b"F") and (self.binary or mark[1:2] in (b" ", b"\n")):
+            self._at += 1 if self.binary else 2
+            return mark[:1] == b"T"
+        return self.scalar()
 
-    def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read rows of integers up to a closing token, int32 [rows, columns]."""
-        place = self.place
-        if self.binary:
-            content = self._take(5 * num_rows * num_columns, f"{num_rows} rows before {end}")
-            cells = np.frombuffer(content, np.dtype([("size", "i1"), ("value", "<i4")]))
-            if (cells["size"] != 4).any():
-                bad = int(np.flatnonzero(cells["size"] != 4)[0])
-                self.fail("expected a number of 4 bytes; the file is damaged, copy it again", place + 5 * bad)
-            values = cells["value"].astype(np.int64)
-        else:
-            fields = self._until(end.encode()).split()
-            values = self._numbers(fields, np.int64, place)
-        if values.size != num_rows * num_columns:
-            self.fail(f"{num_rows} rows of {num_columns} are announced, but {values.size} numbers follow", place)
-        if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
-            self.fail("an integer beyond 32 bits", place)
-        return values.reshape(num_rows, num_columns).astype(np.int32)
-
-    def vector(self) -> npt.NDArray[np.float32]:
-        """Read a vector of reals."""
-        self._pass_blanks()
+    def integers(self) -> list[int]:
+        """Read a vector of integers, all behind one size."""
         place = self.place
         if not self.binary:
-            if not self._has(place + 1):
-                self.cut_short("the transition model")
-            if self._content[place : place + 1] != b"[":
-                self.fail("expected [ and numbers")
-            self.place += 1
-            values = self._numbers(self._until(b"]").split(), np.float64, place)
-            self.place += 1
-            return values.astype(np.float32)
-        mark = self.token()
-        if mark not in ("FV", "DV"):
-            self.fail(f"expected a vector, found {mark!r}", place)
-        size = 4 if mark == "FV" else 8
-        num = self.count("numbers")
-        return np.frombuffer(self._take(size * num, f"{num} numbers"), f"<f{size}").astype(np.float32)
+            values = self.array()
+            if values.ndim != 1 or (values != np.floor(values)).any():
+                self.fail("expected integers", place)
+            return [int(value) for value in values]
+        size, num = struct.unpack("<bi", self.take(5, "a vector"))
+        if size != 4 or num < 0:
+            self.fail(f"expected a vector of 4-byte integers; {DAMAGED}", place)
+        return self._items(num, "<i4").tolist()
 
-    def at_end_of(self, what: str) -> bool:
-        """Tell whether a closing token follows."""
-        self._pass_blanks()
-        return self._has(self.place + len(what)) and self._content.startswith(what.encode(), self.place)
+    def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
+        """Read rows of integers, each written for itself, up to a closing token, int32 [rows, columns]."""
+        place = self.place
+        if self.binary:
+            values = self.integer_items(num_rows * num_columns)
+        else:
+            values = self._numbers(self._until(end.encode()).split(), np.int64, place)
+            if values.size != num_rows * num_columns:
+                self.fail(f"{num_rows} rows of {num_columns} are announced, but {values.size} numbers follow", place)
+            if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
+                self.fail("an integer beyond 32 bits", place)
+        return values.reshape(num_rows, num_columns).astype(np.int32)
+
+    def integer_items(self, count: int) -> npt.NDArray[np.int32]:
+        """Read binary integers, each behind its own size, int32 [count]."""
+        place, items = self.place, self._items(count, _ITEM)
+        if (items["size"] != 4).any():
+            bad = int(np.flatnonzero(items["size"] != 4)[0])
+            self.fail(f"expected a number of 4 bytes; {DAMAGED}", place + _ITEM.itemsize * bad)
+        return np.ascontiguousarray(items["value"], np.int32)
+
+    def array(self) -> Array:
+        """Read a vector [dim] or a matrix [rows, columns], in the precision it is stored in; text is float64."""
+        self.pass_blanks()
+        place = self.place
+        if not self.binary:
+            return self._text_array(place)
+        mark = self.token()
+        if mark in ("FM", "DM", "FV", "DV"):
+            shape = [self.integer() for _ in range(2 if mark[1] == "M" else 1)]
+            self._check_shape(shape, place)
+            return self._items(math.prod(shape), "<f4" if mark[0] == "F" else "<f8").reshape(shape)
+        if mark in ("CM", "CM2", "CM3"):
+            return self._compressed(mark, place)
+        self.fail(f"expected a vector or a matrix, found {mark!r}", place)
+
+    def matrix(self) -> Array:
+        """Read a matrix, as `array`; a text of one line without line ends is one row."""
+        self.pass_blanks()
+        place, array = self.place, self.array()
+        if array.ndim != 2 and self.binary:
+            self.fail("a vector where a matrix is expected", place)
+        return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
+
+    def take(self, size: int, what: str) -> bytes:
+        """Read bytes."""
+        if not self._has(size):
+            self.cut_short(what)
+        self._at += size
+        return bytes(self._held[self._at - size : self._at])
+
+    def _check_shape(self, shape: list[int], place: int) -> None:
+        if min(shape) < 0:
+            self.fail(f"an absurd size, {' × '.join(map(str, shape))}", place)
+
+    def _compressed(self, mark: str, place: int) -> Array:
+        lowest, span, *shape = struct.unpack("<ffii", self.take(16, "a matrix"))
+        self._check_shape(shape, place)
+        if not math.isfinite(lowest) or not math.isfinite(span):
+            self.fail(f"a compressed matrix from {lowest} on, {span} wide; {DAMAGED}", place)
+        rows, columns = shape
+        if mark != "CM":
+            kind, largest = ("<u2", 65535.0) if mark == "CM2" else ("u1", 255.0)
+            step = np.float32(span * (1.0 / largest))
+            return (np.float32(lowest) + self._items(rows * columns, kind).astype(np.float32) * step).reshape(shape)
+        if not rows * columns:
+            return np.empty(shape, np.float32)
+        # Of each column the 0th, 25th, 75th and 100th percentile, then all values, column by column.
+        header = self._items(columns * 4, "<u2").reshape(columns, 4).astype(np.float32)
+        mark_of = np.float32(lowest) + np.float32(span) * np.float32(1 / 65535.0) * header
+        value = self._items(rows * columns, "u1").reshape(columns, rows).astype(np.float32)
+        p0, p25, p75, p100 = (mark_of[:, [quarter]] for quarter in range(4))  # [columns, 1]
+        low = p0 + (p25 - p0) * value * np.float32(1 / 64.0)
+        middle = p25 + (p75 - p25) * (value - 64) * np.float32(1 / 128.0)
+        high = p75 + (p100 - p75) * (value - 192) * np.float32(1 / 63.0)
+        return np.ascontiguousarray(np.where(value <= 64, low, np.where(value <= 192, middle, high)).T)
+
+    def _text_array(self, place: int) -> Array:
+        if not self.at("["):
+            ended = "" if self._has(1) else "; the file is truncated, copy it again"
+            self.fail(f"expected [ and numbers{ended}", place)
+        self._at += 1
+        body = self._until(b"]")
+        self._at += 1
+        rows = [fields for line in body.split(b"\n") if (fields := line.split())]
+        if len({len(fields) for fields in rows}) > 1:
+            self.fail("a matrix with rows of different length", place)
+        values = self._numbers([field for fields in rows for field in fields], np.float64, place)
+        if b"\n" not in body.lstrip(b" \t\r")[:1]:
+            return values if len(rows) < 2 else values.reshape(len(rows), -1)
+        return values.reshape(len(rows), -1) if rows else values.reshape(0, 0)
 
     def _numbers(self, fields: list[bytes], kind: npt.DTypeLike, place: int) -> Array:
         try:
             return np.array(fields, kind) if fields else np.empty(0, kind)
         except (ValueError, OverflowError) as error:
-            self.fail(f"not a number: {error}", place)
+            self.fail(f"not a number in a vector or matrix: {error}", place)
 
-    def _take(self, size: int, what: str) -> bytes:
-        if not self._has(self.place + size):
-            self.cut_short(what)
-        content = bytes(self._content[self.place : self.place + size])
-        self.place += size
-        return content
+    def _items(self, count: int, kind: npt.DTypeLike) -> Array:
+        dtype = np.dtype(kind)
+        if not self._has(count * dtype.itemsize):
+            left = len(self._held) - self._at
+            message = f"{count} numbers of {dtype.itemsize} bytes are announced, but {left} bytes are left; "
+            self.fail(message + "the file is truncated or damaged, copy it again")
+        return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 
     def _until(self, end: bytes) -> bytes:
-        """Take what stands before some bytes."""
-        searched = self.place
-        while (found := self._content.find(end, searched)) < 0:
-            searched = max(self.place, len(self._content) - len(end))
-            if not self._has(len(self._content) + 1):
-                self.cut_short(f"the numbers before {end.decode()}")
-        content = bytes(self._content[self.place : found])
-        self.place = found
-        return content
+        """Take the numbers before some bytes."""
+        found = self._find(end)
+        if found < 0:
+            self.cut_short(f"the numbers before {end.decode()}")
+        content = bytes(self._held[self._at : found])
+        self._at = found
+        return content.replace(b"_", b"?")  # numpy would take it for a mark between digits
 
-    def _pass_blanks(self) -> None:
-        while self._has(self.place + 1) and self._content[self.place] in BLANK:
-            self.place += 1
+    def _find(self, end: bytes) -> int:
+        """Return where some bytes begin, -1 if nowhere."""
+        searched = self._at
+        while (found := self._held.find(end, searched)) < 0:
+            searched = max(self._at, len(self._held) - len(end) + 1)
+            if not self._more():
+                return -1
+        return found
+
+    def _end_of_word(self, longest: int) -> int:
+        """Return where the next blank stands, or where a word longer than that is given up, or the end."""
+        searched = self._at
+        while not (found := _BLANK.search(self._held, searched)):
+            searched = len(self._held)
+            if searched - self._at > longest or not self._more():
+                break
+        return min(found.start() if found else len(self._held), self._at + longest + 1)
 
     def _has(self, size: int) -> bool:
         """Read on until so many bytes are there, if they are."""
-        while len(self._content) < size and not self._ended:
-            buffer = bytearray(CHUNK)
-            count = self._stream.readinto(memoryview(buffer))
-            self._content += memoryview(buffer)[:count]
-            self._ended = count == 0
-        return len(self._content) >= size
+        while len(self._held) - self._at < size and self._more():
+            pass
+        return len(self._held) - self._at >= size
+
+    def _more(self) -> bool:
+        if self._ended:
+            return False
+        buffer = bytearray(CHUNK)
+        count = self._stream.readinto(memoryview(buffer))
+        self._held += memoryview(buffer)[:count]
+        self._ended = count == 0
+        return not self._ended

@@ -8,8 +8,6 @@ import numpy as np
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError, SymbolError
-from ninja.formats.kaldi.lexicon import AlignLexicon
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.align.phones import PhoneAligner, PhoneAlignment
 from ninja.graph.align.result import (
     FAULTS,
@@ -25,6 +23,8 @@ from ninja.graph.align.result import (
 from ninja.graph.align.words import EXTRA_STATES
 from ninja.graph.connect import select_arcs
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.word_phones import AlignLexicon
 
 
 @dataclass(frozen=True, slots=True)

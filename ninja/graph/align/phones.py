@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja import _align
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.graph.align.result import (
     FAULTS,
     MAX_LABELS,
@@ -21,6 +20,7 @@ from ninja.graph.align.result import (
 )
 from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from ninja import _align
 from ninja.errors import LatticeError
-from ninja.formats.kaldi.transition_model import TransitionModel
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.transition_model import TransitionModel
 
 if TYPE_CHECKING:
     from ninja._align import Arrays

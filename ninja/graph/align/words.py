@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ninja import _align
 from ninja.errors import OptionError
-from ninja.formats.kaldi.transition_model import TransitionModel
-from ninja.formats.kaldi.word_boundary import WordBoundary
 from ninja.graph.align.result import (
     FAULTS,
     MAX_LABELS,
@@ -20,6 +18,8 @@ from ninja.graph.align.result import (
     with_zero,
 )
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.word_phones import WordBoundary
 
 EXTRA_STATES = 1000  # small lattices may grow by more than max_expand
 

@@ -1,5 +1,5 @@
 """Kaldi's RNNLMs: its file formats, nnet3 graphs, and the language model they make.
 
-primitives ──► components, graph ──► nnet3 ──► rnnlm
-└──► stored: the same in a Ninja checkpoint
+components, graph ──► nnet3 ──► rnnlm
+                       └──► stored: the same in a Ninja checkpoint
 """

@@ -13,8 +13,9 @@ from typing import NoReturn
 import numpy as np
 import torch
 
+from ninja.formats.kaldi.objects import Scalar, Value
+from ninja.lattice import Array
 from ninja.lm.kaldi.graph import LARGEST_DIM, Fail
-from ninja.lm.kaldi.primitives import Array, Scalar, Value
 from ninja.models.nnet3_operations import Component
 
 SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero

@@ -17,9 +17,12 @@ import os
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
+
+from ninja.formats.kaldi.objects import ObjectReader, Value
+from ninja.lattice import Array
 from ninja.lm.kaldi.components import BUILDERS, Fields, Kept
 from ninja.lm.kaldi.graph import Fail, parse
-from ninja.lm.kaldi.primitives import KaldiReader, Value, unpacked
 from ninja.models.nnet3 import Graph
 from ninja.models.nnet3_operations import Component
 
@@ -43,15 +46,18 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
             supported, or cannot be run one word after the other.
         InputError: The file cannot be read.
     """
-    reader = KaldiReader(unpacked(path), path)
+    reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":
         reader.fail("this is no nnet3 network, which begins with <Nnet3>; give final.raw, not final.mdl", 0)
     lines: list[str] = []
     fails: list[Fail] = []
     reader.line()
     while (place := reader.place, line := reader.line())[1].strip():
-        lines.append(line)
         fails.append(_failing(reader, place))
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            fails[-1]("a configuration line is not UTF-8; the file is damaged, copy it again")
     reader.expect("<NumComponents>")
     components: dict[str, Component] = {}
     kept: dict[str, tuple[str, dict[str, Kept]]] = {}
@@ -72,14 +78,20 @@ def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, Kept]]], fa
     return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 
 
-def _failing(reader: KaldiReader, place: int) -> Fail:
+def single(array: Array) -> Array:
+    """Return an array as float32; numbers beyond its range become infinite, which `Fields` refuses."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _failing(reader: ObjectReader, place: int) -> Fail:
     def fail(message: str) -> NoReturn:
         reader.fail(message, place)
 
     return fail
 
 
-def _fields(reader: KaldiReader, name: str) -> Fields:
+def _fields(reader: ObjectReader, name: str) -> Fields:
     """Read one component."""
     place = reader.place
     opening = reader.token()
@@ -95,7 +107,7 @@ def _fields(reader: KaldiReader, name: str) -> Fields:
             reader.fail(f"expected a field of component {name}, found {token!r}")
         if token in INTEGER_VECTORS:
             values[token] = reader.integers()
-        while not reader.at_token():
+        while not reader.at("<"):
             value = reader.value()
-            values.setdefault(token, value)
+            values.setdefault(token, single(value) if isinstance(value, np.ndarray) else value)
     return fields

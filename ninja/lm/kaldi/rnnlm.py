@@ -28,9 +28,10 @@ import torch
 from ninja import _lm
 from ninja.errors import FormatError, ModelError
 from ninja.files import text as utf8
+from ninja.formats.kaldi.objects import BLANK, ObjectReader
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.kaldi import nnet3, primitives
-from ninja.lm.kaldi.nnet3 import Nnet3
+from ninja.lm.kaldi import nnet3
+from ninja.lm.kaldi.nnet3 import Nnet3, single
 from ninja.lm.linear import linear
 from ninja.lm.recurrent.state_pool import SlabLM, device_of
 from ninja.models.nnet3 import Network
@@ -214,7 +215,12 @@ def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Featu
 
 
 def _matrix(path: str, dim: int) -> torch.Tensor:
-    matrix = primitives.read_matrix(path)
+    reader = ObjectReader.open(path)
+    matrix = single(reader.array())
+    if matrix.ndim != 2:
+        reader.fail("a vector where a matrix is expected", 0)
+    if not reader.at_end():
+        reader.fail("more follows after the matrix")
     if matrix.shape[1] != dim:
         raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network wants {dim}", path)
     if not np.isfinite(matrix).all():
@@ -224,7 +230,7 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
 
 def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
     """Read ``word_feats.txt``: a line for each word, its id and then pairs of a feature and its value."""
-    content = primitives.unpacked(path)
+    content = utf8.content(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
         raise ModelError(f"features of {len(length)} words, but config/words.txt has {num_words}", path)
@@ -250,7 +256,7 @@ def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
     """Count what stands between blanks on each line; a million words' features are too many for Python's own split."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
-    blank[list(primitives.BLANK)] = True
+    blank[list(BLANK)] = True
     inside = ~blank[byte]
     begins = inside.copy()
     begins[1:] &= ~inside[:-1]

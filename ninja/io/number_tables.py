@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +16,17 @@ from ninja.errors import FormatError, InputError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.output import Packed, PartFile, StandardOutput
 from ninja.files.place import STDIN, Place, resolve
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import open_stream
+from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.sources import Source, tables
 from ninja.io.targets import target
 
 Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
+Decode = Callable[[ObjectReader], Value]
 
-CHUNK = 1 << 18  # bytes
-LONGEST_KEY = 4096  # bytes
 _ITEM = np.dtype([("size", "u1"), ("value", "<i4")])
 _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior", "<f4")])
-_LEADING = re.compile(rb"[ \t\r\n]+")
-_BLANK = re.compile(rb"[ \t\r\n]")
 
 
 def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, Integers]]:
@@ -45,12 +42,12 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
 
     Source: Kaldi util/kaldi-holder-inl.h, BasicVectorHolder; base/io-funcs-inl.h.
     """
-    return _read(source, _Integers(), allow_pipes)
+    return _read(source, _integers, allow_pipes)
 
 
 def read_floats(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, float]]:
     """Yield the key and the number of each entry of a table; arguments and errors are those of ``read_integers``."""
-    return _read(source, _Float(), allow_pipes)
+    return _read(source, _float, allow_pipes)
 
 
 class NumberWriter:
@@ -150,142 +147,46 @@ def _name(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
 
 
-class _Kind(Generic[Value]):
-    """How the entries of one kind of table are read."""
-
-    def binary(self, entries: _Entries) -> Value:
-        raise NotImplementedError
-
-    def text(self, fields: list[bytes]) -> Value:
-        """Understand a line's fields; a ValueError says that it is something else."""
-        raise NotImplementedError
-
-
-class _Integers(_Kind[Integers]):
-    def binary(self, entries: _Entries) -> Integers:
-        size, count = struct.unpack("<bi", entries.take(5))
-        if size != 4 or count < 0:
-            raise ValueError
-        items = np.frombuffer(entries.take(count * _ITEM.itemsize), _ITEM)
-        if np.any(items["size"] != 4):
-            raise ValueError
-        return np.ascontiguousarray(items["value"], np.int32)
-
-    def text(self, fields: list[bytes]) -> Integers:
-        wide = np.array([int(field) for field in fields], np.int64)
-        narrow = wide.astype(np.int32)
-        if not np.array_equal(wide, narrow):
-            raise ValueError
-        return narrow
+def _integers(reader: ObjectReader) -> Integers:
+    begin = reader.place
+    if reader.binary:
+        return reader.integer_items(reader.count("integers"))
+    try:
+        wide = np.array([int(field) for field in reader.line().split()], np.int64)
+    except (ValueError, OverflowError):
+        reader.fail("expected integers here", begin)
+    narrow = wide.astype(np.int32)
+    if not np.array_equal(wide, narrow):
+        reader.fail("expected integers here, of 32 bits", begin)
+    return narrow
 
 
-class _Float(_Kind[float]):
-    def binary(self, entries: _Entries) -> float:
-        form = {4: "<f", 8: "<d"}.get(entries.take(1)[0])
-        if form is None:
-            raise ValueError
-        value: float = struct.unpack(form, entries.take(struct.calcsize(form)))[0]
-        return _finite(value)
-
-    def text(self, fields: list[bytes]) -> float:
-        if len(fields) != 1:
-            raise ValueError
-        return _finite(float(fields[0]))
-
-
-def _finite(value: float) -> float:
+def _float(reader: ObjectReader) -> float:
+    begin = reader.place
+    fields = [] if reader.binary else reader.line().split()
+    try:
+        value = reader.real() if reader.binary else float(fields[0]) if len(fields) == 1 else math.nan
+    except FormatError:
+        raise
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise ValueError
+        reader.fail("expected one finite number here", begin)
     return value
 
 
-class _Entries:
-    """The bytes of a table, taken piece by piece; as much is kept as one entry needs and the file has."""
-
-    def __init__(self, stream: Stream, begin: int = 0) -> None:
-        self.name = stream.name
-        self.position = begin  # of the first byte not taken yet
-        self._stream = stream
-        self._waiting = bytearray()
-        self._room = bytearray(CHUNK)
-
-    def key(self) -> str | None:
-        """Take the next key and the blank behind it; None at the end."""
-        while True:
-            if found := _LEADING.match(self._waiting):
-                self._skip(found.end())
-            if self._waiting or not self._more():
-                break
-        if not self._waiting:
-            return None
-        at = 0
-        while True:
-            found = _BLANK.search(self._waiting, at, LONGEST_KEY)
-            if found:
-                break
-            at = len(self._waiting)
-            if at >= LONGEST_KEY or not self._more():
-                raise FormatError("expected a key and a value", self.name, byte=self.position)
-        end = found.start()
-        key = self._waiting[:end].decode("utf-8", "surrogateescape")
-        self._skip(end if self._waiting[end] == 10 else end + 1)
-        return key
-
-    def is_binary(self) -> bool:
-        """Tell whether a binary value follows, and take its mark."""
-        while len(self._waiting) < 2 and self._more():
-            pass
-        if self._waiting[:2] != b"\0B":
-            return False
-        self._skip(2)
-        return True
-
-    def line(self) -> bytes:
-        """Take the rest of the line."""
-        at = 0
-        while (end := self._waiting.find(b"\n", at)) < 0:
-            at = len(self._waiting)
-            if not self._more():
-                return self.take(at)
-        line = self.take(end)
-        self._skip(1)
-        return line
-
-    def take(self, size: int) -> bytes:
-        """Take bytes.
-
-        Raises:
-            FormatError: There are not so many.
-        """
-        while len(self._waiting) < size:
-            if not self._more():
-                raise FormatError("the file is cut short within an entry", self.name, byte=self.position)
-        taken = bytes(self._waiting[:size])
-        self._skip(size)
-        return taken
-
-    def _skip(self, size: int) -> None:
-        del self._waiting[:size]
-        self.position += size
-
-    def _more(self) -> bool:
-        count = self._stream.readinto(memoryview(self._room))
-        self._waiting += memoryview(self._room)[:count]
-        return count > 0
-
-
-def _read(source: Source, kind: _Kind[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
+def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
     for table in tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _scripted(table.place, kind)
+            yield from _scripted(table.place, decode)
             continue
         with closing(open_stream(table.place)) as stream:
-            entries = _Entries(stream)
-            while (key := entries.key()) is not None:
-                yield key, _value(entries, kind, key)
+            reader = ObjectReader(stream)
+            while (key := reader.next_key()) is not None:
+                yield key, decode(reader)
 
 
-def _scripted(place: Place, kind: _Kind[Value]) -> Iterator[tuple[str, Value]]:
+def _scripted(place: Place, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
     if place.path == STDIN:
         raise InputError("a script file of numbers must be a file", place.name)
     for number, line in enumerate(utf8.read(place.path).splitlines(), start=1):
@@ -296,16 +197,6 @@ def _scripted(place: Place, kind: _Kind[Value]) -> Iterator[tuple[str, Value]]:
         if len(places) != 1:
             raise FormatError("expected a key and a file", place.name, line=number)
         with closing(open_stream(places[0])) as stream:
-            yield key, _value(_Entries(stream, places[0].offset), kind, key)
-
-
-def _value(entries: _Entries, kind: _Kind[Value], key: str) -> Value:
-    begin = entries.position
-    try:
-        return kind.binary(entries) if entries.is_binary() else kind.text(entries.line().split())
-    except (ValueError, OverflowError) as error:
-        if isinstance(error, FormatError):
-            error.key = key
-            raise
-        what = "integers" if isinstance(kind, _Integers) else "one finite number"
-        raise FormatError(f"expected {what} here", entries.name, key=key, byte=begin) from error
+            reader = ObjectReader(stream, begin=places[0].offset)
+            reader.begin_entry(key)
+            yield key, decode(reader)

@@ -1,0 +1,76 @@
+"""Readers of Kaldi's ``align_lexicon.int`` and ``word_boundary.int``."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from ninja.errors import FormatError
+from ninja.files import text as utf8
+from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
+
+LARGEST_ID = 2**31 - 4  # a few ids are kept for what gets no word
+
+
+def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
+    """Read lines of a word's id, the id to put for it, and the ids of its phones; ``.gz`` is unpacked.
+
+    Raises:
+        FormatError: A line is anything else or contradicts another, or there are no lines.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
+    """
+    name = os.fspath(path)
+    known: dict[tuple[int, ...], int] = {}
+    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            word, put, *phones = entry = [int(field) for field in fields]
+        except ValueError:
+            entry = []
+        if not entry or min(entry) < 0 or max(entry) > LARGEST_ID or 0 in phones:
+            message = f"expected ids of a word, the word to put, and phones, found {line[:60]!r}"
+            raise FormatError(f"{message}; give align_lexicon.int, not .txt", name, line=number)
+        if word == 0 and not phones:
+            raise FormatError("word 0 has no phones: it would be found everywhere", name, line=number)
+        if known.setdefault((word, *phones), put) != put:
+            message = f"word {word} stands before with the same phones, but {known[(word, *phones)]} to put for it"
+            raise FormatError(message, name, line=number)
+    if not known:
+        raise FormatError("no words in it; is it align_lexicon.int?", name)
+    flat = [each for (word, *phones), put in known.items() for each in (word, put, *phones)]
+    begin = np.cumsum([0, *(len(key) + 1 for key in known)])
+    return AlignLexicon(np.array(flat, np.int32), begin.astype(np.int64), name)
+
+
+def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
+    """Read lines of a phone's id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
+
+    Raises:
+        FormatError: A line is anything else, a phone has two kinds, or there are no lines.
+        InputError: The file cannot be read.
+
+    Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
+    """
+    name = os.fspath(path)
+    kind_of: dict[int, int] = {}
+    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        known = len(fields) == 2 and fields[1] in KINDS and fields[0].isdecimal() and fields[0].isascii()
+        if not known or not 0 < int(fields[0][:10]) < 2**27 or len(fields[0]) > 10:
+            kinds = ", ".join(KINDS)
+            message = f"expected a phone's id and one of {kinds}, found {line[:60]!r}"
+            hint = "; give word_boundary.int, not .txt" if len(fields) == 2 and fields[1] in KINDS else ""
+            raise FormatError(message + hint, name, line=number)
+        phone, kind = int(fields[0]), KINDS[fields[1]]
+        if kind_of.setdefault(phone, kind) != kind:
+            raise FormatError(f"phone {phone} is given two kinds", name, line=number)
+    if not kind_of:
+        raise FormatError("no phones in it; is it word_boundary.int?", name)
+    return WordBoundary(name, kind_of)
