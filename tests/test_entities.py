@@ -517,11 +517,11 @@ def test_lists_and_groups_that_nobody_uses_are_named() -> None:
         {"lists": {"a": some, "b": some}, "groups": {"g": some}, "utterances": {"u": {"lists": ["b"]}}}
     )
     assert [(p.kind, p.count, str(p)) for p in entities.problems] == [
-        ("unused lists", 1, "1 list is used by nobody: 'a'"),
+        ("unused lists", 1, "1 list is never used: 'a'"),
         ("unused groups", 1, "1 group has no utterance: 'g'"),
     ]
     many = Entities.from_dict({"lists": {str(number): some for number in range(5)}})
-    assert str(many.problems[0]) == "5 lists are used by nobody: '0', '1', '2', …"
+    assert str(many.problems[0]) == "5 lists are never used: '0', '1', '2', …"
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])

@@ -85,7 +85,7 @@ def test_lists_of_any_utterance_count_and_phrases_of_no_class_do_not(ninja, text
     code, _, errors = ninja("train", "ngram", text, "--classes", path, "-o", tmp_path / "lm.arpa")
     assert code == 0
     assert f"ninja: {path}: 1 phrases of no class; they are left as they are" in errors
-    assert f"ninja: {path}: 1 list is used by nobody: 'l'" in errors
+    assert f"ninja: {path}: 1 list is never used: 'l'" in errors
     assert {"@name", "$thing", "now"} <= set(unigrams(tmp_path / "lm.arpa"))
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ninja.context.entities.files import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
+from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Phrase:
 
 @dataclass(frozen=True, eq=False)
 class PhraseList:
-    """The phrases of one list; compare by identity, for one object stands wherever a shared list is used."""
+    """The phrases of one list; a shared list is one object, and lists are compared by identity."""
 
-    name: str  # of a shared list; "*" for everyone's own phrases, "group:NAME" for a group's, "" for an utterance's
+    name: str  # of a shared list; "*" of all utterances, "group:NAME" of a group, "" of one utterance
     classes: Mapping[str, tuple[Phrase, ...]]  # class "@name" -> phrases; "" -> those of no class
 
     @property
@@ -60,7 +60,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not wrong enough to refuse a file, but that its author should know."""
+    """A likely mistake in an entity file, for which it is not refused."""
 
     kind: Literal["duplicates", "unused lists", "unused groups", "short file", "no phrases"]
     count: int
@@ -92,7 +92,7 @@ class Entities:
     def __init__(
         self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
     ) -> None:
-        """Make entities of sections; callers have ``read`` and ``from_dict``.
+        """Make entities of sections, as ``read`` and ``from_dict`` do.
 
         Raises:
             FormatError: As ``read``.
@@ -103,7 +103,7 @@ class Entities:
                 earlier = by_kind[section.kind][section.name].place.line
                 section.refuse(f"is given twice{f', first in line {earlier}' if earlier else ''}; merge the two")
             by_kind[section.kind][section.name] = section
-        builder = _Builder(spell, _epsilon(spell.words))
+        builder = _Builder(spell)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
             name: builder.phrases(section, name) for name, section in by_kind["list"].items()
@@ -139,8 +139,8 @@ class Entities:
 
         Args:
             path: The file; the files of its lists lie beside it.
-            words: Symbol table of the lattices, in whose spelling phrases are brought.
-            rules: What of a phrase may be changed.
+            words: Symbol table of the lattices, to whose spelling phrases are normalised.
+            rules: Which rules of normalisation apply.
             groups: Group of each utterance, beside what the file says, as of ``ninja.evaluate.read_speakers``.
 
         Raises:
@@ -161,16 +161,16 @@ class Entities:
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
     ) -> Entities:
-        """Make entities of what a JSON file would hold, such as ``{"@name": ["tom chen"]}`` for all utterances.
+        """Make entities of the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
 
         Arguments and errors are those of ``read``; relative paths are those of the current directory.
         """
         return cls(sections_of(content, None), Normaliser(words, rules), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists of an utterance: shared ones, those for all, those of its group, its own.
+        """Return the lists of an utterance: shared ones, that for all, that of its group, its own.
 
-        An utterance that no one named has what is for all. A list that several name is there once.
+        An utterance that the file does not name has the phrases for all. A list that several sections name comes once.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
@@ -183,7 +183,7 @@ class Entities:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The utterances that are named, in their order; others have what is for all."""
+        """The utterances that the file names, in its order; others have the phrases for all."""
         return tuple(self._utterances)
 
     @property
@@ -197,7 +197,7 @@ class Entities:
         return sum(each.num_phrases for each in self.all_lists)
 
     def unknown(self, words: SymbolTable) -> tuple[UnknownWords, ...]:
-        """Find the phrases that no lattice with these words can hold; they are kept, for new words can be added.
+        """Find the phrases that no lattice with these words can hold; they stay in the lists, as words can be added.
 
         Returns:
             One report for each class that has such phrases, sorted by class.
@@ -208,9 +208,8 @@ class Entities:
                 texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in phrases))
         reports = []
         for name in sorted(texts):
-            missing = (
-                (text, tuple(w for w in text.split(" ") if words.id(w) in (None, EPSILON))) for text in texts[name]
-            )
+            known = {word: words.id(word) not in (None, EPSILON) for text in texts[name] for word in text.split(" ")}
+            missing = ((text, tuple(word for word in text.split(" ") if not known[word])) for text in texts[name])
             found = tuple(each for each in missing if each[1])
             if found:
                 reports.append(UnknownWords(name, len(texts[name]), found))
@@ -218,7 +217,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """Every list there is: shared ones, those for all, the groups' and the utterances' own."""
+        """Every list: shared ones, that for all, the groups' and the utterances' own."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
 
@@ -227,7 +226,7 @@ class Entities:
         found = []
         unused = [name for name in self.lists if name not in builder.used]
         if unused:
-            message = f"{place}{_counted(len(unused), 'list is', 'lists are')} used by nobody: {_first(unused)}"
+            message = f"{place}{_counted(len(unused), 'list is', 'lists are')} never used: {_first(unused)}"
             found.append(Problem("unused lists", len(unused), message))
         unused = sorted(self._groups.keys() - set(self._group_of.values()))
         if unused:
@@ -244,7 +243,7 @@ class Entities:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What one section gives to the utterances under it."""
+    """The lists that one section gives to its utterances."""
 
     lists: tuple[PhraseList, ...] = ()
     own: PhraseList | None = None
@@ -252,14 +251,18 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Turn entries into phrases, and keep account of what should be known about them."""
+    """Makes phrase lists of sections, and notes doubles and lists that are used."""
 
     spell: Normaliser
-    epsilon: str | None
+    epsilon: str | None = field(init=False)  # word of the table that is no word
     used: set[str] = field(default_factory=set)
     num_duplicates: int = 0
     duplicates: list[str] = field(default_factory=list)
     short_files: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        words = self.spell.words
+        self.epsilon = None if words is None else next((word for word, number in words if number == EPSILON), None)
 
     def scope(self, section: Section, lists: Mapping[str, PhraseList]) -> _Scope:
         for name in section.lists:
@@ -318,14 +321,14 @@ class _Builder:
         what = f"{first.text!r} of {entry.class_name or 'no class'}"
         home = section.place.path
         if again.weight != first.weight:
-            weights = f"the weight {again.weight:g}, but {first.weight:g} at {_where(earlier, home)}"
+            weights = f"the weight {again.weight:g}, but {first.weight:g} at {earlier.place.seen_from(home)}"
             section.refuse_entry(f"{what} has {weights}; take one out", entry)
         if set(again.pronunciations) - set(first.pronunciations):
             pronunciations = dict.fromkeys((*first.pronunciations, *again.pronunciations))
             return Phrase(first.text, first.weight, tuple(pronunciations))
         self.num_duplicates += 1
         if len(self.duplicates) < _SHOWN:
-            places = f"{_where(earlier, home)} and {_where(entry, home)}"
+            places = f"{earlier.place.seen_from(home)} and {entry.place.seen_from(home)}"
             self.duplicates.append(f"{what} in {section.label} at {places}")
         return first
 
@@ -337,18 +340,6 @@ def _phones(section: Section, entry: Entry) -> Iterator[str]:
             wrong = f"{len(phones)} characters; {MAX_CHARACTERS} are the most" if phones else "no phones"
             section.refuse_entry(f"a pronunciation of {entry.text[:60]!r} has {wrong}", entry)
         yield _STRESS.sub("", phones)
-
-
-def _where(entry: Entry, home: str | None) -> str:
-    """Say where an entry stands, with the file where that is not the section's own."""
-    parts = [entry.path] if entry.path is not None and entry.path != home else []
-    parts += [f"line {entry.line}"] if entry.line is not None else []
-    parts += [f"entry {entry.entry}"] if entry.entry else []
-    return ", ".join(parts)
-
-
-def _epsilon(words: SymbolTable | None) -> str | None:
-    return next((word for word, number in words if number == EPSILON), None) if words is not None else None
 
 
 def _counted(count: int, one: str, many: str) -> str:

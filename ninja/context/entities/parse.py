@@ -1,6 +1,12 @@
-"""The forms of entity files: JSON, JSONL and TSV, all taken apart into the same sections.
+"""Parsing entity lists: JSON, JSONL and TSV, all into the same sections.
 
-What is written where is checked here; what it means as a whole (names, weights, doubles) in ``entities``.
+    JSON    {"@name": ["tom chen", {"text": "kathi", "weight": 2, "pronunciations": ["K AE TH IY"]}]}
+            {"lists": {NAME: {…}}, "all": {…}, "groups": {NAME: {…}}, "utterances": {KEY: {…}}}
+    JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}, and so "list", "group", "all": true
+    TSV     KEY, *, group:NAME or list:NAME ⇥ class, lists, group or file ⇥ phrase or name [⇥ weight [⇥ pronunciation]]
+    list    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in the file that a list names
+
+The rules of each form are checked here; those of phrases, names and doubles in ``lists``.
 """
 
 from __future__ import annotations
@@ -30,15 +36,23 @@ _KEYS: dict[Kind, tuple[str, ...]] = {  # beside those of classes
 _LABEL: dict[Kind, str] = {"all": "all", "group": "group", "list": "list", "utt": "utterance"}
 _TOP: dict[str, Kind] = {"lists": "list", "groups": "group", "utterances": "utt"}
 _COLUMNS = "utterance (or *, group:NAME, list:NAME), class, phrase, weight, pronunciation"
+_LIST_COLUMNS = "class, phrase, weight, pronunciation"
 _FIRST_MOST = 10**9
 
 
 class Place(NamedTuple):
-    """Where something stands."""
+    """File, line, and number within the list of a class."""
 
     path: str | None
     line: int | None = None
-    entry: int = 0  # from 1, in the list of a class; 0 where a line is one entry
+    entry: int = 0  # from 1; 0 where a line is one entry
+
+    def seen_from(self, home: str | None) -> str:
+        """Return the place as text, without the file where that is `home`."""
+        parts = [self.path] if self.path is not None and self.path != home else []
+        parts += [f"line {self.line}"] if self.line is not None else []
+        parts += [f"entry {self.entry}"] if self.entry else []
+        return ", ".join(parts)
 
 
 class Entry(NamedTuple):
@@ -48,19 +62,12 @@ class Entry(NamedTuple):
     text: str
     weight: float
     pronunciations: tuple[str, ...]
-    path: str | None
-    line: int | None
-    entry: int  # as in a place
-
-    @property
-    def place(self) -> Place:
-        """Where it stands."""
-        return Place(self.path, self.line, self.entry)
+    place: Place
 
 
 @dataclass(slots=True)
 class Section:
-    """All that was said about everyone, a group, a shared list or an utterance."""
+    """The entries and the lists of all utterances, a group, a shared list or one utterance."""
 
     kind: Kind
     name: str
@@ -68,15 +75,15 @@ class Section:
     entries: list[Entry] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     group: str | None = None
-    short_file: str = ""  # what to say of a file with fewer phrases than asked for
+    short_file: str = ""  # message about a file with fewer phrases than asked for
 
     @property
     def label(self) -> str:
-        """What errors call it."""
+        """The section's name in messages."""
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, what: str, place: Place | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError that names section, class and entry, but for lines that show them themselves."""
+        """Raise a FormatError with section, class and entry; a line that is one entry shows these itself."""
         path, line, entry = place or self.place
         parts = [self.label] if entry or line is None or place is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
@@ -89,7 +96,7 @@ class Section:
 
 
 def read_sections(path: str) -> list[Section]:
-    """Read an entity file of any form; the form is seen from the content.
+    """Read an entity file; its form is seen from the content.
 
     Raises:
         FormatError: The content is none of the forms, or breaks the rules of its form.
@@ -114,7 +121,7 @@ def read_sections(path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Take apart the content of a JSON file; a relative path in it is one beside `path`.
+    """Return the sections of a JSON file's content; relative paths in it start from the folder of `path`.
 
     Raises:
         FormatError: An unknown key, or a value of the wrong kind.
@@ -131,9 +138,8 @@ def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
         elif key == "all":
             sections.append(_section("all", EVERYONE, value, Place(path)))
         elif _class_of(key) is None and key != "entities":
-            raise FormatError(
-                f'unknown key {key!r}; there are {_CLASSES}, "all", "lists", "groups", "utterances"', path
-            )
+            message = f'unknown key {key!r}; there are {_CLASSES}, "all", "lists", "groups", "utterances"'
+            raise FormatError(message, path)
         else:
             plain[key] = value
     if plain and "all" in content:
@@ -141,25 +147,20 @@ def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
     return [_section("all", EVERYONE, plain, Place(path)), *sections] if plain else sections
 
 
-class _Twice(ValueError):
-    """A key that stands twice in one JSON object."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0])
-    return made
-
-
 def _parse(text: str, path: str, line: int | None) -> dict[str, Any]:
     """Parse the JSON object of a line, or of a whole file (None)."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise FormatError(f"the key {twice!r} stands twice in one object; merge the two", path, line=line)
+        return made
+
     try:
-        content = json.loads(text, object_pairs_hook=_object)
-    except _Twice as error:
-        raise FormatError(
-            f"the key {error.args[0]!r} stands twice in one object; merge the two", path, line=line
-        ) from None
+        content = json.loads(text, object_pairs_hook=unique)
+    except FormatError:
+        raise
     except json.JSONDecodeError as error:
         raise FormatError(f"no JSON: {error.msg}, column {error.colno}", path, line=line or error.lineno) from error
     except RecursionError:
@@ -221,7 +222,7 @@ def _section(kind: Kind, name: object, content: object, place: Place) -> Section
 
 
 def _class_of(key: object) -> str | None:
-    """Return the class that a key stands for; None: it is no class."""
+    """Return the class of a key; None: it is no class."""
     if key in ("", NO_CLASS):
         return ""
     return key if isinstance(key, str) and is_class(key) else None
@@ -231,19 +232,17 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
     """Yield the phrases under a key; without a class each one names its own."""
     if not isinstance(values, list | tuple):
         section.refuse(f"{key!r} must be a list of phrases, not {_shown(values)}")
-    path, line, _ = section.place
-    known = {"text": None, "weight": None, "pronunciations": None, **({"class": None} if class_name is None else {})}
+    known = ("text", "weight", "pronunciations", *(() if class_name is not None else ("class",)))
     for number, value in enumerate(values, start=1):
+        place = Place(section.place.path, section.place.line, number)
         if isinstance(value, str) and class_name is not None:
-            yield Entry(class_name, value, 1.0, (), path, line, number)
+            yield Entry(class_name, value, 1.0, (), place)
             continue
-        place = Place(path, line, number)
         if not isinstance(value, Mapping):
             wanted = '"text"' if class_name is not None else '"class" and "text"'
             section.refuse(f"expected a phrase or an object with {wanted}, found {_shown(value)}", place, key)
-        if not value.keys() <= known.keys():
-            unknown = next(each for each in value if each not in known)
-            section.refuse(f"unknown key {unknown!r}; there are {', '.join(known)}", place, key)
+        if unknown := [each for each in value if each not in known]:
+            section.refuse(f"unknown key {unknown[0]!r}; there are {', '.join(known)}", place, key)
         own_class = class_name if class_name is not None else _class_of(value.get("class"))
         if own_class is None:
             section.refuse(f'"class" must be "", @…, $… or <…>, not {_shown(value.get("class"))}', place, key)
@@ -254,10 +253,9 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
             section.refuse(f'"weight" must be a number, not {_shown(weight)}', place, key)
         spoken = value.get("pronunciations", [])
         if not isinstance(spoken, list | tuple) or not all(isinstance(each, str) for each in spoken):
-            section.refuse(
-                f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}', place, key
-            )
-        yield Entry(own_class, text, _number(section, weight, place, key), tuple(spoken), *place)
+            what = f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}'
+            section.refuse(what, place, key)
+        yield Entry(own_class, text, _number(section, weight, place, key), tuple(spoken), place)
 
 
 def _number(section: Section, weight: str | float, place: Place, key: str) -> float:
@@ -269,11 +267,7 @@ def _number(section: Section, weight: str | float, place: Place, key: str) -> fl
 
 def _from_tsv(text: str, path: str) -> list[Section]:
     sections: dict[tuple[Kind, str], Section] = {}
-    for number, fields in _rows(text, path):
-        place = Place(path, number)
-        if not 3 <= len(fields) <= 5:
-            shown = "\t".join(fields)[:60]
-            raise FormatError(f"expected 3 to 5 columns ({_COLUMNS}), found {shown!r}", path, line=number)
+    for place, fields in _rows(text, path, 3, _COLUMNS):
         kind, name = _who(fields[0], place)
         section = sections.setdefault((kind, name), Section(kind, name, place))
         key, value = fields[1].strip(), fields[2]
@@ -296,7 +290,7 @@ def _who(column: str, place: Place) -> tuple[Kind, str]:
 
 
 def _set(section: Section, key: str, value: str, more: list[str], place: Place) -> None:
-    """Take a row that names a list, a group or a file instead of a phrase."""
+    """Add a row that names a list, a group or a file instead of a phrase."""
     if key == "file":
         first = more[0].strip() if more else ""
         if first and not (first.isascii() and first.isdigit()):
@@ -321,7 +315,7 @@ def _entry(section: Section, key: str, columns: list[str], place: Place, others:
         section.refuse(f"unknown class {key!r}; there are @…, $…, <…>, '-' for none{keys}", place)
     text, weight, spoken = (*columns, "", "")[:3]
     factor = _number(section, weight, place, key) if weight.strip() else 1.0
-    return Entry(class_name, text, factor, (spoken,) if spoken.strip() else (), *place)
+    return Entry(class_name, text, factor, (spoken,) if spoken.strip() else (), place)
 
 
 def _add_file(section: Section, file: object, first: object, place: Place | None = None) -> None:
@@ -334,13 +328,7 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device might never end
         raise InputError("is no regular file", path)
     found: list[Entry] = []
-    for number, fields in _rows(utf8.read(path).removeprefix("\ufeff"), path):
-        row = Place(path, number)
-        if not 2 <= len(fields) <= 4:
-            shown = "\t".join(fields)[:60]
-            raise FormatError(
-                f"expected 2 to 4 columns (class, phrase, weight, pronunciation), found {shown!r}", path, line=number
-            )
+    for row, fields in _rows(utf8.read(path).removeprefix("\ufeff"), path, 2, _LIST_COLUMNS):
         found.append(_entry(section, fields[0].strip(), fields[1:], row))
         if len(found) == first:
             break
@@ -352,11 +340,15 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
     section.entries += found
 
 
-def _rows(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and columns of each line that is neither blank nor a comment."""
+def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Place, list[str]]]:
+    """Yield place and columns, up to two more than `least`, of each line that is neither blank nor a comment."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
-            yield number, line.split("\t")
+            fields = line.split("\t")
+            if not least <= len(fields) <= least + 2:
+                message = f"expected {least} to {least + 2} columns ({columns}), found {line[:60]!r}"
+                raise FormatError(message, path, line=number)
+            yield Place(path, number), fields
 
 
 def _shown(value: object) -> str:
