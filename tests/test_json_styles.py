@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import ninja
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.stream import Stream
-from ninja.formats.catalogue import named
 from ninja.formats.content import Content
+from ninja.formats.format import reader as named
 from ninja.formats.nbest import ObjectFields, each_object, read_objects
 from ninja.graph import lattice_nbest
 

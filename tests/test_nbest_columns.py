@@ -8,7 +8,7 @@ import pytest
 
 from ninja import read
 from ninja.errors import FormatError, OptionError
-from ninja.formats.catalogue import recognised
+from ninja.formats.format import by_mark
 from ninja.formats.nbest import ColumnOptions, read_columns
 from ninja.graph import lattice_nbest
 
@@ -67,7 +67,7 @@ def test_columns_that_make_no_sense_are_refused(options, message):
 
 
 def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
-    assert recognised(LISTS, "f").format.name == "columns"
+    assert by_mark(LISTS).name == "columns"
     (tmp_path / "lists").write_bytes(LISTS)
     lattices = dict(read(tmp_path / "lists"))
     found = lattice_nbest(lattices["utt-a"], 5).hypotheses

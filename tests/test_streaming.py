@@ -16,8 +16,8 @@ from ninja.errors import FormatError, NinjaError
 from ninja.files.place import Place
 from ninja.files.stream import Stream, open_stream
 from ninja.formats import content
-from ninja.formats.catalogue import named
 from ninja.formats.content import Content
+from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi import fst_archive
 from ninja.formats.kaldi.fst_archive import fst_entry
@@ -148,7 +148,8 @@ def entries(file: Content, format: str, tell: bool) -> list[Any]:
     made: list[Any] = []
     lost: list[Any] = []
     try:
-        for key, found in reader.entries(file, None, (lambda *told: lost.append(told)) if tell else None):
+        file.lost = (lambda *told: lost.append(told)) if tell else None
+        for key, found in reader.entries(file, None):
             made.append((key, described(found)))
     except NinjaError as error:
         made.append(described(error))

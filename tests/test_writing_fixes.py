@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import ninja
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.files.stream import Stream
-from ninja.formats.catalogue import named
 from ninja.formats.content import Content
+from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole, write_fst_text
 from ninja.formats.nbest import (
@@ -50,7 +50,7 @@ ROW = json.dumps({"key": "{}", "nbest": [{"text": "a b", "score": -1}]}).replace
 
 def entries(form, content, lost=None):
     """Return what is read of a file ``u`` of a format."""
-    return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None, lost))
+    return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u", lost=lost), None))
 
 
 def keys(found):

@@ -21,7 +21,7 @@ from ninja.formats.content import key_of
 from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
 from ninja.formats.kaldi.objects import BINARY, LONGEST_KEY
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
-from ninja.formats.unread import refusal
+from ninja.formats.unsupported import refusal
 from ninja.io.sources import Source, tables
 from ninja.lattice import Array
 

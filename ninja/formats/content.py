@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ninja.errors import FormatError
+from ninja.errors import FormatError, NinjaError
 from ninja.files.place import STDIN, Place
 from ninja.files.stream import Stream, open_stream
+from ninja.formats.format import BOM, Entry
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 
 LARGEST = 1 << 34  # bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # of one packed with gzip, unpacked, ...
@@ -18,7 +21,7 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # tell one document from lines of them
 LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
 BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
-BOM = b"\xef\xbb\xbf"
+Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 
@@ -29,10 +32,12 @@ class Content:
         stream: The file, opened at its begin.
         path: Its name; "-" is the standard input.
         late: What is wrong with a lattice may be said when it is used: whoever reads gets it raised anyway.
+        lost: Told the key of each lattice and what reading loses of it, where that is something; None: it is not asked.
     """
 
-    def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
+    def __init__(self, stream: Stream, path: str, *, late: bool = False, lost: Lost | None = None) -> None:
         self.late = late
+        self.lost = lost
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
@@ -162,3 +167,31 @@ def key_of(path: str) -> str:
 
 def _is_nameless(path: str) -> bool:
     return path == STDIN or os.path.dirname(path) in _DESCRIPTORS
+
+
+def one_lattice(
+    read: Callable[..., Lattice], tell: Callable[..., tuple[Lattice, Sequence[str]]]
+) -> Callable[..., Iterator[Entry]]:
+    """Make the entries of a format with one lattice in a file; ``tell`` says what reading loses of it, too."""
+
+    def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
+        key = content.key
+        try:
+            if content.lost is None:
+                lattice = read(content.whole(), key, content.name, words, options)
+            else:
+                lattice, missing = tell(content.whole(), key, content.name, words, options)
+                content.lost(lattice.key, missing)
+        except NinjaError as error:
+            error.key = error.key or key
+            yield key, error
+        else:
+            yield lattice.key, lattice  # which its file may name otherwise
+
+    return entries
+
+
+def keyed(found: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
+    """Yield lattices, or what is wrong with them, under their keys."""
+    for each in found:
+        yield each.key or "", each

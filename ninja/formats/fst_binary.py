@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
@@ -251,3 +253,23 @@ def _table_image(symbols: SymbolTable, count: int) -> bytes:
         spelled = word.encode()
         pieces.append(struct.pack(f"<i{len(spelled)}sq", len(spelled), spelled, number))
     return b"".join(pieces)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: OpenfstOptions) -> Iterator[Entry]:
+    lattice = read_fst(content.whole(), content.key, content.name, options)
+    if content.lost is not None:
+        content.lost(content.key, lost_labels(content.whole(), options.words))
+    yield content.key, lattice
+
+
+def _is_image(head: bytes) -> bool:
+    return head.startswith(MAGIC)
+
+
+FORMAT = Format(
+    name="openfst",
+    about="FST of OpenFst in its binary form, one a file",
+    extensions=(".fst", ".fsa"),
+    mark=_is_image,
+    read=Read(_entries, OpenfstOptions),
+)

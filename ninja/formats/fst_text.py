@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from ninja import _fst_text
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
+from ninja.formats.content import one_lattice
+from ninja.formats.format import HEAD, Format, Read
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
 from ninja.lattice import Lattice
@@ -21,6 +23,11 @@ from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?|-[0-9]+")
+_STATE_ID = re.compile(rb"\d{1,10}")
+_WEIGHT = re.compile(
+    rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
+)
+_PAIR = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")  # costs of Kaldi's lattices
 _EPSILONS = (b"0", textual.EPSILON_NAME.encode())
 _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
 
@@ -256,3 +263,51 @@ def write_fst_text(
 def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
     """Return each cost with the tab before it, or nothing where it is 0."""
     return [f"\t{value!s}" if value else "" for value in cost.astype(np.float32)]
+
+
+def _telling(*arguments: Any) -> tuple[Lattice, tuple[str, ...]]:
+    found = read_fst_text_whole(*arguments)
+    return found.lattice, found.lost
+
+
+def begins_fst_text(head: bytes) -> bool:
+    """Tell whether the first line of a file is an arc, or its only one a state.
+
+    Four fields with a pair of costs are an arc of a lattice of Kaldi's, not of an FST.
+    """
+    rows = [fields for row in head.split(b"\n", 100) if (fields := row.split())][:2]
+    if not rows or not _fits(rows[0]):
+        return False
+    first = rows[0]
+    if len(first) < 3:
+        return len(rows) == 1 and first[0] == b"0"
+    return len(first) != 4 or first[2] == first[3] or not _PAIR.fullmatch(first[3])
+
+
+def all_fst_text(head: bytes) -> bool:
+    """Tell whether all lines are arcs and states, as not all lines of other tables of numbers are."""
+    head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
+    rows = [fields for row in head.split(b"\n") if (fields := row.split())]
+    return len(rows[0]) > 2 and all(map(_fits, rows))
+
+
+def _fits(fields: list[bytes]) -> bool:
+    """Tell whether the fields of a line are those of an arc or a final state."""
+    if not _STATE_ID.fullmatch(fields[0]) or len(fields) > 5:
+        return False
+    if len(fields) <= 2:
+        return len(fields) == 1 or _WEIGHT.fullmatch(fields[1]) is not None
+    if not _STATE_ID.fullmatch(fields[1]):
+        return False
+    return len(fields) < 5 or _WEIGHT.fullmatch(fields[4]) is not None
+
+
+FORMAT = Format(
+    name="fst-text",
+    about="FST in the text of fstprint (AT&T), one a file",
+    extensions=(".att", ".fst.txt", ".fsa"),
+    aliases=("att",),
+    mark=begins_fst_text,
+    in_folder=all_fst_text,
+    read=Read(one_lattice(read_fst_text, _telling), FstTextOptions, ids=True),
+)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from ninja import _image
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import k2_extras, k2_file
+from ninja.formats.content import Content, keyed
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.k2_file import Machines
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
@@ -343,3 +345,28 @@ def _labels(lattice: Lattice) -> Int32:
     labels = np.zeros(lattice.num_arcs, np.int32)
     labels[length == 1] = lattice.ali
     return labels
+
+
+def _entries(content: Content, words: SymbolTable | None, options: K2Options) -> Iterator[Entry]:
+    if content.lost is None:
+        yield from keyed(read_k2s(content.mapped(), content.name, None, options, keys=content.numbered))
+        return
+    for found in read_k2s_whole(content.mapped(), content.name, None, options, keys=content.numbered):
+        if isinstance(found, NinjaError):
+            yield found.key or "", found
+        else:
+            content.lost(found.lattice.key, found.lost)
+            yield found.lattice.key, found.lattice
+
+
+def _is_k2(head: bytes) -> bool:
+    return head.startswith(b"PK\x03\x04") and b"data.pkl" in head[:512]
+
+
+FORMAT = Format(
+    name="k2",
+    about="k2's Fsa or FsaVec, saved by torch",
+    extensions=(".pt",),
+    mark=_is_k2,
+    read=Read(_entries, K2Options),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import textual
+from ninja.formats.content import Content, Lost, keyed
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -24,7 +26,6 @@ LARGEST_SHARE = 1.01  # of 1, as far as the digits of files go
 SAME_SHARE = 0.001  # as far as posteriors that were rounded add up to what they did before
 Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
 Block = list[tuple[int, bytes]]  # the lines of a mesh with their numbers
-Lost = Callable[[str, Sequence[str]], None]
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
 _BEGIN = (b"name", b"numaligns")
@@ -360,3 +361,17 @@ def filled_times(frame: Sequence[int | None]) -> list[int]:
         now = now if known is None else known
         filled.append(now)
     return filled
+
+
+def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) -> Iterator[Entry]:
+    return keyed(read_mesh_lattices(content.blocks(), content.key, content.name, words, options, content.lost))
+
+
+FORMAT = Format(
+    name="mesh",
+    about="word meshes of SRILM (confusion networks)",
+    holds="network",
+    extensions=(".mesh",),
+    mark=is_mesh,
+    read=Read(_entries, MeshOptions),
+)

@@ -17,6 +17,8 @@ import numpy.typing as npt
 from ninja._columns import Columns
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.formats import native_schema
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -254,3 +256,22 @@ def read_native(content: bytes, key: str, path: str | None = None, words: Symbol
     lattice = next(iter(file))
     lattice = lattice.with_key(key) if key else lattice
     return lattice if words is None else lattice.with_words(words)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
+    with NativeFile(content.mapped(), content.name) as file:
+        yield from ((each.key, each) for each in file) if content.late else file.entries()
+
+
+def _is_arrow(head: bytes) -> bool:
+    return head.startswith(b"ARROW1")
+
+
+FORMAT = Format(
+    name="native",
+    about="Ninja's own: an Arrow file that is mapped, with everything a lattice has",
+    extensions=(".arrow",),
+    aliases=("arrow",),
+    mark=_is_arrow,
+    read=Read(_entries),
+)

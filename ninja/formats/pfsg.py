@@ -12,6 +12,8 @@ import numpy as np
 from ninja import _textual
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
+from ninja.formats.content import Content, keyed
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nodes import word_nodes
 from ninja.formats.pieces import Pieces, Window
 from ninja.lattice import Lattice
@@ -209,3 +211,16 @@ def write_pfsg(
     lines += [b"%d %d %d" % row for row in rows]
     lines += [b"", b""]
     return b"\n".join(lines)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) -> Iterator[Entry]:
+    return keyed(read_pfsgs(content.blocks(), content.name, words, options))
+
+
+FORMAT = Format(
+    name="pfsg",
+    about="finite-state grammars of SRILM (PFSG), which lattice-tool writes",
+    extensions=(".pfsg",),
+    mark=is_pfsg,
+    read=Read(_entries, PfsgOptions),
+)

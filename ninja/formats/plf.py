@@ -13,6 +13,8 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -249,3 +251,29 @@ def _needs_end(lattice: Lattice) -> bool:
     if len(final) > 1 or final[0] != last or lattice.final_graph[last] or lattice.final_acoustic[last]:
         return True
     return textual.would_fold(lattice, last)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -> Iterator[Entry]:
+    for number, row, _ in numbered_lines(content.blocks()):
+        key = content.numbered(number)
+        try:
+            if content.lost is None:
+                lattice = read_plf(row, key, content.name, words, options, line=number)
+            else:
+                found = read_plf_whole(row, key, content.name, words, options, line=number)
+                content.lost(key, found.lost)
+                lattice = found.lattice
+        except NinjaError as error:
+            error.key = error.key or key
+            yield key, error
+        else:
+            yield key, lattice
+
+
+FORMAT = Format(
+    name="plf",
+    about="Python lattices of Moses (PLF), one a line",
+    extensions=(".plf",),
+    mark=is_plf,
+    read=Read(_entries, PlfOptions),
+)

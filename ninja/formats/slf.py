@@ -14,6 +14,8 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import FormatError, OptionError
 from ninja.formats import textual
+from ninja.formats.content import one_lattice
+from ninja.formats.format import Format, Read
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -346,3 +348,13 @@ def _lost(found: dict[str, Any], naming: textual.Naming, options: SlfOptions) ->
         if len(given) > 1:
             lost.append(f"the terms {', '.join(given)} of the graph cost: added up")
     return lost
+
+
+FORMAT = Format(
+    name="slf",
+    about="lattice of HTK and SRILM (SLF), one a file",
+    extensions=(".slf", ".lat"),
+    aliases=("htk",),
+    mark=is_slf,
+    read=Read(one_lattice(read_slf, read_slf_telling), SlfOptions),
+)

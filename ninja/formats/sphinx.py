@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from ninja import _textual
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
+from ninja.formats.content import one_lattice
+from ninja.formats.format import Format, Read
 from ninja.formats.nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -195,3 +198,17 @@ def write_sphinx(
     lines += [b"%d %d %d" % edge for edge in edges]
     lines += [b"End", b""]
     return b"\n".join(lines)
+
+
+def _telling(*arguments: Any) -> tuple[Lattice, tuple[str, ...]]:
+    found = read_sphinx_whole(*arguments)
+    return found.lattice, found.lost
+
+
+FORMAT = Format(
+    name="sphinx",
+    about="lattice of CMU Sphinx, one a file",
+    extensions=(".sphinx", ".lat"),
+    mark=is_sphinx,
+    read=Read(one_lattice(read_sphinx, _telling), SphinxOptions),
+)

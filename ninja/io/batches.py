@@ -9,26 +9,30 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.files.pipes import gives_bytes_once, peek
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
-from ninja.formats.content import BOM, Content
+from ninja.formats.content import Content
+from ninja.formats.format import BOM, HEAD, Entry, Reader, detect
+from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
+from ninja.io.folder import needs_content
 from ninja.io.listed import ARC_BYTES, Listed
+from ninja.io.sources import advice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SpelledTable
 
 if TYPE_CHECKING:
-    from ninja.formats.catalogue import Reader
-    from ninja.formats.entries import Entry, Lost
+    from ninja.formats.content import Lost
     from ninja.io.wording import Respelling
 
 # What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
 _KALDI_TEXT = re.compile(
     rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
 )
+KALDI_READ = kaldi.FORMAT.read
 _FIRST = 4096 + 128  # bytes that hold a key and the begin of a lattice
 _FIRST_LINE = 1 << 16  # bytes that hold the first line of a script file
 
@@ -94,9 +98,21 @@ def reader_of(stream: Stream, asked: Asked, chosen: Reader | None = None) -> Rea
         return chosen
     if _is_kaldi(stream.head(_FIRST, _is_kaldi)):
         return None
-    from ninja.formats.catalogue import HEAD, recognised
-
     return recognised(stream.head(HEAD), stream.name, asked.encoding)
+
+
+def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the format of a file that begins so; None where it is Kaldi's, or not known.
+
+    Raises:
+        FormatError: It is packed, empty, or something else that is no file of lattices.
+    """
+    if not head.removeprefix(BOM).strip() and needs_content(name):
+        raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
+    found = detect(head, name)
+    if found is None and (said := advice(head, name)) is not None:
+        raise FormatError(said, name)
+    return None if found is None or found.read == KALDI_READ else Reader.of(found, {}, encoding)
 
 
 def spells(table: Table, asked: Asked) -> bool | None:
@@ -134,8 +150,6 @@ def format_name(table: Table, asked: Asked) -> str | None:
         if gives_bytes_once(table.place.path):
             if _is_kaldi(peek(table.place.path, _FIRST, _is_kaldi)):
                 return KALDI
-            from ninja.formats.catalogue import HEAD, recognised
-
             known = recognised(peek(table.place.path, HEAD), table.place.path, asked.encoding)
             return None if known is None else known.format.name
         with open_stream(table.place) as stream:
@@ -162,9 +176,8 @@ def _is_kaldi(head: bytes) -> bool:
 def _chosen(asked: Asked) -> Reader | None:
     if asked.format is None:
         return None
-    from ninja.formats.catalogue import named
-
-    return named(asked.format, asked.encoding)
+    found = named(asked.format, asked.encoding)
+    return None if found.format.read == KALDI_READ else found
 
 
 def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
@@ -189,8 +202,6 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
 
 def _folder(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
     """Read a folder that is one source by itself, ESPnet's."""
-    from ninja.formats.catalogue import named
-
     reader = chosen or named("espnet", asked.encoding)
     assert reader is not None
     with open(os.devnull, "rb", buffering=0) as nothing:
@@ -224,7 +235,8 @@ def _entries(content: Content, reader: Reader, asked: Asked) -> Iterator[Entry]:
     words = asked.vocabulary.words
     losses: dict[str, Sequence[str]] = {}
     wanted = asked.refuse_loss or asked.lost is not None
-    entries = reader.entries(content, words, losses.__setitem__ if wanted else None)
+    content.lost = losses.__setitem__ if wanted else None
+    entries = reader.entries(content, words)
     return entries if words is None and not wanted else _fitted(entries, losses, content, reader, asked)
 
 

@@ -17,7 +17,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
-    from ninja.formats.entries import Lost
+    from ninja.formats.content import Lost
 
 
 def read(

@@ -10,12 +10,13 @@ from typing import Literal
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.place import STDIN, Place, Table, matching, natural, resolve
+from ninja.io.folder import NOT_LATTICES, lattice_files
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
-_NOT_LATTICES = re.compile(r"(?:.*\.)?words\.txt(?:\.gz)?|(?:README|LICENSE).*")  # files that lie beside lattices
+_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
 _LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
 _OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
 _LONGEST_NAME = 4096  # bytes
@@ -82,11 +83,9 @@ def _of_folder(path: str, *, forced: bool) -> list[Table]:
     entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=natural)
     files = [entry for entry in entries if os.path.isfile(entry)]
     if forced:
-        found = [file for file in files if not _NOT_LATTICES.fullmatch(os.path.basename(file))]
+        found = [file for file in files if not NOT_LATTICES.fullmatch(os.path.basename(file))]
     else:
-        held = {file: _held(file) for file in files}
-        wanted = "lattices" if "lattices" in held.values() else "results"
-        found = [file for file, holds in held.items() if holds in (wanted, "damage")]
+        found = lattice_files(files)
     if not found:
         raise FormatError("no lattices lie in this directory", path)
     return [Table(Place(file)) for file in found]
@@ -160,16 +159,22 @@ def is_file(name: bytes) -> bool:
     return len(name) <= _LONGEST_NAME and os.path.isfile(name)
 
 
-def _held(path: str) -> str:
-    """Tell by a file's first bytes whether it holds lattices of any format, results, damage, or nothing of these."""
-    from ninja.files.stream import open_stream
-    from ninja.formats.catalogue import HEAD, holds_lattices, seems_damaged
+def advice(head: bytes, name: str) -> str | None:
+    """Say what a text may be that is of no format for all that can be seen; None: nobody knows.
 
-    damage = "nothing" if _NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
-    try:
-        with open_stream(Place(path)) as stream:
-            head = stream.head(HEAD)
-    except (InputError, FormatError):
-        return damage
-    holds = holds_lattices(head)
-    return damage if holds == "nothing" and seems_damaged(head, path) else holds
+    Args:
+        head: The first bytes.
+        name: What messages call the file.
+    """
+    rows = first_rows(head)
+    if not rows:
+        return None
+    path = STDIN if name == Place(STDIN).name else name
+    if names_script(head):
+        return f"it looks like a script file; read it as scp:{path}"
+    if all(_NAME.fullmatch(row) or is_file(row) for row in rows):
+        missing = next((row for row in rows if not is_file(row)), None)
+        if missing is not None:
+            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
+        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
+    return None

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from ninja.errors import OptionError
-from ninja.formats.choice import parted
+from ninja.formats import options
 from ninja.io.sources import SPECIFIER
 from ninja.io.sources import STDIN as STDOUT
 
@@ -120,7 +120,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[str,
     """
     if to is None:
         return _by_extension(name), {}
-    named, values = parted(to)
+    named, values = options.split(to)
     found = ALIASES.get(named, named)
     if found not in EXTENSIONS:
         known = ", ".join([*EXTENSIONS, *ALIASES])

@@ -15,6 +15,8 @@ from ninja._formats import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SpelledTable, SymbolTable
 
@@ -258,3 +260,19 @@ class _Shelf:
         if self._stream is not None:
             self._stream.close()
         self._stream = None
+
+
+def read_entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
+    """Yield the entries of an archive, binary or text."""
+    for batch in archive(content.stream, Vocabulary.of(words)):
+        yield from batch.entries
+
+
+FORMAT = Format(
+    name="binary",
+    about="Kaldi archive of lattices, compact or raw, in binary",
+    extensions=(".ark",),
+    aliases=("kaldi",),
+    mark=KALDI_IMAGE.match,
+    read=Read(read_entries),
+)

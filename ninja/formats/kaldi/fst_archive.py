@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.fst_binary import MAGIC, CostName, lost_labels, read_fst_at, write_fst
 from ninja.formats.fst_image import ArcType
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
@@ -18,6 +20,13 @@ LONGEST_KEY = 4096  # bytes
 _HEAD = LONGEST_KEY + 8  # bytes that hold a key and what tells an image from text
 _SYMBOLS = "a symbol table claims"
 _BLANK = re.compile(rb"[ \t\r\n]")
+_MARK = re.compile(
+    rb"\s*\S{1,4096}[ \t]"
+    + MAGIC
+    # In text: the key on its line, then perhaps arcs and states without weights, then one with a weight that is single.
+    + rb"|\s*\S{1,4096}[ \t\r]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t\r]*\n)*"
+    rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t]+(?:[-+\d.][-+\d.eE]*|[Ii]nfinity|NaN|BadNumber)[ \t\r]*(?:\n|\Z)"
+)
 _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
@@ -202,3 +211,15 @@ def write_fst_archive(
         fst_entry(lattice, text=text, arc_type=arc_type, costs=costs, acoustic_scale=acoustic_scale)
         for lattice in lattices
     )
+
+
+def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
+    return read_fst_archive(content.pieces(), content.name, None, content.lost)
+
+
+FORMAT = Format(
+    name="fst-ark",
+    about="Kaldi archive of FSTs, binary or text",
+    mark=_MARK.match,
+    read=Read(_entries),
+)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.kaldi.archive import MAGIC, Vocabulary
-from ninja.formats.nbest import NBest, joined, read_kaldi_names
+from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
+from ninja.formats.kaldi.archive import Vocabulary
 from ninja.formats.textual import EPSILON_NAME, check_encoding
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -19,8 +20,21 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 60
-_IMAGE_HEAD = 8192  # bytes within which a binary archive has its first lattice
-_LISTS = "an archive of n-best lists"  # what messages call one without a name
+# A key on its line, arcs that say nothing, then one with <eps>, or with a name for its word and the costs of a lattice;
+# or a key of several words, and an arc or final state with the costs of a lattice.
+_ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
+_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?\s"
+_MARK = re.compile(
+    rb"\s*(?!\d+[ \t]+\d+[ \t]+\S)\S[^\n]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?[ \t\r]*\n)*"
+    + _ARC
+    + rb"(?:<eps>\s|[^\s\d]\S*"
+    + _COSTS
+    + rb")"
+    + rb"|\s*(?!\d+[ \t]+\d+[ \t]+\S)\S+[ \t]+\S[^\n]*\n(?:[ \t]*\d+|"
+    + _ARC
+    + rb"\S+)"
+    + _COSTS
+)
 _KEPT = 2  # stretches that are kept, the last one of a file of one block among them
 
 
@@ -102,7 +116,7 @@ def _lattices(
     archive: _Archive, named: bool, words: SymbolTable | None, table: SymbolTable | None
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     vocabulary = Vocabulary() if named else Vocabulary.of(words)
-    for place, found in _parsed(archive.text(named), vocabulary, archive.path or "a text archive"):
+    for place, found in parse(archive.text(named), vocabulary, archive.path or "a text archive"):
         # The archive goes to the parser with numbers as keys, so that a key may be anything, and occur twice.
         entry = int(place)
         key = archive.keys[entry]
@@ -117,7 +131,7 @@ def _lattices(
             yield key, found
 
 
-def _parsed(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str, Lattice | NinjaError]]:
+def parse(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str, Lattice | NinjaError]]:
     """Return what Kaldi's parser finds in the bytes of an archive."""
     reader = vocabulary.reader(name)
     space = reader.space(len(text))
@@ -125,47 +139,6 @@ def _parsed(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[st
     space.release()
     reader.advance(len(text))
     return reader.parse(0)
-
-
-def read_linear_lists(
-    content: bytes, path: str | None = None, options: NamedTextOptions = NamedTextOptions()
-) -> list[NBest]:
-    """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
-
-    Args:
-        content: The whole archive; its words are ids, or in text names.
-        path: File name for error messages.
-        options: How it is understood.
-
-    Raises:
-        FormatError: It is no such archive.
-        LatticeError: A lattice is no single path, or its key has no number.
-
-    Source: Kaldi, latbin/lattice-to-nbest.cc.
-    """
-    lattices: list[Lattice] = []
-    for key, found in _parsed(content, Vocabulary(), path or _LISTS):
-        if isinstance(found, LatticeError):
-            raise found
-        if isinstance(found, NinjaError):
-            if MAGIC in content[:_IMAGE_HEAD]:
-                raise found
-            return read_kaldi_names(content, path, encoding=options.encoding)
-        lattices.append(found.with_key(key))
-    return list(joined(lattices))
-
-
-def spells_names(head: bytes) -> bool:
-    """Tell whether an archive of n-best lists has names for words, which as ids no lattice of its first lines could be.
-
-    Args:
-        head: Its first lines, whole ones.
-    """
-    if MAGIC in head[:_IMAGE_HEAD]:
-        return False
-    found = [each for _, each in _parsed(head, Vocabulary(), _LISTS)]
-    whole = found[:-1]  # the last one may go on
-    return any(isinstance(each, NinjaError) and not isinstance(each, LatticeError) for each in whole)
 
 
 class _Words:
@@ -356,3 +329,15 @@ def _comes_before(found: object, fault: NinjaError) -> bool:
     return (
         isinstance(found, NinjaError) and found.line is not None and fault.line is not None and found.line < fault.line
     )
+
+
+def _entries(content: Content, words: SymbolTable | None, options: NamedTextOptions) -> Iterator[Entry]:
+    return read_named_text(content.readings(), content.name, words, options)
+
+
+FORMAT = Format(
+    name="named-text",
+    about="Kaldi text archive with words in place of ids (int2sym.pl), or keys of several words (TheanoLM)",
+    mark=_MARK.match,
+    read=Read(_entries, NamedTextOptions, ids=True),
+)

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest.blocks import Block, Line, blocks
+from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.symbols import SymbolTable
 
 _KEY = re.compile(r"(.+)-([0-9]{1,9})")
+_MARK = re.compile(rb"\s*\S+-\d{1,9}(?:[ \t]+[-+\d.eE]+)+[ \t]*\|")
 _LARGEST_COLUMN = 1000
 
 
@@ -110,3 +115,18 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
             continue
         graph, acoustic = (0.0 if which is None else 0.0 - scores[which] for which in (options.graph, options.acoustic))
         yield key, line, (sentence(split(text), graph, acoustic, line), columns)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: ColumnOptions) -> Iterator[Entry]:
+    return list_entries(each_column_list(content.blocks(), content.name, options), content, words)
+
+
+FORMAT = Format(
+    name="columns",
+    about="n-best lists in columns: key and rank, scores, a bar, the words",
+    holds="nbest",
+    extensions=(".columns",),
+    mark=_MARK.match,
+    results=True,
+    read=Read(_entries, ColumnOptions),
+)

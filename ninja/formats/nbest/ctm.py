@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest.blocks import Block, Line, blocks
+from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import each_row, number, split, strict
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import SymbolTable
 
 LAST_FRAME = 2**31 - 2
+# File, channel, begin and duration, one of them with a decimal point, a word that is no weight, perhaps a confidence.
+_MARK = re.compile(
+    rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
+    rb"[ \t]+(?![-+]?\d*\.?\d+(?:[eE]\S*)?\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
+)
 _COMMENT = ";;"
 
 
@@ -161,3 +171,20 @@ def _utterance(block: Block[_Word], path: str | None, shift: float) -> CtmUttera
     given = sum(value is not None for value in confidences)
     lost = (f"{given} confidences",) if given else ()
     return CtmUtterance(NBest(key, (hypothesis,), shift, lost), channel, tuple(confidences))
+
+
+def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -> Iterator[Entry]:
+    found = each_ctm_utterance(content.blocks(), content.name, options)
+    lists = (each if isinstance(each, NinjaError) else each.nbest for each in found)
+    return list_entries(lists, content, words)
+
+
+FORMAT = Format(
+    name="ctm",
+    about="words with times of NIST (CTM)",
+    holds="nbest",
+    extensions=(".ctm",),
+    mark=_MARK.match,
+    results=True,
+    read=Read(_entries, CtmOptions),
+)

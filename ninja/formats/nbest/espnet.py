@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
+from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
+from ninja.formats.textual import check_encoding
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -140,3 +145,35 @@ def _content(folder: str, rank: int, file: str) -> bytes:
             return opened.read()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", name) from error
+
+
+@dataclass(frozen=True, slots=True)
+class EspnetOptions:
+    """How ESPnet's folders are understood."""
+
+    units: Literal["text", "token"] = "text"  # file of which the words are taken
+    score_as: ScoreAs = "acoustic"  # which cost the score becomes
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+
+    def lists(self, folder: str) -> list[NBest]:
+        """Read the lists of a folder.
+
+        Raises:
+            FormatError: A file is not what it should be.
+        """
+        return read_espnet_folder(folder, self.units, score_as=self.score_as, encoding=self.encoding)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions) -> Iterator[Entry]:
+    return list_entries(options.lists(content.path), content, words)
+
+
+FORMAT = Format(
+    name="espnet",
+    about="folder of ESPnet with 1best_recog, 2best_recog, …",
+    holds="nbest",
+    read=Read(_entries, EspnetOptions),
+)

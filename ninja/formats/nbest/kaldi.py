@@ -10,8 +10,12 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError
-from ninja.formats.nbest.prefixes import nbest_lattice
+from ninja.errors import FormatError, LatticeError, NinjaError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
+from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
+from ninja.formats.kaldi.named_text import NamedTextOptions, parse
+from ninja.formats.nbest.prefixes import list_entries, nbest_lattice
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME
@@ -20,6 +24,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Integers = npt.NDArray[np.int32]
+_IMAGE_HEAD = 8192  # bytes within which a binary archive has its first lattice
+_LISTS = "an archive of n-best lists"  # what messages call one without a name
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 
 
@@ -260,3 +266,76 @@ def _dealt(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
         return (tuple(labels),)
     dealt = [tuple(labels[place : place + 1]) for place in range(num_words - 1)]
     return (*dealt, tuple(labels[num_words - 1 :]), ())
+
+
+def read_linear_lists(content: bytes, path: str | None = None, options: NamedTextOptions | None = None) -> list[NBest]:
+    """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
+
+    Args:
+        content: The whole archive; its words are ids, or in text names.
+        path: File name for error messages.
+        options: How it is understood.
+
+    Raises:
+        FormatError: It is no such archive.
+        LatticeError: A lattice is no single path, or its key has no number.
+
+    Source: Kaldi, latbin/lattice-to-nbest.cc.
+    """
+    lattices: list[Lattice] = []
+    for key, found in parse(content, Vocabulary(), path or _LISTS):
+        if isinstance(found, LatticeError):
+            raise found
+        if isinstance(found, NinjaError):
+            if MAGIC in content[:_IMAGE_HEAD]:
+                raise found
+            return read_kaldi_names(content, path, encoding=options.encoding if options else "utf-8")
+        lattices.append(found.with_key(key))
+    return list(joined(lattices))
+
+
+def _spells_names(head: bytes) -> bool:
+    """Tell whether an archive of n-best lists has names for words, which as ids no lattice of its first lines could be.
+
+    Args:
+        head: Its first lines, whole ones.
+    """
+    if MAGIC in head[:_IMAGE_HEAD]:
+        return False
+    found = [each for _, each in parse(head, Vocabulary(), _LISTS)]
+    whole = found[:-1]  # the last one may go on
+    return any(isinstance(each, NinjaError) and not isinstance(each, LatticeError) for each in whole)
+
+
+def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
+    head = content.first_lines()
+    if not head:
+        return read_linear_lists(content.whole(), content.name, options)
+    if _spells_names(head):
+        return each_kaldi_list(content.blocks(), content.name, encoding=options.encoding)
+    return joined(_of_archive(content))
+
+
+def _of_archive(content: Content) -> Iterator[Lattice]:
+    """Yield the lattices of an archive of Kaldi's.
+
+    Raises:
+        NinjaError: What is wrong with the first that is unsound.
+    """
+    for batch in archive(content.stream, Vocabulary()):
+        for key, found in batch.entries:
+            if isinstance(found, NinjaError):
+                raise found
+            yield found.with_key(key)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: NamedTextOptions) -> Iterator[Entry]:
+    return list_entries(_lists(content, options), content, words)
+
+
+FORMAT = Format(
+    name="nbest-kaldi",
+    about="Kaldi archive of linear lattices with keys utt-1, utt-2, … (lattice-to-nbest)",
+    holds="nbest",
+    read=Read(_entries, NamedTextOptions, ids=True),
+)

@@ -14,6 +14,7 @@ may be a text alone, whose score stands at its place in a list beside that of hy
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,10 +22,13 @@ from itertools import chain
 from typing import Any, Protocol
 
 from ninja.errors import FormatError, NinjaError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest import json_text
 from ninja.formats.nbest.json_text import shown
 from ninja.formats.nbest.object_fields import DSTC10, ObjectFields
 from ninja.formats.nbest.object_hypotheses import Where, hypotheses_of, listed_of, text_of
+from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import strict
 from ninja.formats.nbest.srilm import spelled
 from ninja.lattice.nbest import Hypothesis, NBest
@@ -282,3 +286,32 @@ def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes
 
 def _seconds(frame: int, nbest: NBest) -> float:
     return round(frame * (nbest.frame_shift or 0.0), 6)
+
+
+_MARK = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
+
+
+def _entries(content: Content, words: SymbolTable | None, options: ObjectFields) -> Iterator[Entry]:
+    why = json_text.no_document(content.first_lines(), content.name, options.encoding)
+    if why is None:
+        entries = json_text.entries(content.whole(), content.name, options)
+    else:
+        entries = json_text.of_lines(content.blocks(), content.name, options, why)
+    lists = each_of(entries, content.name, options, counted=content.lost is not None, naming=content)
+    return list_entries(lists, content, words)
+
+
+def _has_lists(head: bytes) -> bool:
+    return _MARK.match(head) is not None and b'"nbest"' in head
+
+
+FORMAT = Format(
+    name="json",
+    about="n-best lists in JSON or JSON lines, whatever their fields are called",
+    holds="nbest",
+    extensions=(".jsonl", ".json"),
+    aliases=("nbest",),
+    mark=_MARK.match,
+    in_folder=_has_lists,
+    read=Read(_entries, ObjectFields),
+)

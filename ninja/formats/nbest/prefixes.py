@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ninja.errors import LatticeError, SymbolError
+from ninja.errors import LatticeError, NinjaError, SymbolError
+from ninja.formats.content import Content
+from ninja.formats.format import Entry
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import Hypothesis, NBest, check
@@ -157,3 +159,20 @@ def _ids(each: Hypothesis, words: SymbolTable | None, key: str, path: str | None
             raise SymbolError(f"a hypothesis has the word {word!r}, which means no word", path, key=key, line=each.line)
         ids.append(number)
     return ids
+
+
+def list_entries(lists: Iterable[NBest | NinjaError], content: Content, words: SymbolTable | None) -> Iterator[Entry]:
+    """Yield the n-best lists of a file as lattices whose hypotheses share their beginnings."""
+    for each in lists:
+        if isinstance(each, NinjaError):
+            yield each.key or "", each
+            continue
+        try:
+            lattice = nbest_lattice(each, words, content.name)
+        except NinjaError as error:
+            error.key = error.key or each.key
+            yield each.key, error
+            continue
+        if content.lost is not None:
+            content.lost(each.key, each.lost)
+        yield each.key, lattice

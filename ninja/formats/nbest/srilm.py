@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.content import Content
+from ninja.formats.format import HEAD, Entry, Format, Read
+from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.slf import SILENT
 from ninja.formats.textual import check_encoding, checked_shift, encoded
@@ -20,6 +23,9 @@ FIRST, SECOND = "NBestList1.0", "NBestList2.0"
 BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
 LOG10 = math.log(10.0)  # nats
 _COMMENT = "##"
+_SCORE = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
+_SCORES = re.compile(_SCORE + rb"\s+" + _SCORE + rb"\s+(\d{1,9})(?=\s|\Z)")
+_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is no id of a state
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
 _IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
@@ -286,3 +292,43 @@ def _whole(cost: float) -> int:
 
 def _digits(score: float) -> str:
     return f"{score + 0.0:.9g}"
+
+
+def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions) -> Iterator[Entry]:
+    return list_entries([read_srilm(content.whole(), content.key, content.name, options)], content, words)
+
+
+def begins_srilm(head: bytes) -> bool:
+    """Tell whether a file begins with a header, or a line of two scores, the number of words, and that many words."""
+    rows = _rows(head[: 1 << 12])
+    return bool(rows) and (rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows[:1]))
+
+
+def all_srilm(head: bytes) -> bool:
+    """Tell whether it has a header, or all lines are hypotheses, as not all lines of other tables of numbers are."""
+    rows = _rows(head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head)
+    return rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows)
+
+
+def _rows(head: bytes) -> list[bytes]:
+    return [row for line in head.split(b"\n") if (row := line.strip()) and not row.startswith(_COMMENT.encode())]
+
+
+def _is_list(rows: list[bytes]) -> bool:
+    return _SIGNED.match(rows[0]) is not None and all(map(_is_hypothesis, rows))
+
+
+def _is_hypothesis(row: bytes) -> bool:
+    found = _SCORES.match(row)
+    return found is not None and int(found[1]) <= len(row[found.end() :].split())
+
+
+FORMAT = Format(
+    name="srilm",
+    about="n-best list of SRILM, one a file",
+    holds="nbest",
+    extensions=(".nbest",),
+    mark=begins_srilm,
+    in_folder=all_srilm,
+    read=Read(_entries, SrilmOptions),
+)

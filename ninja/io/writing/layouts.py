@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ninja.errors import OptionError, OutputError, SymbolError
 from ninja.files.output import Bytes, opened, reported
-from ninja.formats.choice import filled
+from ninja.formats.options import fill
 from ninja.io.sources import STDIN as STDOUT
 from ninja.io.targets import EXTENSIONS, Target, target
 from ninja.io.writer import Writer
@@ -165,7 +165,7 @@ def laid_out(
     check_encoding(encoding)
     path = target(name).archive
     text = path.removesuffix(".gz").endswith(".txt")
-    asked = Asked(filled(FORMATS[form].options, values, form, text=text), words, encoding)
+    asked = Asked(fill(FORMATS[form].options, values, form, text=text), words, encoding)
     layout = LAYOUTS.get(form, Stream)
     if FORMATS[form].one:
         layout = Single if _is_file(path, form) else Folder

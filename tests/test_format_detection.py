@@ -18,19 +18,21 @@ from ninja import read
 from ninja._formats import TableWriter
 from ninja.consensus import confusion_network, mbr_decode, mesh_text
 from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.formats import catalogue
-from ninja.formats.catalogue import FORMATS, HEAD, holds_lattices, named, recognised
+from ninja.formats import format as registry
+from ninja.formats.format import HEAD, by_mark, detect, formats
+from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import write_fst
 from ninja.formats.fst_text import write_fst_text
 from ninja.formats.k2 import write_k2, write_k2s
 from ninja.formats.kaldi.fst_archive import write_fst_archive
 from ninja.formats.native_writer import write_native
-from ninja.formats.nbest import NBest, sentence, write_nemo, write_objects, write_srilm
+from ninja.formats.nbest import NBest, sentence, write_objects, write_srilm
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import write_plf
 from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
+from ninja.io import folder
 from ninja.lattice.symbols import SymbolTable
 
 # Words that look like something else, among any others.
@@ -94,7 +96,6 @@ WRITERS = {
     "srilm": lambda lattice, words: write_srilm(best(lattice, words), "scores"),
     "srilm, 1.0": lambda lattice, words: write_srilm(best(lattice, words), "NBestList1.0"),
     "srilm, 2.0": lambda lattice, words: write_srilm(best(lattice, words, timed=True), "NBestList2.0"),
-    "nemo": lambda lattice, words: write_nemo([best(lattice, words)]),
     "ctm": ctm,
     "named-text, compact": lambda lattice, words: int2sym(lattice, words, "compact"),
     "named-text, raw": lambda lattice, words: int2sym(lattice, words, "raw"),
@@ -108,16 +109,13 @@ BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
 
 def name_of(content):
     """Return the format that content is taken for, Kaldi's own as "kaldi"."""
-    found = recognised(content[:HEAD], "file")
-    return found.format.name if found else "kaldi"
+    found = by_mark(content[:HEAD])
+    return {"binary": "kaldi", "text": "kaldi"}.get(found.name, found.name) if found else "unknown"
 
 
-def known_as(content, wanted):
-    """Tell whether content is taken for a format, or refused as that and another one."""
-    try:
-        return name_of(content) == wanted
-    except FormatError as error:
-        return f" {wanted} " in str(error).replace(";", " ")
+def holds_lattices(content):
+    """Return what a file that begins so holds when it lies in a folder."""
+    return folder.holds(content, "file")
 
 
 def says_nothing(writer, content, lattice, words):
@@ -125,14 +123,14 @@ def says_nothing(writer, content, lattice, words):
     if writer == "fst-ark, text":  # without weights, FSTs and lattices look the same
         ends = (lattice.final_graph + lattice.final_acoustic)[lattice.is_final]
         return not ((lattice.graph + lattice.acoustic).any() or ends.any())
-    if writer == "nemo":  # a list of words has whole numbers behind its tabs, too
-        return not any(b"." in row.rpartition(b"\t")[2] or b"\t-" in row for row in content.split(b"\n"))
+    if writer == "srilm":  # two scores without a sign or a point could be states
+        return not any(sign in content.split(b"\n")[0].rpartition(b" ")[0] for sign in b"-.") and content[:1].isdigit()
     if writer.startswith("named-text"):
-        used = [words.word(word) for word in lattice.word.tolist()]
-        number = [name for name in used if name.lstrip("+-").replace(".", "").replace("e", "").isdigit()]
-        # Where a raw arc has no costs, its word stands where those of others do.
-        bare = "raw" in writer and not (lattice.graph.all() or lattice.acoustic.all())
-        return bare or ("<eps>" not in used and len(number) * 2 >= len(used))
+        # The first arc that says something has a name for its word, and costs.
+        rows = [row.split() for row in content.split(b"\n")[1:]]
+        word = 2 if "compact" in writer else 3
+        first = next((row for row in rows if len(row) > word and row[word] != b"<eps>"), None)
+        return first is None or first[word][:1].isdigit() or len(first) == word + 1 or b"," not in first[-1]
     return writer == "ctm" and not content
 
 
@@ -159,9 +157,8 @@ def test_what_is_written_is_known_or_refused_with_both_names(lattice, names, fre
                 "marked": b"\xef\xbb\xbf" + content,
             }[change]
         wanted = writer.partition(",")[0]
-        assert known_as(content, wanted), (writer, content)
-        # Beams look like any table, and one state like any number.
-        unlike = wanted == "nemo" or (wanted == "fst-text" and not lattice.num_arcs)
+        assert name_of(content) == wanted, (writer, content)
+        unlike = wanted == "fst-text" and not lattice.num_arcs  # one state looks like any number
         assert holds_lattices(content[:HEAD]) != "nothing" or unlike, (writer, content)
 
 
@@ -180,11 +177,11 @@ def test_a_head_that_ends_anywhere_within_a_line_is_known(writer, monkeypatch):
     if content.count(b"\n") < 10:
         return  # one line, longer than the head
     for head in range(400, 440):
-        monkeypatch.setattr(catalogue, "HEAD", head)
-        assert known_as(content[:head], writer.partition(",")[0]), head
+        monkeypatch.setattr(registry, "HEAD", head)
+        assert name_of(content[:head]) == writer.partition(",")[0], head
 
 
-LINES = ["fst-text", "fst-text, words", "fst-text, acceptor", "srilm", "nemo", "ctm"]
+LINES = ["fst-text", "fst-text, words", "fst-text, acceptor", "srilm", "ctm"]
 COLUMNS = b"".join(b"utt-%d -3.5 -%d.5 | a word\n" % (rank, rank) for rank in range(1, 41))
 
 
@@ -197,7 +194,6 @@ def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, t
     content = {
         "columns": lambda: COLUMNS,
         "srilm": lambda: write_srilm(listed, "scores"),
-        "nemo": lambda: write_nemo([listed]),
     }.get(writer, lambda: WRITERS[writer](chain, chain.words))()
     assert name_of(content) == wanted
     rows = content.splitlines()
@@ -207,21 +203,20 @@ def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, t
     path = tmp_path / "lattice"
     path.write_bytes(content)
     errors = []
-    list(read(path, on_error=errors.append, format="nemo:beam=40" if wanted == "nemo" else None))
+    list(read(path, on_error=errors.append))
     assert len(errors) == 1
     assert str(errors[0]).startswith(f"{path}:18"), errors[0]
     # In a folder, what may be any other table must be whole.
     assert holds_lattices(content) == ("results" if writer in ("ctm", "columns") else "nothing")
 
 
-@pytest.mark.parametrize("bad", [[0], range(1, 40, 2), range(39)])
-@pytest.mark.parametrize("good", [b"0 1 5 5 0.5", b"utt 1 0.5 0.25 word", b"utt-1 -3.5 | a", b"a\t-1.5", b"-1 -2 1 a"])
-def test_where_the_first_line_or_half_of_them_are_damaged_nobody_knows_the_format(good, bad):
+@pytest.mark.parametrize("good", [b"0 1 5 5 0.5", b"utt 1 0.5 0.25 word", b"utt-1 -3.5 | a", b"-1 -2 1 a"])
+def test_the_first_line_decides(good):
     rows = [good] * 40
-    assert name_of(b"\n".join(rows) + b"\n") != "kaldi"
-    for row in bad:
-        rows[row] = b"this is no line of it"
-    assert name_of(b"\n".join(rows) + b"\n") == "kaldi"
+    found = name_of(b"\n".join(rows) + b"\n")
+    assert found != "unknown"
+    assert name_of(b"\n".join([good] + [b"this is no line of it"] * 39) + b"\n") == found
+    assert name_of(b"\n".join([b"this is no line of it"] + [good] * 39) + b"\n") == "unknown"
 
 
 @pytest.mark.parametrize("weight", ["nan", "NaN", "BadNumber"])
@@ -233,13 +228,12 @@ def test_a_weight_that_is_no_number_is_refused_as_one(weight, tmp_path):
     assert str(caught.value).startswith(f"{path}:1"), caught.value
 
 
-def test_lines_of_which_most_fit_two_formats_as_well_are_refused_with_both_names():
-    both = b"1 1 0.5 0.25 3 0.5\n" * 4 + b"damage\n"
-    assert name_of(both) == "ctm"
-    both = b"12 12\t-3.5\n" * 4 + b"damage\n"
-    with pytest.raises(FormatError, match="can be read as fst-text and as nemo"):
-        recognised(both, "lat.x")
-    assert name_of(both + b"12 12 12 13 14\t-3.5\n") == "nemo"  # which one line more fits
+def test_the_first_format_in_the_order_of_detection_wins():
+    assert name_of(b"1 1 0.5 0.25 3 0.5\n" * 4) == "ctm"  # which an FST with words that are numbers could be, too
+    assert detect(b"4\n", "x.txt").name == "text"  # no mark: the extension says it
+    assert detect(b"4\n", "x.ctm.gz").name == "ctm"
+    assert detect(b"4\n", "x.lat") is None  # the extension of two
+    assert detect(b"4\n", "x") is None
 
 
 @pytest.mark.parametrize(
@@ -286,26 +280,26 @@ def test_fsts_in_text_have_two_to_five_columns(content):
         (b"-12.5 -3 1 [noise] hello\n", "srilm"),
         (b"## made by hand\n-12.5 -3 2 hello world\n", "srilm"),
         (b"\nNBestList1.0\n(-5) a\n", "srilm"),
-        (b"(-5) a b\n(-6) a\n", "kaldi"),  # what has no header could be any text
-        (b"a b\t-1.5\na\t-2\n", "nemo"),
-        (b"the\t5\na\t6\n", "kaldi"),  # a table of words, or of counts
+        (b"(-5) a b\n(-6) a\n", "unknown"),  # what has no header could be any text
+        (b"a b\t-1.5\na\t-2\n", "unknown"),
+        (b"the\t5\na\t6\n", "unknown"),  # a table of words, or of counts
         (b";; made by hand\nutt A 0.1 0.2 word\n", "ctm"),
         (b"utt 1 0 0.25 word 0.9\n", "ctm"),
-        (b"utt\t0\t90\t0.998\t50450\nutt\t90\t3\t0.5\t7\n", "kaldi"),  # posteriors of arcs
+        (b"utt\t0\t90\t0.998\t50450\nutt\t90\t3\t0.5\t7\n", "unknown"),  # posteriors of arcs
         (b"utt 1\n0 1 5 0.5,1,\n1\n", "named-text"),
         (b"utt \n0 1 hello 0.5,1,\n1\n\n", "named-text"),
         (b"utt\n0 1 5 <eps> 0.5,1\n1\n\n", "named-text"),
-        (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "kaldi"),  # damage
+        (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "unknown"),  # damage
         (b"utt \n0 1 5 5 0.5\n1\n\n", "fst-ark"),
         (b"utt \n0 0.5\n\n", "fst-ark"),
         (b"utt \n0 1 5 5 0.5,1\n1\n\n", "kaldi"),
         (b"utt \n0 1 5 0.5,1,3_4\n1 1,2,\n\n", "kaldi"),
-        (b"0 1 5 1,2,\n1\n\n", "kaldi"),  # a lattice without its key
+        (b"0 1 5 1,2,\n1\n\n", "unknown"),  # a lattice without its key
         (b"utt\n0 1 <eps>\n1 2 a\n2 0.5\n\n", "named-text"),
-        (b"utt\n0 1 b\n1 2 a\n2 0.5\n\n", "kaldi"),  # an FST with names
+        (b"utt\n0 1 b\n1 2 a\n2 0.5\n\n", "unknown"),  # an FST with names
         (b"utt\n0 1 0 <eps>\n1 2 0 3.5\n2\n\n", "named-text"),
         (b"utt\n0 1 a 1,2,\n0 1 b 1 2 3 4\n1\n\n", "named-text"),  # damage, too
-        (b"utt 1\n0 1 5 1,2,\n0 1 x y z 1\n1\n\n", "kaldi"),
+        (b"utt 1\n0 1 5 1,2,\n0 1 x y z 1\n1\n\n", "named-text"),
         (b'[{"key": "u"}]', "json"),
         (b'{"key": "u"}', "json"),
         (b"()\n((('a', -1, 1),),)\n", "plf"),
@@ -343,19 +337,12 @@ def test_formats_without_a_header_are_known_by_their_lines(content, name):
         b"\0\0\0\0",
         b"Frames\n",
         b"a b \n0 1 5 5 0.5\n1\n\n",
-        b"a b \n0 1 5 1,2,\nmore\n",
         b"name x\n",
         b"AA 1 2 3 4\n",
     ],
 )
 def test_what_is_no_lattice_is_left_alone_in_a_folder(content):
     assert holds_lattices(content) == "nothing"
-
-
-def test_what_two_formats_begin_with_is_refused_with_both_names():
-    with pytest.raises(FormatError) as caught:
-        recognised(b"12 12\t-3.5\n12 12 12\t-13.25\n", "lat.x")
-    assert str(caught.value) == "lat.x: the file can be read as fst-text and as nemo; say which it is (--from fst-text)"
 
 
 def test_text_of_another_width_is_named():
@@ -365,7 +352,7 @@ def test_text_of_another_width_is_named():
         with pytest.raises(
             FormatError, match=r"lat\.slf: the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
         ):
-            recognised(content, "lat.slf")
+            detect(content, "lat.slf")
 
 
 def test_files_are_read_as_what_they_are(tmp_path):
@@ -381,9 +368,8 @@ def test_files_are_read_as_what_they_are(tmp_path):
 
 
 def test_formats_are_named_with_their_options():
-    assert named("kaldi") is None
-    assert named("binary") is None
-    assert named("kaldi-text") is named("text") is None
+    assert named("kaldi").format is named("binary").format
+    assert named("kaldi-text").format is named("text").format
     assert named("htk").format.name == "slf"
     assert named("att").format.name == "fst-text"
     assert named("slf:frame_shift=0.016").options.frame_shift == 0.016
@@ -392,17 +378,17 @@ def test_formats_are_named_with_their_options():
     assert named("k2").options is not None
     assert named("openfst:words=input").options.words == "input"
     assert named("native").options is None
-    for each in FORMATS:
+    for each in formats():
         assert named(each.name).format is each
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("word", "there is no format 'word' to read; there is: kaldi, slf, sphinx"),
+        ("word", "there is no format 'word' to read; there is: binary, text, slf, sphinx"),
         ("", "there is no format '' to read"),
-        ("kaldi:a=1", "kaldi has no options"),
-        ("text:a=1", "kaldi has no options"),
+        ("kaldi:a=1", "binary has no option 'a'; it has none"),
+        ("text:a=1", "text has no option 'a'; it has none"),
         ("openfst:a=1", "openfst has no option 'a'; there is: words"),
         ("native:a=1", "native has no option 'a'; it has none"),
         ("mesh:leats=1", "mesh has no option 'leats'; there is: encoding, frame_shift, least"),
@@ -455,5 +441,5 @@ def test_real_files_are_known_and_others_left_alone(folder):
     for path in (SHARED / folder).rglob("*"):
         if path.is_file():
             head = head_of(path)
-            assert name_of(head) == wanted.get(path, name_of(head) if name_of(head) == "json" else "kaldi"), path
+            assert name_of(head) == wanted.get(path, name_of(head) if name_of(head) == "json" else "unknown"), path
             assert (holds_lattices(head) != "nothing") is (path in wanted), path

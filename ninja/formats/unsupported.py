@@ -1,15 +1,13 @@
-"""Files that are not read as they are, known by how they begin, and what to do with them."""
+"""Kinds of files that no format reads as they are, known by how they begin, and what to do with them."""
 
 from __future__ import annotations
 
-import os
 import re
 
 from ninja.files.pipes import GZIP_MAGIC
-from ninja.files.place import STDIN, Place
-from ninja.io.sources import first_rows, is_file, names_script
 
 _UNPACK = "unpack it first"
+_UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff")
 _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (re.compile(mark, re.DOTALL), message)
     for mark, message in (
@@ -35,7 +33,11 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         ),
     )
 )
-_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
+
+
+def is_utf_16(head: bytes) -> bool:
+    """Tell whether a file begins as text in UTF-16 does."""
+    return _UTF_16.match(head) is not None
 
 
 def refusal(head: bytes) -> str | None:
@@ -44,31 +46,6 @@ def refusal(head: bytes) -> str | None:
     Args:
         head: The first bytes, unpacked if they were gzip; at least 512 if there are so many.
     """
+    if is_utf_16(head):
+        return "the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     return next((message for mark, message in _MARKS if mark.match(head)), None)
-
-
-def advice(head: bytes, name: str) -> str | None:
-    """Say what a text may be that is of no format for all that can be seen; None: nobody knows.
-
-    Args:
-        head: The first bytes.
-        name: What messages call the file.
-    """
-    rows = first_rows(head)
-    if not rows:
-        return None
-    path = STDIN if name == Place(STDIN).name else name
-    if names_script(head):
-        return f"it looks like a script file; read it as scp:{path}"
-    if all(_NAME.fullmatch(row) or is_file(row) for row in rows):
-        missing = next((row for row in rows if not is_file(row)), None)
-        if missing is not None:
-            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
-        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
-    if all(_is_ctm_of_integers(row.split()) for row in rows):
-        return "no format that is known by its content; if it is a CTM: --from ctm"
-    return None
-
-
-def _is_ctm_of_integers(fields: list[bytes]) -> bool:
-    return len(fields) in (5, 6) and fields[2].isdigit() and fields[3].isdigit() and not fields[4].isdigit()

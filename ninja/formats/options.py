@@ -15,8 +15,8 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 _NONE = "none"
 
 
-def parted(text: str) -> tuple[str, dict[str, str]]:
-    """Part the name of a format from its options.
+def split(text: str) -> tuple[str, dict[str, str]]:
+    """Split the name of a format from its options.
 
     Args:
         text: ``NAME`` or ``NAME:OPTION=VALUE,OPTION=VALUE``.
@@ -40,11 +40,11 @@ def parted(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), values
 
 
-def filled(options: Callable[..., Options], values: Mapping[str, str], name: str, **given: Any) -> Options:
+def fill(options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **given: Any) -> Options | None:
     """Make an options dataclass of values in text.
 
     Args:
-        options: The dataclass. Items of its lists are joined by ``+``; ``none`` is None.
+        options: The dataclass; None: there are none. Items of its lists are joined by ``+``; ``none`` is None.
         values: Values by the names of its fields.
         name: The format, for error messages.
         given: Fields that are set already; values win over them, and what is no field is left out.
@@ -52,6 +52,10 @@ def filled(options: Callable[..., Options], values: Mapping[str, str], name: str
     Raises:
         OptionError: There is no such field, or its value is of another type or out of range.
     """
+    if options is None:
+        if values:
+            raise OptionError(f"{name} has no option {next(iter(values))!r}; it has none")
+        return None
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
     kinds = typing.get_type_hints(options) if values else {}  # which takes longer than reading a small lattice
     found = {field: value for field, value in given.items() if field in fields}

@@ -1,0 +1,183 @@
+"""What a format is, and the one list of them: detection, ``--from``, ``--to``, extensions and help come from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.formats import options, unsupported
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SpelledTable, SymbolTable
+
+if TYPE_CHECKING:
+    from ninja.formats.content import Content
+
+# Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.
+MODULES = (
+    "kaldi.archive",
+    "kaldi.text_archive",
+    "slf",
+    "sphinx",
+    "pfsg",
+    "plf",
+    "mesh",
+    "fst_binary",
+    "kaldi.fst_archive",
+    "kaldi.named_text",
+    "k2",
+    "native",
+    "nbest.objects",
+    "nbest.srilm",
+    "nbest.columns",
+    "nbest.ctm",
+    "fst_text",
+    "nbest.nemo",
+    "nbest.kaldi",
+    "nbest.espnet",
+)
+HEAD = 1 << 16  # bytes of a file by which its format is known
+BOM = b"\xef\xbb\xbf"
+
+Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How a format is read."""
+
+    # Content, table of words (None: the file's own), options -> the entries of the file.
+    entries: Callable[..., Iterator[Entry]]
+    options: type | None = None  # dataclass of what ``--from NAME:OPTION=VALUE`` sets
+    ids: bool = False  # words may be ids of a table that the user must know
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How a format is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: its names, how it is recognised, read and written, and what it can hold."""
+
+    name: str
+    about: str  # one line for help and docs
+    holds: Literal["lattice", "nbest", "network"] = "lattice"
+    extensions: tuple[str, ...] = ()  # the first one is given to new files
+    aliases: tuple[str, ...] = ()
+    mark: Callable[[bytes], object] | None = None  # whether a file begins as no other format's does
+    in_folder: Callable[[bytes], object] | None = None  # stricter mark of files that lie among others; None: the mark
+    results: bool = False  # beside lattices such files are what became of them
+    keeps: frozenset[str] = frozenset()  # what a file can hold
+    read: Read | None = None
+    write: Write | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A format with the options that its files are read with."""
+
+    format: Format
+    options: Any
+
+    @classmethod
+    def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
+        """Fill in the options that a user wrote.
+
+        Raises:
+            OptionError: There is no such option, its value is out of range, or the format is not read.
+        """
+        if format.read is None:
+            raise OptionError(f"{format.name} is only written")
+        return cls(format, options.fill(format.read.options, values, format.name, encoding=encoding))
+
+    def entries(self, content: Content, words: SymbolTable | None) -> Iterator[Entry]:
+        """Yield each key of a file with its lattice, or with what is wrong with it.
+
+        Args:
+            content: The file.
+            words: Symbol table that words must be in; None: the file's own words make one, where it spells them.
+
+        Raises:
+            NinjaError: What ends the reading of this file.
+        """
+        assert self.format.read is not None
+        if self.format.read.ids and isinstance(words, SpelledTable):
+            words = None  # it knows no ids; names come into it afterwards
+        return self.format.read.entries(content, words, self.options)
+
+
+def formats() -> Iterator[Format]:
+    """Yield the formats in the order of detection."""
+    for module in MODULES:
+        yield import_module(f"ninja.formats.{module}").FORMAT
+
+
+def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
+    """Return the format of a name or alias.
+
+    Raises:
+        OptionError: There is none that can be read, or written.
+    """
+    known = []
+    for each in formats():
+        if getattr(each, purpose) is not None:
+            if name == each.name or name in each.aliases:
+                return each
+            known.append(each.name)
+    raise OptionError(f"there is no format {name!r} to {purpose}; there is: {', '.join(known)}")
+
+
+def by_extension(path: str | os.PathLike[str]) -> list[Format]:
+    """Return the formats with the longest extension that a file's name ends in, ``.gz`` aside; none: []."""
+    base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
+    found: list[tuple[int, Format]] = []
+    for each in formats():
+        length = max((len(end) for end in each.extensions if base.endswith(end)), default=0)
+        if length and not found:  # the first format shares its extension with no other: these need not be loaded
+            return [each]
+        found.append((length, each))
+    longest = max(length for length, _ in found)
+    return [each for length, each in found if length == longest > 0]
+
+
+def by_mark(head: bytes) -> Format | None:
+    """Return the first format whose mark a file begins with; None: there is none.
+
+    Args:
+        head: The file's first ``HEAD`` bytes, unpacked, or all.
+    """
+    head = head.removeprefix(BOM)
+    return next((each for each in formats() if each.mark is not None and each.mark(head)), None)
+
+
+def detect(head: bytes, name: str) -> Format | None:
+    """Return the format of a file, by its mark or else by its extension; None: it is not known.
+
+    Args:
+        head: Its first ``HEAD`` bytes, unpacked, or all.
+        name: Of the file.
+
+    Raises:
+        FormatError: It is of a kind that no format reads, for one packed by another program than gzip.
+    """
+    if (marked := by_mark(head)) is not None:
+        return marked
+    if (refusal := unsupported.refusal(head)) is not None:
+        raise FormatError(refusal, name)
+    found = [each for each in by_extension(name) if each.read is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def reader(text: str, encoding: str = "utf-8") -> Reader:
+    """Return the format that a user named, with options: ``slf``, ``slf:frame_shift=0.016``.
+
+    Raises:
+        OptionError: There is no such format or option.
+    """
+    name, values = options.split(text)
+    return Reader.of(by_name(name, "read"), values, encoding)

@@ -1,0 +1,33 @@
+"""Kaldi archives of lattices in text: how one begins."""
+
+from __future__ import annotations
+
+import re
+
+from ninja.formats.format import Format, Read
+from ninja.formats.kaldi.archive import read_entries
+
+# The key on its line, then perhaps arcs and states without costs, then one with a pair of costs; or, where no line of
+# the first lattice has costs, the blank that Kaldi leaves behind the key.
+_ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
+_LINE = _ARC + rb"[ \t\r]*\n"
+_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?\s"
+_MARK = re.compile(
+    rb"\s*\S{1,4096}[ \t\r]*\n(?:"
+    + _LINE
+    + rb")*"
+    + _ARC
+    + _COSTS
+    + rb"|\s*\S{1,4096}[ \t]\r?\n(?:"
+    + _LINE
+    + rb")+[ \t\r]*(?:\n|\Z)"
+)
+
+FORMAT = Format(
+    name="text",
+    about="Kaldi archive of lattices, compact or raw, in text",
+    extensions=(".txt",),
+    aliases=("kaldi-text",),
+    mark=_MARK.match,
+    read=Read(read_entries),
+)
