@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ninja.formats import entries
+from ninja.formats.format import Reader
 from ninja.formats.k2 import write_k2s
 from ninja.formats.native_writer import write_natives
 from ninja.formats.nbest import NBest, sentence, write_objects
@@ -56,16 +56,14 @@ def reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = []
 
-    def counted(each):
-        def run(*given):
-            for key, lattice in each(*given):
-                made.append(key)
-                yield key, lattice
+    entries = Reader.entries
 
-        return run
+    def counted(*given):
+        for key, lattice in entries(*given):
+            made.append(key)
+            yield key, lattice
 
-    for name, each in entries.ENTRIES.items():
-        monkeypatch.setitem(entries.ENTRIES, name, counted(each))
+    monkeypatch.setattr(Reader, "entries", counted)
     return made
 
 

@@ -14,7 +14,8 @@ from strategies_text import FILES, needs_files, unpacked
 from ninja import read
 from ninja._formats import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.kaldi.named_text import NamedTextOptions, read_linear_lists, read_named_text
+from ninja.formats.kaldi.named_text import NamedTextOptions, read_named_text
+from ninja.formats.nbest.kaldi import read_linear_lists
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable

@@ -21,7 +21,7 @@ from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf_writer import write_slf
-from ninja.io import sources
+from ninja.io.folder import NOT_LATTICES
 from ninja.io.reader import read, vocabulary
 from ninja.io.sources import tables
 from ninja.io.writer import write
@@ -127,7 +127,7 @@ def test_input_labels_of_an_fst_in_text_are_named_as_lost(folder):
         ("lat.3.gz", b"", "empty"),
         ("text.slf", "VERSION=1.0\n".encode("utf-16"), "UTF-16"),
         ("notes", "utt \n0 1 1\n".encode("utf-16"), "UTF-16"),
-        ("cut.slf", b"VERS", "no Kaldi table"),
+        ("cut.slf", b"VERS", "the last line does not end"),
         ("cut.ark", b"utt \n0 1", "ends inside"),
         ("cut.lat.gz", gzip.compress(b"# Latt"), "no lattice follows"),
         *((f"empty{end}", b"", "empty") for end in (".slf", ".lat", ".pfsg", ".plf", ".fst", ".pt", ".arrow", ".FST")),
@@ -154,7 +154,7 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
             raise InputError("cannot be read: Permission denied", place.path)
         return open_stream(place)
 
-    monkeypatch.setattr("ninja.files.stream.open_stream", refused)
+    monkeypatch.setattr("ninja.io.folder.open_stream", refused)
     assert [Path(table.place.path).name for table in tables(".")] == ["closed", "good.slf"]
 
 
@@ -336,9 +336,9 @@ def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
 
 def test_what_lies_beside_lattices_is_known_by_its_name():
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README", "README.md", "LICENSE.txt"):
-        assert sources._NOT_LATTICES.fullmatch(name)
+        assert NOT_LATTICES.fullmatch(name)
     for name in ("swords.txt", "words.txt.slf", "a.README", "utt.txt"):
-        assert not sources._NOT_LATTICES.fullmatch(name)
+        assert not NOT_LATTICES.fullmatch(name)
 
 
 def test_an_archive_of_nothing_is_none_of_the_damaged(folder):

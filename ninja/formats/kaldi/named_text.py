@@ -23,7 +23,7 @@ _SHOWN = 60
 # A key on its line, arcs that say nothing, then one with <eps>, or with a name for its word and the costs of a lattice;
 # or a key of several words, and an arc or final state with the costs of a lattice.
 _ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
-_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?\s"
+_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
     rb"\s*(?!\d+[ \t]+\d+[ \t]+\S)\S[^\n]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?[ \t\r]*\n)*"
     + _ARC

@@ -10,8 +10,8 @@ from ninja.formats.kaldi.archive import read_entries
 # The key on its line, then perhaps arcs and states without costs, then one with a pair of costs; or, where no line of
 # the first lattice has costs, the blank that Kaldi leaves behind the key.
 _ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
-_LINE = _ARC + rb"[ \t\r]*\n"
-_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?\s"
+_LINE = _ARC + rb"[ \t\r]*(?:\n|\Z)"
+_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t\r]*\n(?:"
     + _LINE

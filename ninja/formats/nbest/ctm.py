@@ -22,7 +22,7 @@ LAST_FRAME = 2**31 - 2
 # File, channel, begin and duration, one of them with a decimal point, a word that is no weight, perhaps a confidence.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
-    rb"[ \t]+(?![-+]?\d*\.?\d+(?:[eE]\S*)?\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
+    rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
 )
 _COMMENT = ";;"
 
