@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from ninja.io import keys, read, vocabulary, write
     from ninja.lattice import Lattice, SymbolTable
-    from ninja.rescoring import RescoreOptions, RescoreReport, coverage, rescore
+    from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, coverage, rescore
 
     __version__: str
     BIN_DIR: str
@@ -47,6 +47,7 @@ __all__ = [
     "OutputError",
     "RescoreOptions",
     "RescoreReport",
+    "Rescorer",
     "SymbolError",
     "SymbolTable",
     "VocabularyError",
@@ -80,6 +81,7 @@ _HOME = {
     "SymbolTable": "ninja.lattice",
     "RescoreOptions": "ninja.rescoring",
     "RescoreReport": "ninja.rescoring",
+    "Rescorer": "ninja.rescoring",
     "coverage": "ninja.rescoring",
     "rescore": "ninja.rescoring",
     "keys": "ninja.io",

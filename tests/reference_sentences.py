@@ -1,4 +1,4 @@
-"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescoring.unfold``.
+"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescoring.sentences``.
 
 Rescoring is told path by path: each function returns the paths of its output with their graph costs.
 """
@@ -15,7 +15,7 @@ from reference_rescore import paths
 
 from ninja.lattice import Lattice
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.unfold import Unfolded
+from ninja.rescoring.sentences import Unfolded
 
 Arcs = tuple[int, ...]
 

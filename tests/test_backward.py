@@ -139,11 +139,15 @@ def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: La
             )
             for cost in expected
         ]
-    reports = [RescoreReport() for _ in passes]
-    [(_, result)] = iterate([("k", lattice)], passes, reports=reports)
+    report = RescoreReport()
+    [(_, result)] = iterate([("k", lattice)], passes, report=report)
     assert close(path_costs(result), sorted(expected))
-    assert [report.lattices for report in reports] == [1, 1, 1]
-    assert RescoreReport.of_passes(reports).histories == sum(report.histories for report in reports)
+    assert (report.lattices, report.arcs, report.arcs_written) == (1, lattice.num_arcs, result.num_arcs)
+    reports = [RescoreReport() for _ in passes]
+    for (lm, options), each in zip(passes, reports, strict=True):
+        [(_, lattice)] = rescore([("k", lattice)], lm, options, report=each)
+    assert report.histories == sum(each.histories for each in reports)
+    assert report.coverages == tuple(coverage for each in reports for coverage in each.coverages)
 
 
 def test_one_pass_is_rescoring_and_the_old_model_goes_out_once() -> None:
@@ -158,5 +162,3 @@ def test_one_pass_is_rescoring_and_the_old_model_goes_out_once() -> None:
     assert twice.identical(expected)
     with pytest.raises(OptionError, match="no language model to rescore with"):
         iterate([("k", lattice)], [])
-    with pytest.raises(OptionError, match="2 reports for 1 passes"):
-        iterate([], [(a, options)], reports=[RescoreReport(), RescoreReport()])

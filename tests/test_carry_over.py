@@ -17,7 +17,7 @@ import ninja
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.lm import Mixture
-from ninja.rescoring import CarryOver, RescoreOptions, rescore
+from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.options import Algorithm, Output
 
 TABLE = symbols()
@@ -99,7 +99,7 @@ def test_an_utterance_that_fails_adds_nothing_and_the_next_one_goes_on() -> None
     broken = [*LARGE[:2], ("dead", dead), ("strange", strange), *LARGE[2:5]]
     errors: list[ninja.NinjaError] = []
     lm = FakeLM()
-    found = dict(rescore(broken, lm, OPTIONS, carry_over=CarryOver(), on_error=errors.append))
+    found = dict(rescore(broken, lm, OPTIONS, carry_over=CarryOver(), report=RescoreReport(on_error=errors.append)))
     expected = dict(rescore(LARGE[:5], lm, OPTIONS, carry_over=CarryOver()))
     assert [error.key for error in errors] == ["dead", "strange"]
     assert list(found) == list(expected)
@@ -138,7 +138,10 @@ def test_of_a_long_context_only_the_end_is_kept(algorithm: Algorithm) -> None:
 def test_an_utterance_of_no_recording_fails_alone() -> None:
     errors: list[ninja.NinjaError] = []
     carry_over = CarryOver({key: of for key, of in UTTERANCES.items() if key != "utt4"})
-    assert len(list(rescore(SMALL, FakeLM(), EXACT, carry_over=carry_over, on_error=errors.append))) == 11
+    assert (
+        len(list(rescore(SMALL, FakeLM(), EXACT, carry_over=carry_over, report=RescoreReport(on_error=errors.append))))
+        == 11
+    )
     assert [str(error) for error in errors] == [
         "key 'utt4': the list of recordings for carry-over lacks this utterance"
     ]

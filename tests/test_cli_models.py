@@ -12,8 +12,7 @@ from test_rescore import TABLE, random_lattice
 import ninja as package
 from ninja.errors import ModelError, OptionError
 from ninja.lm import Mixture, load
-from ninja.rescoring import CarryOver, RescoreOptions, iterate, rescore, stage
-from ninja.rescoring.stage import Ensemble, Rescoring
+from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, RescoreReport, iterate, models, rescore
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 KEYS = 4
@@ -156,10 +155,12 @@ def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, m
 
 
 def test_context_does_not_cross_processes():
-    carrying = Rescoring(carry_over=CarryOver())
+    carrying = Rescorer(ModelFiles(), carry_over=CarryOver())
     with pytest.raises(OptionError, match="use one process"):
         list(package.parallel.stream([("a", random_lattice(1))], carrying, jobs=2))
-    assert pickle.loads(pickle.dumps(Rescoring(Ensemble(("a", "b"))))).models == Ensemble(("a", "b"))
+    with pytest.raises(OptionError, match="give ModelFiles"):
+        pickle.dumps(Rescorer(FakeLM()))
+    assert pickle.loads(pickle.dumps(Rescorer(ModelFiles(("a", "b"))))).files == ModelFiles(("a", "b"))
 
 
 def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
@@ -171,14 +172,16 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
         assert words is None or words is TABLE
         return FakeLM()
 
-    monkeypatch.setattr(stage, "load", opened)
+    monkeypatch.setattr(models, "load", opened)
     notes = []
     pairs = [("k", random_lattice(1))]
     options = RescoreOptions(max_unknown=1.0)
-    found = Rescoring(Ensemble(("wordless",)), options, on_note=notes.append)(pairs, None)
+    report = RescoreReport(on_note=notes.append)
+    found = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
     expected = rescore(pairs, FakeLM(), options)
     assert next(iter(found))[1].identical(next(expected)[1])
-    assert notes == ["wordless: the words are those of the lattices' symbol table"]
+    assert report.notes == ["wordless: the words are those of the lattices' symbol table"]
+    assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     with pytest.raises(OptionError, match="broken"):
-        Rescoring(Ensemble(("broken",)), options)(pairs, None)
-    assert list(Rescoring("unheard-of")([], None)) == []
+        Rescorer(ModelFiles(("broken",)), options)(pairs)
+    assert list(Rescorer(ModelFiles(("unheard-of",)))([])) == []

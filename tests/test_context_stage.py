@@ -14,12 +14,12 @@ from strategies import lattices
 
 from ninja import read, write
 from ninja.context.options import ContextOptions
-from ninja.context.stage import Augmentation, Context, Contextual, ContextualRescoring
+from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lattice.symbols import SymbolTable
+from ninja.rescoring import ModelFiles, Rescorer, RescoreReport
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.stage import Ensemble, Rescoring
 
 TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 UNIGRAM = SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.25, 0.0), ("a",): (-0.75, 0.0)})
@@ -58,7 +58,7 @@ def best_words(lattice):
 def test_each_utterance_gets_its_own_phrases(file):
     entities = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n{"utt": "two", "@name": ["c c"]}\n')
     stage = Contextual(Context(entities, options=ContextOptions(keyword_boost=2.0)))
-    found = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))], None)}
+    found = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))])}
     assert found == {"one": "b c", "two": "a c"}
 
 
@@ -86,10 +86,10 @@ def test_one_run_gives_what_context_and_language_models_say_together(
     options = RescoreOptions(lm_weight=share, unk_penalty=0.25, max_hyps=0, max_active=0, beam=np.inf, max_unknown=1.0)
     boosted = ContextOptions(keyword_boost=1.5, class_boost=0.5, max_tokens=0, class_weight=0.5, unk_penalty=0.25)
     context = Context(path, classes if with_class else None, options=boosted)
-    rescoring = Rescoring(Ensemble((neural,), old), options)
-    stage = ContextualRescoring.of(context, rescoring, options, lambda note: None)
+    models = ModelFiles((neural,), old)
+    stage = Rescorer(models, options, context=Contextual.before(context, models, options))
     lattice = lattice.with_words(TABLE)
-    ((_, made),) = stage([(lattice.key, lattice)], None)
+    ((_, made),) = stage([(lattice.key, lattice)])
 
     old_slow = CLASSES if with_old else None
     left = SlowContext(
@@ -126,9 +126,11 @@ def test_one_run_gives_what_context_and_language_models_say_together(
 
 def test_a_stage_says_what_is_odd_about_its_files(file):
     entities = file("e.json", '{"@name": ["b", "zebra", "b"], "@artist": ["a"]}')
-    notes = []
-    stage = Contextual(Context(entities, file("c.arpa", write_arpa(CLASSES))), None, notes.append)
-    list(stage([("one", choice("one")), ("two", choice("two"))], None))
+    told = []
+    report = RescoreReport(on_note=told.append)
+    stage = Contextual(Context(entities, file("c.arpa", write_arpa(CLASSES))))
+    list(stage([("one", choice("one")), ("two", choice("two"))], report))
+    notes = report.notes
     assert len(notes) == 4  # once, not for every lattice
     assert "'b'" in notes[0]
     assert "@name: 1 of 2 phrases have words that the symbol table lacks: 'zebra'" in notes[1]
@@ -140,10 +142,10 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
 
 
 def test_a_class_model_without_classes_is_named(file):
-    notes = []
+    report = RescoreReport(on_note=[].append)
     context = Context(file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(UNIGRAM)))
-    list(Contextual(context, None, notes.append)([("one", choice("one"))], None))
-    assert notes == [
+    list(Contextual(context)([("one", choice("one"))], report))
+    assert report.notes == [
         f"{context.class_lm}: no class words such as @name, $name or <name>; phrases are boosted where they stand"
     ]
 
@@ -151,7 +153,7 @@ def test_a_class_model_without_classes_is_named(file):
 def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(file):
     options = ContextOptions(keyword_boost=20.0)
     context = Context(file("e.json", '{"@artist": ["b"]}'), file("c.arpa", write_arpa(CLASSES)), options=options)
-    ((_, lattice),) = Contextual(context)([("one", choice("one"))], None)
+    ((_, lattice),) = Contextual(context)([("one", choice("one"))])
     assert best_words(lattice) == "b c"
 
 
@@ -159,44 +161,51 @@ def test_one_bad_lattice_does_not_cost_the_others(file):
     bad = choice("bad").with_words(None)
     stage = Contextual(Context(file("e.json", '{"@name": ["b"]}')))
     failures = []
-    assert [key for key, _ in stage([("bad", bad), ("one", choice("one"))], failures.append)] == ["one"]
+    assert [
+        key for key, _ in stage([("bad", bad), ("one", choice("one"))], RescoreReport(on_error=failures.append))
+    ] == ["one"]
     assert str(failures[0]) == "key 'bad': the lattice carries no symbol table"
     with pytest.raises(VocabularyError):
-        list(stage([("bad", bad)], None))
+        list(stage([("bad", bad)]))
 
 
 def test_a_damaged_file_ends_the_run_however_tolerant_it_is(file, tmp_path):
     with pytest.raises(InputError):
-        list(Contextual(Context(tmp_path / "none.json"))([("one", choice("one"))], lambda error: None))
+        list(
+            Contextual(Context(tmp_path / "none.json"))(
+                [("one", choice("one"))], RescoreReport(on_error=lambda error: None)
+            )
+        )
     stage = Contextual(Context(file("e.jsonl", '{"utt": "one", "color": ["b"]}\n')))
     with pytest.raises(FormatError, match="color"):
-        list(stage([("one", choice("one"))], lambda error: None))
+        list(stage([("one", choice("one"))], RescoreReport(on_error=lambda error: None)))
 
 
 def test_another_symbol_table_is_taken_up(file):
     stage = Contextual(Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0)))
     other = SymbolTable([("<eps>", 0), ("b", 1), ("a", 2), ("c", 3)])
     swapped = choice("two", 1.0, 0.0).with_words(other)
-    found = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)], None)]
+    found = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)])]
     assert found == ["b c", "b c"]
 
 
 def test_a_stage_crosses_to_another_process(file):
     context = Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0))
-    stage = pickle.loads(pickle.dumps(Contextual(context, None, print, 0.25)))
+    stage = pickle.loads(pickle.dumps(Contextual(context, None, 0.25)))
     assert (stage.context, stage.old_lm, stage.lm_weight) == (context, None, 0.25)
-    options = RescoreOptions()
-    both = ContextualRescoring.of(context, Rescoring(Ensemble(("lm.arpa",)), options), options, print)
-    assert pickle.loads(pickle.dumps(both)).contextual.context == context
+    options, models = RescoreOptions(), ModelFiles(("lm.arpa",))
+    both = pickle.loads(pickle.dumps(Rescorer(models, options, context=Contextual.before(context, models, options))))
+    assert both.context.context == context
+    assert both.files == models
 
 
 def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
     context = Context(file("e.json", '{"@name": ["b"]}'))
     backward = RescoreOptions(backward=True)
     with pytest.raises(OptionError, match="one pass forward"):
-        ContextualRescoring.of(context, Rescoring(Ensemble(), backward), backward, print)
+        Contextual.before(context, ModelFiles(), backward)
     with pytest.raises(OptionError, match="lm_weight 1 leaves nothing"):
-        list(Contextual(context, None, None, 1.0)([("one", choice("one"))], None))
+        list(Contextual(context, None, 1.0)([("one", choice("one"))]))
 
 
 def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, archive, file, tmp_path):
@@ -290,13 +299,14 @@ def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, file, 
 def test_the_first_passs_model_is_loaded_once_and_knows_added_words(file):
     entities, lexicon = file("e.json", '{"@name": ["zed"]}'), file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n")
     old = SlowNgram(1, {(each,): (-1.0, 0.0) for each in ("<s>", "</s>", "a", "b", "c")})
-    models = Ensemble((), file("old.arpa", write_arpa(old)))
+    models = ModelFiles((), file("old.arpa", write_arpa(old)))
     options = RescoreOptions(lm_weight=0.5, max_unknown=1.0)
     context = Context(entities, augmentation=Augmentation(lexicon=lexicon))
-    both = ContextualRescoring.of(context, Rescoring(models, options), options)
-    ((_, lattice),) = both([("one", choice("one"))], None)
+    contextual = Contextual.before(context, models, options)
+    rescorer = Rescorer(models, options, context=contextual)
+    ((_, lattice),) = rescorer([("one", choice("one"))])
     assert "zed" in {lattice.words.word(number) for number in lattice.word.tolist()}
-    assert both.rescoring.old_lm is both.contextual.old_model
+    assert rescorer.old_lm is contextual.old_model
 
 
 def test_words_are_sought_in_other_case_where_that_is_wanted(file):
@@ -305,8 +315,9 @@ def test_words_are_sought_in_other_case_where_that_is_wanted(file):
     found = []
     for how in ((), ("case",)):
         stage = Contextual(Context(entities, model, options=ContextOptions(map_words=how)))
-        found.append(list(stage([("one", choice("one"))], None)))
-        assert stage.report.coverages[0].unknown_words == (0 if how else 2)
+        report = RescoreReport()
+        found.append(list(stage([("one", choice("one"))], report)))
+        assert report.coverages[0].unknown_words == (0 if how else 2)
     assert best_path(found[1][0][1]).cost() < best_path(found[0][0][1]).cost()
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lowest first; what stands on one floor may import its neighbours.
 FLOORS = [
-    ["errors"],
+    ["errors", "log"],
     ["files"],
     ["lattice"],
     ["openfst", "formats", "graph", "consensus", "io"],

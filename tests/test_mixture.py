@@ -170,7 +170,9 @@ def test_a_word_that_one_model_lacks_and_has_no_unk_for_costs_its_lattice_only()
     bad = replace(good, key="bad", word=np.full_like(good.word, 8))
     errors: list[ninja.NinjaError] = []
     mixture = Mixture(((FakeLM(), 0.5), (FakeLM(unk=False, salt=1), 0.5)), names=("the one", "the other"))
-    results = dict(rescore([("good", good), ("bad", bad)], mixture, EXACT, on_error=errors.append))
+    results = dict(
+        rescore([("good", good), ("bad", bad)], mixture, EXACT, report=RescoreReport(on_error=errors.append))
+    )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
         "key 'bad': the other has neither 'unheard-of' nor <unk>; map_words may find it"
@@ -202,7 +204,9 @@ def test_nan_and_probability_zero_cost_one_lattice_only() -> None:
     pairs = [(key, replace(good, key=key, word=np.full_like(good.word, word))) for key, word in (("six", 6), ("7", 7))]
     for new, old in ((FakeLM(), Broken(salt=1)), (Broken(), FakeLM(salt=1)), (Broken(), Broken(salt=1))):
         errors: list[ninja.NinjaError] = []
-        results = dict(rescore([*pairs, ("good", good)], new, EXACT, old_lm=old, on_error=errors.append))
+        results = dict(
+            rescore([*pairs, ("good", good)], new, EXACT, old_lm=old, report=RescoreReport(on_error=errors.append))
+        )
         assert list(results) == ["good"]
         assert [error.key for error in errors] == ["six", "7"]
         assert all(isinstance(error, ModelError) for error in errors)

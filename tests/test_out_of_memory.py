@@ -16,7 +16,7 @@ from ninja.errors import ModelError
 from ninja.lm import Mixture
 from ninja.lm.recurrent.lstm import NeuralLM
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.asking import Asker, out_of_memory
+from ninja.rescoring.batching import BatchedLM, out_of_memory
 
 OPTIONS = RescoreOptions(max_unknown=1.0)
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
@@ -48,14 +48,15 @@ class Small(FakeLM):
 @pytest.mark.parametrize("room", [1, 7, 50])
 def test_batches_are_halved_once_for_the_rest_of_the_run_and_nothing_else_changes(room: int) -> None:
     expected = dict(rescore(MANY, FakeLM(), OPTIONS))
-    lm, report, told = Small(room), RescoreReport(), list[str]()
-    found = dict(rescore(MANY, lm, OPTIONS, on_note=told.append, report=report))
+    lm, told = Small(room), list[str]()
+    report = RescoreReport(on_note=told.append)
+    found = dict(rescore(MANY, lm, OPTIONS, report=report))
     assert list(found) == list(expected)
     assert all(lattice.identical(expected[key]) for key, lattice in found.items())
     assert not lm.history
     assert room / 2 <= lm.largest <= room
-    assert told == report.notes
-    limits = [int(note.split("at most ")[1].split()[0]) for note in told]
+    assert told == [f"vocabulary: {report.coverages[0]}", *report.notes]
+    limits = [int(note.split("at most ")[1].split()[0]) for note in report.notes]
     assert limits == sorted(set(limits), reverse=True)  # each is said once
     assert told[-1].startswith("out of memory at ")
     assert 1 <= limits[-1] <= room
@@ -96,10 +97,10 @@ def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls:
 
     lm = Shrinking(2)
     slots = lm.start(5)
-    ask = Asker(lm)
-    ask.limit = 2
+    batched = BatchedLM(lm)
+    batched.limit = 2
     with pytest.raises(ModelError, match="the memory does not hold"):  # in the third piece of advance, or in logprob
-        ask(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
+        batched.wave(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
     assert set(lm.history) == set(slots.tolist())
 
 
@@ -120,11 +121,13 @@ def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatc
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(OutOfMemoryError=OutOfMemoryError, cuda=cuda))
     lm = Small(2, OutOfMemoryError)
     slots = lm.start(5)
-    ask = Asker(lm)
-    made, logprob, _ = ask(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
-    assert (len(set(made.tolist())), logprob.shape, ask.limit) == (5, (5,), 2)
+    batched = BatchedLM(lm)
+    made, logprob, _ = batched.wave(
+        np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32)
+    )
+    assert (len(set(made.tolist())), logprob.shape, batched.limit) == (5, (5,), 2)
     assert emptied == [True]
-    assert ask.notes == ["out of memory at 5 questions to the language model; at most 2 from now on"]
+    assert batched.notes == ["out of memory at 5 questions to the language model; at most 2 from now on"]
     assert out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …"))
     monkeypatch.delitem(sys.modules, "torch")
     assert not out_of_memory(OutOfMemoryError())
@@ -143,6 +146,6 @@ def test_a_network_that_runs_out_of_memory_keeps_its_slots_free(monkeypatch: pyt
 
     expected = lm.advance(slots, np.full(3, 4, np.int32))
     monkeypatch.setattr(NeuralLM, "_step", crowded)
-    ask = Asker(lm)
-    made, _, _ = ask(expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
-    assert (lm.num_slots, len(made), ask.limit) == (6, 3, 1)
+    batched = BatchedLM(lm)
+    made, _, _ = batched.wave(expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
+    assert (lm.num_slots, len(made), batched.limit) == (6, 3, 1)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from ninja.errors import LatticeError, OptionError, WorkerError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.parallel.pipeline import Counts, Each, stream
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, stream
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 
@@ -51,26 +53,28 @@ def crowded(lattice):
     raise MemoryError
 
 
-class Counted:
-    """A stage that reports how many lattices its last call saw."""
+@dataclass(slots=True)
+class CountingLog(Log):
+    """A log with a number of its own."""
 
-    report = 0
+    seen: int = 0
 
-    def __call__(self, lattices, on_error):
-        self.report = 0
-        for key, _ in lattices:
-            self.report += 1
-            yield key, None
+
+def counted(lattices, log):
+    log.note("model loaded")
+    for key, lattice in lattices:
+        log.seen += 1
+        yield key, lattice.words is WORDS
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_come_in_input_order_and_a_failure_is_its_lattices_own(jobs):
     failures = []
-    counts = Counts()
-    answers = list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2, on_error=failures.append, counts=counts))
+    log = Log(on_error=failures.append)
+    answers = list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2, log=log))
     assert answers == [(f"utt{index}", float(index)) for index in range(9) if index != 3]
     assert [str(failure) for failure in failures] == ["key 'utt3': it is the third"]
-    assert (counts.lattices, len(counts.failures)) == (8, 1)
+    assert (log.lattices, log.failures) == (8, failures)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -97,34 +101,37 @@ def test_words_reach_the_stage_and_come_back_as_the_same_table(jobs):
 
 def test_a_workers_death_is_told_and_does_not_hang():
     with pytest.raises(WorkerError, match="one of 2 worker processes died"):
-        list(stream(lattices(20), Each(dies), jobs=2, batch_arcs=1, on_error=[].append))
+        list(stream(lattices(20), Each(dies), jobs=2, batch_arcs=1, log=Log(on_error=[].append)))
 
 
 def test_a_lattice_too_large_for_the_memory_is_one_failure():
     failures = []
-    assert list(stream(lattices(1), Each(crowded), on_error=failures.append)) == []
+    assert list(stream(lattices(1), Each(crowded), log=Log(on_error=failures.append))) == []
     assert "more memory than there is" in str(failures[0])
 
 
 def test_input_is_read_no_further_than_workers_need():
     seen = []
-    results = stream(lattices(1000, seen=seen), Each(cost), jobs=2, batch_arcs=1, on_error=[].append)
+    results = stream(lattices(1000, seen=seen), Each(cost), jobs=2, batch_arcs=1, log=Log(on_error=[].append))
     next(results)
     assert len(seen) < 20
     results.close()
 
 
 def test_keys_already_done_are_left_out_and_counted():
-    counts = Counts()
-    answers = dict(stream(lattices(4), Each(cost), done={"utt0", "utt3"}, counts=counts))
+    log = Log()
+    answers = dict(stream(lattices(4), Each(cost), done={"utt0", "utt3"}, log=log))
     assert answers == {"utt1": 1.0, "utt2": 2.0}
-    assert (counts.lattices, counts.skipped) == (2, 2)
+    assert (log.lattices, log.skipped) == (2, 2)
 
 
-def test_a_stages_report_comes_with_each_batch():
-    reports = []
-    list(stream(lattices(7), Counted(), jobs=2, batch_arcs=12, on_batch=reports.append))
-    assert reports == [3, 3, 1]
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_logs_of_workers_are_merged(jobs):
+    told = []
+    log = CountingLog(on_note=told.append)
+    results = list(stream(lattices(7), counted, jobs=jobs, batch_arcs=12, log=log))
+    assert (len(results), log.lattices, log.seen) == (7, 7, 7)
+    assert log.notes == told == ["model loaded"]
 
 
 def test_no_input_gives_no_results_and_starts_nobody():

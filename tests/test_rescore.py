@@ -245,7 +245,9 @@ def test_a_model_that_gives_nan_costs_one_lattice_only() -> None:
     good = replace(good, word=np.minimum(good.word, 6))
     errors: list[ninja.NinjaError] = []
     bad = replace(good, key="bad", word=np.full_like(good.word, 7))
-    results = dict(rescore([("a", good), ("bad", bad), ("c", good)], Broken(), EXACT, on_error=errors.append))
+    results = dict(
+        rescore([("a", good), ("bad", bad), ("c", good)], Broken(), EXACT, report=RescoreReport(on_error=errors.append))
+    )
     assert list(results) == [good.key]
     assert isinstance(errors[0], ModelError)
     assert "NaN" in str(errors[0])
@@ -292,7 +294,7 @@ def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(mon
     good = random_lattice(5, num_states=5, fan=1)
     lm, errors = FakeLM(), list[ninja.NinjaError]()
     pairs = [("a", good), ("b", random_lattice(1, num_states=60)), ("c", good)]
-    assert len(list(rescore(pairs, lm, EXACT, on_error=errors.append))) == 2
+    assert len(list(rescore(pairs, lm, EXACT, report=RescoreReport(on_error=errors.append)))) == 2
     assert [type(error) for error in errors] == [LatticeError]
     assert "'seed-1': its expansion passes 3000 arcs; set max_hyps" in str(errors[0])
     assert not lm.history

@@ -22,7 +22,7 @@ from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
 from ninja.graph import best_path, prune
 from ninja.lattice import Lattice
 from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.unfold import NO_NODE, Unfolded, unfold
+from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold
 
 ALGORITHMS = ("nbest", "cover", "trie")
 EVERYTHING = RescoreOptions(
@@ -315,7 +315,7 @@ def test_a_model_that_gives_nan_costs_one_lattice_only(algorithm: str) -> None:
     errors: list[ninja.NinjaError] = []
     pairs = [("a", good), ("bad", bad), ("c", good)]
     options = replace(OPTIONS, algorithm=algorithm)
-    assert len(list(rescore(pairs, Broken(), options, on_error=errors.append))) == 2
+    assert len(list(rescore(pairs, Broken(), options, report=RescoreReport(on_error=errors.append)))) == 2
     assert isinstance(errors[0], ModelError)
     assert "'bad': the language model gave NaN" in str(errors[0])
 
@@ -327,7 +327,7 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
     errors: list[ninja.NinjaError] = []
     options = replace(OPTIONS, algorithm=algorithm)
     pairs = [("a", random_lattice(1)), ("dead", dead), ("nameless", nameless), ("c", random_lattice(2))]
-    assert len(list(rescore(pairs, FakeLM(), options, on_error=errors.append))) == 2
+    assert len(list(rescore(pairs, FakeLM(), options, report=RescoreReport(on_error=errors.append)))) == 2
     assert [type(error) for error in errors] == [LatticeError, VocabularyError]
     with pytest.raises(LatticeError, match="dead"):
         list(rescore(pairs, FakeLM(), options))
@@ -335,7 +335,7 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
 
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])
 def test_an_unfolding_that_explodes_is_given_up(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ninja.rescoring.unfold.MAX_ARCS", 3000)
+    monkeypatch.setattr("ninja.rescoring.sentences.MAX_ARCS", 3000)
     options = replace(EVERYTHING, algorithm=algorithm)
     with pytest.raises(LatticeError, match=r"'seed-1': unfolding it passes 3000 arcs; set max_trie_nodes"):
         run(random_lattice(1, num_states=60), options)
@@ -353,11 +353,11 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
     many = [(lattice.key, lattice) for lattice in map(random_lattice, range(8))]
     notes: list[str] = []
     options = replace(OPTIONS, algorithm="trie")
-    assert len(list(rescore(many, Small(), options, on_note=notes.append))) == 8
+    assert len(list(rescore(many, Small(), options, report=RescoreReport(on_note=notes.append)))) == 8
     assert "out of memory at 8 lattices; trying them half by half" in notes
     failures: list[ninja.NinjaError] = []
     large = replace(options, max_trie_nodes=700, merge_order=0)
-    assert len(list(rescore(many, Small(), large, on_error=failures.append))) + len(failures) == 8
+    assert len(list(rescore(many, Small(), large, report=RescoreReport(on_error=failures.append)))) + len(failures) == 8
     assert failures
     assert "the memory does not hold its words" in str(failures[0])
 

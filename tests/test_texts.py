@@ -10,6 +10,7 @@ from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.texts import read_whole
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
+from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
 
 MODEL = """<TransitionModel>
@@ -102,7 +103,7 @@ def test_a_wrong_option_is_told_once(ninja, archive, tmp_path):
     assert len(errors.splitlines()) == 1
     failures = []
     with pytest.raises(OptionError):
-        list(stream(read(archive), Each(lambda lattice: prune(lattice, -1.0)), on_error=failures.append))
+        list(stream(read(archive), Each(lambda lattice: prune(lattice, -1.0)), log=Log(on_error=failures.append)))
     assert failures == []
 
 

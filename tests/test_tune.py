@@ -22,7 +22,7 @@ from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
 from ninja.lm import Mixture
-from ninja.rescoring import RescoreOptions, rescore
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.tune.features import Features, features
 from ninja.tune.rescoring import Weights, choose, tune
 
@@ -237,7 +237,7 @@ def test_a_lattice_that_fails_is_left_out() -> None:
     failures: list[package.NinjaError] = []
     nameless = replace(LATTICES[1][1], key="seed-1", words=None)
     pairs = [LATTICES[0], ("seed-1", nameless), *LATTICES[2:]]
-    tuned = tune(pairs, references(), FakeLM(), OPTIONS, on_error=failures.append)
+    tuned = tune(pairs, references(), FakeLM(), OPTIONS, report=RescoreReport(on_error=failures.append))
     assert tuned.num_lattices == 5
     assert [failure.key for failure in failures] == ["seed-1"]
 

@@ -17,7 +17,8 @@ from ninja.cli.reading import Reading, named, opened, reading_options, reads_lat
 from ninja.cli.switches import switch
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.parallel.pipeline import Each, Keyed, OnError
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Keyed
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -87,8 +88,8 @@ def copy(
     selection.write(output_file, stage, resume=resume, kind="compact" if write_compact else "raw")
     unknown = [key for key in chosen or left_out if key not in selection.seen]
     say_keys(selection, unknown, f"keys of {include or exclude} are not in {' '.join(reading.source)}")
-    count = selection.counts.lattices
-    nothing = count + selection.counts.skipped == 0 and not ignore_missing
+    count = selection.log.lattices
+    nothing = count + selection.log.skipped == 0 and not ignore_missing
     _close(selection, f"{count} lattices copied, {selection.seconds:.1f} s", nothing or (strict and bool(unknown)))
 
 
@@ -111,7 +112,7 @@ def merge(reading: Reading, output_file: str, strict: bool, resume: bool) -> Non
     selection.write(output_file, Each(unchanged), resume=resume)
     twice = [key for key, count in selection.seen.items() if count > 1]
     say_keys(selection, twice, "keys occur more than once, and the first lattice of each was kept")
-    _close(selection, f"{selection.counts.lattices} lattices, {selection.seconds:.1f} s", strict and bool(twice))
+    _close(selection, f"{selection.log.lattices} lattices, {selection.seconds:.1f} s", strict and bool(twice))
 
 
 @click.command()
@@ -133,7 +134,7 @@ def copy_backoff(first: str, second: str, output_file: str, **options: Any) -> N
     check_places([output_file], [second], reading)
     backed_off = 0
 
-    def chosen(lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
+    def chosen(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
         nonlocal backed_off
         for key, lattice in lattices:
             other = others.get(key)
@@ -143,10 +144,10 @@ def copy_backoff(first: str, second: str, output_file: str, **options: Any) -> N
     with reading.lookup(second) as others:
         reading.write(output_file, chosen)
         left_over = list(others.rest())
-    better = reading.counts.lattices - backed_off
+    better = reading.log.lattices - backed_off
     reading.say(f"{backed_off} of the lattices are those of {first}, {better} those of {second}")
     say_keys(reading, left_over, f"keys of {second} are not in {first} and were left out")
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
 
 
 @click.command()
@@ -205,8 +206,8 @@ def split(reading: Reading, output_file: str, nj: int | None, utt2spk: str | Non
                 check_places([output_file.replace(mark, name)], [utt2spk], reading)
                 parts[name] = stack.enter_context(writing.opened(output_file.replace(mark, name), reading))
             if not parts[name].take(lattice):
-                reading.counts.lattices -= 1
-    reading.close(f"{reading.counts.lattices} lattices in {len(parts)} archives, {reading.seconds:.1f} s")
+                reading.log.lattices -= 1
+    reading.close(f"{reading.log.lattices} lattices in {len(parts)} archives, {reading.seconds:.1f} s")
 
 
 def say_keys(reading: Reading, keys: Sequence[str], what: str) -> None:
@@ -217,7 +218,7 @@ def say_keys(reading: Reading, keys: Sequence[str], what: str) -> None:
 
 def _close(reading: Reading, message: str, failed: bool) -> None:
     """End a command that may have failed for more than its lattices."""
-    if failed and not reading.counts.failures:
+    if failed and not reading.log.failures:
         reading.say(message)
         click.get_current_context().exit(1)
     reading.close(message)

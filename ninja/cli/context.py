@@ -20,10 +20,11 @@ from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, AugmentOptions
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
+from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
-    from ninja.context.stage import ContextReport, Contextual
-    from ninja.lm.word_map import Coverage, WordMapping
+    from ninja.context.stage import Contextual
+    from ninja.lm.word_map import WordMapping
 
 HELP = {
     "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
@@ -185,26 +186,14 @@ def context(
     if report is not None and (reading.jobs > 1 or resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     words = reading.need_table()
+    log = reading.use_log(RescoreReport())
     read = [reading.words, context.entities, context.groups, context.class_lm, old_lm]
     check_files([target(output_file).archive, report, reading.output.words_out], [*reading.source, *read])
     context = replace(context, options=replace(context.options, map_words=map_words))
-
-    def cover(coverage: Coverage) -> None:
-        reading.say(f"vocabulary: {coverage}")
-
-    stage = Contextual(context, old_lm, reading.say, on_coverage=cover)
-    stage.bind(words)
+    stage = Contextual(context, old_lm)
+    stage.bind(words, log)
     scales = acoustic_scale, 1.0, word_penalty
     addressed = Addressed(stage)
-    told: list[Coverage] = []
-
-    def tell(part: ContextReport) -> None:
-        """Tell what a worker found, which has no terminal of its own."""
-        if reading.jobs > 1 and not told:
-            told.extend(part.coverages)
-            for coverage in told:
-                cover(coverage)
-
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 
@@ -214,14 +203,14 @@ def context(
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and output_file == "-" and sys.stdout.isatty():
-            for key, lattice in reading.results(stage, True, on_batch=tell):
+            for key, lattice in reading.results(stage, True):
                 take(lattice)
                 click.echo(" ".join([key, *_best_words(lattice, scales)]))
         else:
-            arcs = reading.write(output_file, stage, resume=resume, on_batch=tell, on_result=take)
+            arcs = reading.write(output_file, stage, resume=resume, on_result=take)
     write_words(reading.output.words_out, stage)
     reading.say(str(addressed))
-    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
 
 
 def _best_words(lattice: Lattice, scales: tuple[float, float, float]) -> list[str]:

@@ -39,4 +39,4 @@ def convert(reading: Reading, output_file: str, kind: str | None, resume: bool) 
     if kind is not None and (form := format_of(output_file, reading.output.to)[0]) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
     reading.write(output_file, Each(unchanged), resume=resume, kind=cast("Kind | None", kind))
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

@@ -17,6 +17,7 @@ from ninja.ctc.search import CtcOptions
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
 
 if TYPE_CHECKING:
@@ -122,17 +123,15 @@ class Emissions(Reading):
         yield from list(made) if self.at_once and isinstance(self.symbols, GrowingTable) else made
 
     def _made(self) -> Iterator[tuple[str, Lattice]]:
-        tolerated = self.failed if self.on_error == "skip" else None
-        decoded = stream(self._matrices(), Each(cast(Any, self.decoding)), jobs=self.workers, on_error=tolerated)
+        log = Log(on_error=self.failed if self.on_error == "skip" else None)
+        decoded = stream(self._matrices(), Each(cast(Any, self.decoding)), jobs=self.workers, log=log)
         for key, found in cast("Iterator[tuple[str, CtcFound]]", decoded):
             if isinstance(self.symbols, GrowingTable):
                 self.symbols.add(found)
             try:
                 lattice = found.lattice(key, self.symbols, self.unknown, self.frame_shift)
             except NinjaError as error:
-                if tolerated is None:
-                    raise
-                tolerated(error)
+                log.fail(error)
             else:
                 yield key, lattice
 
@@ -144,7 +143,7 @@ class Emissions(Reading):
         for key, matrix, path in located_matrices(self.source, tolerated, allow_pipes=self.allow_pipes):
             none_yet = False
             yield key, Emission(key, matrix, path)
-        if none_yet and not self.counts.failures:
+        if none_yet and not self.log.failures:
             raise LatticeError(f"there is no matrix in {', '.join(self.source)}; nothing is written")
 
 
@@ -226,7 +225,7 @@ def ctc_decode(
     if unk is not None and (words is None or unk not in reading.symbols):
         raise OptionError("--unk is of use with --words only" if words is None else f"--unk: {unk!r} is not in {words}")
     arcs = reading.write(output_file, Each(_itself))
-    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:

@@ -82,8 +82,8 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
         words = reading.table()
         figures: dict[str, Any] = {
             "formats": dict(formats),
-            "lattices": reading.counts.lattices,
-            "failed": len(reading.counts.failures),
+            "lattices": reading.log.lattices,
+            "failed": len(reading.log.failures),
             "kinds": dict(kinds),
             "with times": carried["times"],
             "with alignments": carried["alignments"],
@@ -103,7 +103,7 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
     """Count the words that a language model lacks."""
     from ninja.lm import load
-    from ninja.rescoring.vocabulary import MARKS
+    from ninja.lm.word_map import MARKS
 
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})

@@ -12,7 +12,7 @@ from ninja.errors import OptionError
 from ninja.lm.mixture import How
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
-from ninja.rescoring.stage import Direction, Ensemble
+from ninja.rescoring.models import Direction, ModelFiles
 
 NO_MODEL = "none"
 
@@ -54,6 +54,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="With --carry-over: words that are remembered; 0 is all.",
     )
+    @click.option("--device", default="cpu", show_default=True, help="Where the models compute: cpu, cuda, cuda:1, …")
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],
@@ -65,14 +66,16 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         utt2spk: str | None,
         segments: str | None,
         carry_words: int,
+        device: str,
         **options: Any,
     ) -> None:
-        models = Ensemble(
+        models = ModelFiles(
             _files(rnnlm, old_lm),
             old_lm,
             mixture,
             () if mixture_weights is None else _weights(mixture_weights),
             () if iterate is None else _directions(iterate),
+            device,
         )
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 

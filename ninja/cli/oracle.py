@@ -134,9 +134,9 @@ def oracle(
             _write(files, key, found, _spoken(texts[key], references.ids[key], wildcards))
             if archive is not None and found.lattice is not None:
                 archive.take(found.lattice.with_words(table))
-        if not scored and not reading.counts.failures:
+        if not scored and not reading.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
-    failed = {failure.key for failure in reading.counts.failures}
+    failed = {failure.key for failure in reading.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
     reading.say(f"Overall {_counts(total, 'substitutions')}")
     reading.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")

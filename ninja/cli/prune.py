@@ -67,4 +67,4 @@ def prune(
     acoustic_scale = chosen_acoustic_scale(acoustic_scale, inv_acoustic_scale)
     pruning = Pruning(beam, max_arcs_per_frame, acoustic_scale, lm_scale, word_penalty)
     arcs = reading.write(output_file, Each(pruning), resume=resume)
-    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs left, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs left, {reading.seconds:.1f} s")

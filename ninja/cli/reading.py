@@ -17,7 +17,8 @@ from ninja.cli.options import Command, typed
 from ninja.cli.word_tables import find_words
 from ninja.errors import LatticeError, NinjaError, OptionError, shown
 from ninja.lattice import Kind, Lattice
-from ninja.parallel.pipeline import Counts, Stage, stream
+from ninja.log import Log
+from ninja.parallel.pipeline import Stage, stream
 
 if TYPE_CHECKING:
     from ninja.io.lookup import Lookup
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Another = TypeVar("Another", bound="Reading")
+AnyLog = TypeVar("AnyLog", bound=Log)
 NAMED_FAILURES = 20
 OUTPUT_OPTIONS = ("to", "lossy", "words_out")  # what ``lattice_output`` adds beside -o
 BATCH_ARCS = 200_000
@@ -59,7 +61,7 @@ class Reading:
     beside: tuple[str, ...] = ()  # other sources whose words must have the same ids
     are_lattices: bool = True  # the sources, whose own words may make a symbol table
     may_be_empty: bool = False  # it is no failure if there is no lattice at all
-    counts: Counts = field(default_factory=Counts)
+    log: Log = field(default_factory=Log)
     start: float = field(default_factory=time.perf_counter)
     _progress: Any = None
     _table: SymbolTable | None = None
@@ -67,6 +69,17 @@ class Reading:
     _timed: dict[str, bool] = field(default_factory=dict)  # by the key: whether a lattice came with times, not labels
     repeated: list[str] = field(default_factory=list)  # keys that came again, one for each time
     lost: Counter[str] | None = None  # what reading lost, and of how many lattices; None: nobody asks
+
+    def __post_init__(self) -> None:
+        """Show what is logged."""
+        self.use_log(self.log)
+
+    def use_log(self, log: AnyLog) -> AnyLog:
+        """Make this the log of the run, and show its notes and failures."""
+        self.log = log
+        log.on_note = self.say
+        log.on_error = self._say_failed if self.on_error == "skip" else None
+        return log
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
@@ -157,7 +170,6 @@ class Reading:
         to_stdout: bool = False,
         done: Collection[str] = (),
         batch_arcs: int = BATCH_ARCS,
-        on_batch: Callable[[Any], None] | None = None,
     ) -> Iterator[tuple[str, Result]]:
         """Yield the stage's result for each lattice, showing progress where somebody watches that and no results."""
         results = stream(
@@ -166,9 +178,7 @@ class Reading:
             jobs=self.jobs,
             batch_arcs=batch_arcs,
             done=done,
-            on_error=self._say_failed if self.on_error == "skip" else None,
-            counts=self.counts,
-            on_batch=on_batch,
+            log=self.log,
         )
         watched = sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
         return self._some(self._shown(results) if watched else results)
@@ -181,7 +191,6 @@ class Reading:
         resume: bool = False,
         kind: Kind | None = None,
         batch_arcs: int = BATCH_ARCS,
-        on_batch: Callable[[Any], None] | None = None,
         on_result: Callable[[Lattice], None] | None = None,
     ) -> int:
         """Write the stage's lattices to a file of any format, a terminal gets text; return how many arcs they have."""
@@ -190,9 +199,9 @@ class Reading:
         arcs = untimed = 0
         self.lost = Counter()
         with writing.opened(target, self, resume=resume, kind=kind) as output:
-            for _, lattice in self.results(stage, target == "-", output.keys_done, batch_arcs, on_batch):
+            for _, lattice in self.results(stage, target == "-", output.keys_done, batch_arcs):
                 if not output.take(lattice):
-                    self.counts.lattices -= 1
+                    self.log.lattices -= 1
                     continue
                 arcs += lattice.num_arcs
                 untimed += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
@@ -208,8 +217,7 @@ class Reading:
 
     def failed(self, failure: NinjaError) -> None:
         """Note a failure, and say so at once."""
-        self.counts.failures.append(failure)
-        self._say_failed(failure)
+        self.log.fail(failure)
 
     def say(self, message: str) -> None:
         """Print a line on stderr, above the progress bar if there is one."""
@@ -222,11 +230,11 @@ class Reading:
         """Say what was done and what failed, and end the command with the right exit code."""
         if message is not None:
             self.say(message)
-        if self.counts.skipped:
-            self.say(f"{self.counts.skipped} lattices stood in the output already and were left alone")
+        if self.log.skipped:
+            self.say(f"{self.log.skipped} lattices stood in the output already and were left alone")
         if self.repeated:
             self.say(f"{len(self.repeated)} lattices have keys that came before: {named(self.repeated)}")
-        failures = self.counts.failures
+        failures = self.log.failures
         if failures:
             keys = [failure.key or failure.path or "?" for failure in failures]
             self.say(f"{len(failures)} failed: {named(keys)}")
@@ -244,10 +252,10 @@ class Reading:
     def _some(self, results: Iterator[tuple[str, Result]]) -> Iterator[tuple[str, Result]]:
         """Refuse to end without a single result: an output that stood already is better than an empty one."""
         yield from results
-        if self.counts.lattices or self.counts.skipped or (self.may_be_empty and not self.counts.failures):
+        if self.log.lattices or self.log.skipped or (self.may_be_empty and not self.log.failures):
             return
-        if self.counts.failures:
-            raise LatticeError(f"not one lattice of {len(self.counts.failures)} could be used; nothing is written")
+        if self.log.failures:
+            raise LatticeError(f"not one lattice of {len(self.log.failures)} could be used; nothing is written")
         raise LatticeError(f"there is no lattice in {', '.join(self.source)}; nothing is written")
 
     def _noting(self, lattices: Iterator[tuple[str, Lattice]]) -> Iterator[tuple[str, Lattice]]:

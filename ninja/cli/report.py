@@ -74,9 +74,7 @@ def report(
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     outcomes = Outcomes(references, acoustic_scale, lm_scale, word_penalty)
     found = [_outcomes(reading, outcomes) for reading in (first, second)]
-    failed = [
-        [failure.key or failure.path or "?" for failure in reading.counts.failures] for reading in (first, second)
-    ]
+    failed = [[failure.key or failure.path or "?" for failure in reading.log.failures] for reading in (first, second)]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
     shown = _drawings(comparison, (first, second), references, options, lattices)
     with text_output(output_file) as stream:
@@ -88,7 +86,7 @@ def report(
     )
     for absence in comparison.absences:
         first.say(f"{len(absence.keys)} {absence.what}")
-    first.counts.failures += second.counts.failures
+    first.log.failures += second.log.failures
     if strict and comparison.absences:
         click.get_current_context().exit(1)
     first.close()

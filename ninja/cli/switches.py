@@ -44,4 +44,4 @@ def rewrite(
 ) -> None:
     """Write what the function makes of each lattice, say how many there were, and end the command."""
     reading.write(output_file, Each(function), resume=resume, kind=kind)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

@@ -14,12 +14,12 @@ from ninja.cli.context import HELP as CONTEXT_HELP
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import from_fields, output_file, typed
 from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.rescore import HELP
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.rescoring.carry_over import CarryOver
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.stage import Ensemble
+from ninja.rescoring.models import ModelFiles
+from ninja.rescoring.options import HELP, RescoreOptions
+from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.stage import Context
@@ -72,12 +72,11 @@ DIGITS = 4
 )
 @from_fields(RescoreOptions, HELP, skip=("map_words", "output"))
 @map_words
-@click.option("--device", default="cpu", show_default=True, help="Where the models compute: cpu, cuda, cuda:1, …")
 @reads_lattices
 def tune(
     reading: Reading,
     ref: str,
-    models: Ensemble,
+    models: ModelFiles,
     carry_over: CarryOver | None,
     context: Context | None,
     general: tuple[str, ...],
@@ -88,7 +87,6 @@ def tune(
     curve: str | None,
     output_file: str,
     num_sentences: int,
-    device: str,
     **chosen: Any,
 ) -> None:
     """Choose the weights of a rescoring on a development set.
@@ -123,7 +121,8 @@ def tune(
     if not models.models:
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
-    [(lm, options)], old_lm = models.passes(device, options, reading.need_table(), reading.say)
+    log = reading.use_log(RescoreReport())
+    [(lm, options)], old_lm = models.load(options, reading.need_table(), log)
     assert lm is not None
     tuned = tune_weights(
         reading.lattices(),
@@ -132,9 +131,7 @@ def tune(
         options,
         old_lm=old_lm,
         num_best=num_sentences,
-        on_error=reading.failed if reading.on_error == "skip" else None,
-        on_coverage=lambda coverage: reading.say(f"vocabulary: {coverage}"),
-        on_note=reading.say,
+        report=log,
     )
     story = (
         f"WER {tuned.wer_first_pass:.2f} before rescoring, {tuned.wer_before:.2f} with the weights given, "
@@ -165,7 +162,7 @@ def _origin(reading: Reading, ref: str) -> list[str]:
     return [f"ninja tune {shlex.join(reading.source)} --ref {shlex.quote(ref)}"]
 
 
-def _values(tuned: Tuned, models: Ensemble, options: RescoreOptions) -> dict[str, Any]:
+def _values(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
     """Return the options of ``ninja rescore`` that say the same."""
     weights = tuned.weights
     values: dict[str, Any] = {name: round(getattr(weights, name), DIGITS) for name in CHOSEN}

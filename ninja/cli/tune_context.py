@@ -23,8 +23,9 @@ from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.engine import Keyed
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.run import Keyed
+from ninja.rescoring.report import RescoreReport
 from ninja.tune.context import ContextSettings, TunedContext, tune_context
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.trials import DevSet
@@ -83,7 +84,7 @@ def tune_boosts(
     reading.beside = general.source
     words = reading.need_table()
     said, said_in_general = read_text(ref), read_text(general.ref)
-    old = None if old_lm is None else load_ngram(old_lm, words, reading.say)
+    old = None if old_lm is None else load_ngram(old_lm, words, reading.log)
     files = of_general = _bound(context, words, reading)
     if general.entities is not None:
         of_general = _bound(replace(context, entities=general.entities), files.words, reading)
@@ -141,8 +142,8 @@ class _Files:
 
 def _bound(context: Context, words: SymbolTable, reading: Reading) -> _Files:
     """Read the files of a context, and say what is odd about them."""
-    stage = Contextual(context, on_note=reading.say)
-    stage.bind(words)
+    stage = Contextual(context)
+    stage.bind(words, reading.log)
     assert stage.entities is not None
     assert stage.tracker is not None
     return _Files(stage.entities, stage.tracker.class_lm, context.augmentation, words, stage.tracker.words)
@@ -156,7 +157,7 @@ def _lattices(reading: Reading, files: _Files, old_lm: NgramLM | None) -> Iterat
     unboosted = Context(files.entities, options=ContextOptions(keyword_boost=0.0), augmentation=files.augmentation)
     augmented = Contextual(unboosted, old_lm)
     lattices = ((key, lattice.with_words(files.known)) for key, lattice in reading.lattices())
-    yield from augmented(lattices, reading.failed if reading.on_error == "skip" else None)
+    yield from augmented(lattices, RescoreReport(on_error=reading.failed))
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ninja.context.stage import Augmentation as Augmentation
     from ninja.context.stage import Context as Context
     from ninja.context.stage import Contextual as Contextual
-    from ninja.context.stage import ContextualRescoring as ContextualRescoring
 
 _MODULES = {
     "entities": ("Entities", "Phrase", "PhraseList"),
@@ -39,7 +38,7 @@ _MODULES = {
     "grammar.tracker": ("Match", "Tracker"),
     "options": ("ContextOptions",),
     "sound.augment": ("Added", "AugmentOptions", "Augmenter", "extended"),
-    "stage": ("Augmentation", "Context", "Contextual", "ContextualRescoring"),
+    "stage": ("Augmentation", "Context", "Contextual"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_HOME)

@@ -1,12 +1,11 @@
-"""Context as a stage of the pipeline: everything by its file, so that every process can load it for itself."""
+"""Context as a stage of the pipeline: everything by its file, which each process loads for itself."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Any
 
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compose import add_context
@@ -22,13 +21,12 @@ from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
+from ninja.log import Log
+from ninja.rescoring.models import ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.run import Keyed
-from ninja.rescoring.stage import Rescoring, load_for
-from ninja.rescoring.vocabulary import Coverage, refuse_unknown
 
-OnError = Callable[[NinjaError], None] | None
+Keyed = tuple[str, Lattice]
 Name = str | os.PathLike[str]
 MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
@@ -56,7 +54,7 @@ class Augmentation:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What utterances are about; files are read by each process for itself."""
+    """Phrases of utterances, and models of their classes; files are read by each process for itself."""
 
     entities: Name | Entities
     class_lm: Name | NgramLM | None = None
@@ -65,39 +63,20 @@ class Context:
     augmentation: Augmentation | None = None
 
 
-@dataclass(slots=True)
-class ContextReport:
-    """What the stage came to in one call."""
-
-    coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each model
-
-
 class Contextual:
     """The stage that adds context to lattices.
 
     Args:
         context: The files and options.
         old_lm: The first pass's n-gram model, which the class model is mixed with.
-        on_note: Called with what the files' authors should know; in this process only.
-        on_coverage: Called with how well each model knows the first words; in this process only.
         lm_weight: Share that another language model takes of the graph costs afterwards, when the lattices are
             rescored with it: the boosts are made as strong as to have their full size then.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        old_lm: Name | NgramLM | None = None,
-        on_note: Callable[[str], None] | None = None,
-        lm_weight: float | None = None,
-        on_coverage: Callable[[Coverage], None] | None = None,
-    ) -> None:
+    def __init__(self, context: Context, old_lm: Name | NgramLM | None = None, lm_weight: float | None = None) -> None:
         self.context = context
         self.old_lm = old_lm
-        self.on_note = on_note
-        self.on_coverage = on_coverage
         self.lm_weight = lm_weight
-        self.report = ContextReport()
         self.entities: Entities | None = None
         self.tracker: Tracker | None = None
         self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
@@ -107,18 +86,34 @@ class Contextual:
         self._class_lm: NgramLM | None = None
         self.old_model: NgramLM | None = None  # once it is loaded, and where it is needed
 
-    def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
-        """Yield the lattices with their context; what is wrong with the files is raised whatever ``on_error``."""
-        for key, lattice in self._examined(lattices):
+    @classmethod
+    def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
+        """Make the stage that adds context before a rescoring, whose options and old language model it shares.
+
+        Raises:
+            OptionError: The rescoring has several passes, or reads backwards.
+        """
+        if models.directions or options.backward:
+            raise OptionError("context goes with one pass forward; leave iterate and backward out")
+        shared = replace(
+            context.options,
+            unk_penalty=options.unk_penalty,
+            max_unknown=options.max_unknown,
+            map_words=options.map_words,
+        )
+        return cls(replace(context, options=shared), models.old_lm, options.lm_weight)
+
+    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
+        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated."""
+        log = RescoreReport() if log is None else log
+        for key, lattice in self._examined(lattices, log):
             if lattice.words is not None:
-                self.bind(lattice.words)
+                self.bind(lattice.words, log)
             try:
                 result = self.apply(lattice)
             except NinjaError as error:
                 error.key = error.key or key
-                if on_error is None:
-                    raise
-                on_error(error)
+                log.fail(error)
             else:
                 yield key, result
 
@@ -146,37 +141,40 @@ class Contextual:
         start = self.tracker.start(self.entities.of(key))
         return self.tracker.matches(start, self.tracker.words.ids(words))
 
-    def bind(self, words: SymbolTable) -> None:
+    def bind(self, words: SymbolTable, log: Log) -> None:
         """Read the files for the words of a symbol table, unless that was the last one, too.
+
+        Args:
+            words: Of the lattices.
+            log: Told of oddities of the files, the first time.
 
         Raises:
             NinjaError: A file cannot be read.
         """
         if self._words is not words:
-            self._load(words)
+            self._load(words, log)
             self._words = words
 
-    def _examined(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+    def _examined(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
         """Compare the models' words with those of the first lattices; refuse an old model that knows too few."""
-        source, self.report = iter(lattices), ContextReport()
+        source = iter(lattices)
         first = list(islice(source, NUM_EXAMINED))
         found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
         if found is not None:
-            self.bind(found)
+            self.bind(found, log)
             assert self.tracker is not None
             maps = [each for each in (self.tracker.class_map, self.tracker.old_map) if each is not None]
             coverages = [each.coverage(lattice for _, lattice in first) for each in maps]
+            # Where lattices are rescored afterwards, the old model's coverage is logged then.
+            log.cover(each for each in coverages if each.model == CLASS_LM or self.lm_weight is None)
             if not self._is_examined:  # in a worker's later batches the models are the same
                 for coverage in coverages:
-                    if self.on_coverage is not None:
-                        self.on_coverage(coverage)
                     if coverage.model == OLD_LM:  # class models are often of few words
                         refuse_unknown(coverage, self.context.options.max_unknown)
                 self._is_examined = True
-            self.report.coverages = tuple(coverages)
         return chain(first, source)
 
-    def _load(self, words: SymbolTable) -> None:
+    def _load(self, words: SymbolTable, log: Log) -> None:
         context, given = self.context, self.context.entities
         first = self.tracker is None
         if isinstance(given, Entities):
@@ -185,17 +183,17 @@ class Contextual:
             groups = None if context.groups is None else read_speakers(context.groups)
             self.entities = Entities.read(given, words=words, groups=groups)
         if first:
-            self._class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, self.on_note)
+            self._class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log)
             if self.old_lm is not None and (context.class_lm is not None or context.augmentation is not None):
-                self.old_model = load_ngram(self.old_lm, words, self.on_note)
+                self.old_model = load_ngram(self.old_lm, words, log)
         known = words
         if context.augmentation is not None:
             words = extended(words, self.entities.all_lists)
             self._augmenter = self._made_augmenter(context.augmentation, words)
         self.tracker = self._made_tracker(words)
-        if first and self.on_note is not None:
+        if first and log.on_note is not None:  # to find what cannot be pronounced takes a while
             for note in self._notes(known):
-                self.on_note(note)
+                log.note(note)
 
     def _made_tracker(self, words: SymbolTable) -> Tracker:
         share, options = 1.0, self.context.options
@@ -256,62 +254,10 @@ class Contextual:
             yield f"{given}: {name} is no word of {class_lm}; its phrases are boosted where they stand"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Contextual, (self.context, self.old_lm, None, self.lm_weight)
+        return Contextual, (self.context, self.old_lm, self.lm_weight)
 
 
-class ContextualRescoring:
-    """The stage that adds context to lattices, and then rescores them with language models, in one run."""
-
-    def __init__(self, contextual: Contextual, rescoring: Rescoring) -> None:
-        self.contextual = contextual
-        self.rescoring = rescoring
-
-    @classmethod
-    def of(
-        cls,
-        context: Context,
-        rescoring: Rescoring,
-        options: RescoreOptions,
-        on_note: Callable[[str], None] | None = None,
-        on_coverage: Callable[[Coverage], None] | None = None,
-    ) -> ContextualRescoring:
-        """Put both together; what both have options for is done as the rescoring's say.
-
-        Raises:
-            OptionError: The rescoring has several passes, or reads backwards.
-        """
-        if rescoring.models.directions or options.backward:
-            raise OptionError("context goes with one pass forward; leave iterate and backward out")
-        shared: dict[str, Any] = {name: getattr(options, name) for name in ("unk_penalty", "max_unknown", "map_words")}
-        context = replace(context, options=replace(context.options, **shared))
-
-        def of_class(coverage: Coverage) -> None:
-            if coverage.model == CLASS_LM and on_coverage is not None:  # the rescoring tells of the old model
-                on_coverage(coverage)
-
-        contextual = Contextual(context, rescoring.models.old_lm, on_note, options.lm_weight, of_class)
-        return cls(contextual, rescoring)
-
-    @property
-    def report(self) -> RescoreReport | None:
-        """What the last call came to so far."""
-        report = self.rescoring.report
-        if report is not None:
-            of_class = [each for each in self.contextual.report.coverages if each.model == CLASS_LM]
-            report.coverages = (*of_class, *report.coverages)
-        return report
-
-    def __call__(self, lattices: Iterable[Keyed], on_error: OnError) -> Iterator[Keyed]:
-        """Yield the rescored lattices."""
-        with_context = self.contextual(lattices, on_error)
-        first = next(with_context, None)  # now the files are loaded
-        if first is None:
-            return iter(())
-        self.rescoring.old_lm = self.contextual.old_model
-        return self.rescoring(chain([first], with_context), on_error)
-
-
-def load_ngram(path: Name | NgramLM, words: SymbolTable, on_note: Callable[[str], None] | None) -> NgramLM:
+def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log) -> NgramLM:
     """Load an n-gram model, with the lattices' words if it has none of its own.
 
     Raises:
@@ -319,7 +265,7 @@ def load_ngram(path: Name | NgramLM, words: SymbolTable, on_note: Callable[[str]
     """
     if isinstance(path, NgramLM):
         return path
-    lm = load_for(path, "cpu", words, on_note or (lambda note: None))
+    lm = load_model(path, "cpu", words, log)
     if not isinstance(lm, NgramLM):
         raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
     return lm

@@ -1,5 +1,6 @@
-"""A function over many lattices: processes, order, failures."""
+"""A stage over many lattices: processes, order, failures."""
 
-from ninja.parallel.pipeline import Counts, Each, Stage, stream
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Stage, stream
 
-__all__ = ["Counts", "Each", "Stage", "stream"]
+__all__ = ["Each", "Log", "Stage", "stream"]

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ninja.errors import LatticeError, OptionError
 from ninja.formats.kaldi.tables import read_segments, read_speakers
@@ -59,58 +58,72 @@ class CarryOver:
         return cls(recording, {key: begin for key, (_, begin, _) in segments.items()}, max_words)
 
 
-class Turn(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Utterance:
     """A lattice on its way through a run."""
 
-    number: int  # place in the input
     lattice: Lattice
-    recording: str | None  # None: it has nothing to do with its neighbours
-    context: Sequence[int]  # the language model's words to read before it
+    recording: str | None = None  # None: it has nothing to do with its neighbours
+    context: Sequence[int] = ()  # the language model's words to read before it
+    is_done: bool = False
+    result: Lattice | None = None  # None once it is done: it failed
+
+    @property
+    def key(self) -> str:
+        """Utterance id."""
+        return self.lattice.key
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs read, at least 1: what it counts for in the limit of arcs in flight."""
+        return max(self.lattice.num_arcs, 1)
 
 
-class Turns:
-    """Lets one utterance of each recording in at a time."""
+class RecordingQueue:
+    """Lets one utterance of each recording in at a time; without carry-over, each at once."""
 
     def __init__(self, carry_over: CarryOver | None) -> None:
         self._carry_over = carry_over
-        self._waiting: dict[str, deque[Turn]] = {}  # of each recording with one in flight: those behind it
+        self._waiting: dict[str, deque[Utterance]] = {}  # of each recording with one in flight: those behind it
         self._said: dict[str, list[int]] = {}
         self._begin: dict[str, float] = {}  # of the last utterance of each recording
-        self._ready: deque[Turn] = deque()
+        self._ready: deque[Utterance] = deque()
 
-    def enter(self, number: int, lattice: Lattice) -> Turn | None:
-        """Return a lattice's turn, or None if it has to wait for one that was read before.
+    def enter(self, utterance: Utterance) -> bool:
+        """Tell whether an utterance may be rescored now, rather than after one that was read before.
 
         Raises:
-            LatticeError: Nobody says which recording the utterance belongs to, or it comes too late.
+            LatticeError: Its recording is not known, or it comes too late.
         """
         if self._carry_over is None:
-            return Turn(number, lattice, None, ())
-        recording = self._recording(lattice.key)
-        turn = Turn(number, lattice, recording, ())
+            return True
+        recording = self._recording(utterance.key)
+        utterance.recording = recording
         if recording in self._waiting:
-            self._waiting[recording].append(turn)
-            return None
+            self._waiting[recording].append(utterance)
+            return False
         self._waiting[recording] = deque()
-        return turn._replace(context=tuple(self._said.get(recording, ())))
+        utterance.context = tuple(self._said.get(recording, ()))
+        return True
 
-    def leave(self, turn: Turn, words: Sequence[int]) -> None:
-        """Note what was said in an utterance, and let the next one of its recording in."""
-        if turn.recording is None:
+    def leave(self, utterance: Utterance, words: Sequence[int]) -> None:
+        """Note the words of an utterance, and let the next one of its recording in."""
+        if utterance.recording is None:
             return
         assert self._carry_over is not None
-        said = self._said.setdefault(turn.recording, [])
+        said = self._said.setdefault(utterance.recording, [])
         said += words
         if self._carry_over.max_words:
             del said[: -self._carry_over.max_words]
-        waiting = self._waiting[turn.recording]
+        waiting = self._waiting[utterance.recording]
         if waiting:
-            self._ready.append(waiting.popleft()._replace(context=tuple(said)))
+            self._ready.append(waiting.popleft())
+            self._ready[-1].context = tuple(said)
         else:
-            del self._waiting[turn.recording]
+            del self._waiting[utterance.recording]
 
-    def ready(self) -> Turn | None:
-        """Return the turn of a lattice that has waited long enough."""
+    def ready(self) -> Utterance | None:
+        """Return an utterance that has waited long enough."""
         return self._ready.popleft() if self._ready else None
 
     def _recording(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The wave loop: many lattices in flight, the language model asked about all of them at once.
+"""The engine: many lattices in flight, the language model asked about all of them at once, results in input order.
 
 Half of the lattices wait for the language model, which runs in a thread of its own, while the other half's bookkeeping
 is done; then they change places. What a lattice gets does not depend on which others are in flight.
@@ -6,45 +6,131 @@ is done; then they change places. What a lattice gets does not depend on which o
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
 
 from ninja import _expand
 from ninja.errors import LatticeError, ModelError, NinjaError
-from ninja.graph import best_path, path_lattice, reverse
-from ninja.rescoring.asking import Answers, Asker
-from ninja.rescoring.carry_over import Turn
-from ninja.rescoring.options import MAX_ARCS
-from ninja.rescoring.run import Keyed, Run, with_replaced_costs
+from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
+from ninja.rescoring.batching import Answers, BatchedLM
+from ninja.rescoring.carry_over import RecordingQueue, Utterance
+from ninja.rescoring.models import BoundModels, refuse_unknown
+from ninja.rescoring.options import MAX_ARCS, RescoreOptions
+from ninja.rescoring.report import RescoreReport
+
+Keyed = tuple[str, Lattice]
 
 
-class _Half:
+class Engine(ABC):
+    """One run of one model over many lattices; subclasses search, or score whole sentences."""
+
+    def __init__(
+        self, models: BoundModels, options: RescoreOptions, queue: RecordingQueue, report: RescoreReport
+    ) -> None:
+        self.models = models
+        self.options = options
+        self.queue = queue
+        self.report = report
+        self.in_flight: deque[Utterance] = deque()  # in input order, until its result is handed out
+        self.num_arcs = 0  # of these
+
+    def results(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Yield the rescored lattices in input order."""
+        source = iter(lattices)
+        first: list[Keyed] = []
+        num_arcs = 0
+        for key, lattice in source:
+            first.append((key, lattice))
+            num_arcs += lattice.num_arcs
+            if num_arcs >= self.options.batch_arcs:
+                break
+        if not first:
+            return
+        coverages = self.models.coverages(lattice for _, lattice in first)
+        self.report.cover(coverages)
+        for coverage in coverages:
+            refuse_unknown(coverage, self.options.max_unknown)
+        with closing(self._waves(chain(first, source), BatchedLM(self.models.lm))) as waves:
+            for _ in waves:
+                while self.in_flight and self.in_flight[0].is_done:
+                    utterance = self.in_flight.popleft()
+                    self.num_arcs -= utterance.num_arcs
+                    if utterance.result is not None:
+                        yield utterance.key, utterance.result
+
+    @abstractmethod
+    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
+        """Rescore, stopping whenever some lattices may be done."""
+
+    def _next(self, source: Iterator[Keyed], most_arcs: float) -> Utterance | None:
+        """Return the next utterance to rescore, None if there is none or more arcs than these are in flight."""
+        while True:
+            utterance = self.queue.ready()
+            if utterance is not None:
+                return utterance
+            if self.num_arcs >= most_arcs or (pair := next(source, None)) is None:
+                return None
+            utterance = Utterance(pair[1])
+            self.in_flight.append(utterance)
+            self.num_arcs += utterance.num_arcs
+            try:
+                if self.queue.enter(utterance):
+                    return utterance
+            except LatticeError as error:
+                self._fail(utterance, error)
+
+    def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
+        """Keep the result of an utterance, and let the next one of its recording know what was said."""
+        utterance.result = reverse(result) if self.options.backward else result
+        utterance.is_done = True
+        self.queue.leave(utterance, said)
+
+    def _fail(self, utterance: Utterance, error: NinjaError) -> None:
+        self.report.fail(error)
+        utterance.is_done = True
+        self.queue.leave(utterance, ())
+
+    def _pass_on(self, notes: list[str]) -> None:
+        while notes:
+            self.report.note(notes.pop(0))
+
+
+class _HalfBatch:
     """The lattices that take their waves together."""
 
     def __init__(self, expander: _expand.Expander) -> None:
         self.expander = expander
-        self.turns: dict[int, Turn] = {}  # ticket -> what is searched there
+        self.utterances: dict[int, Utterance] = {}  # by the expander's number for each
         self.num_arcs = 0  # of these
         self.answers: Future[Answers] | None = None
 
 
-class SearchRun(Run):
-    """One call of ``rescore`` with one of the algorithms that search wave by wave."""
+class SearchEngine(Engine):
+    """The algorithms that search wave by wave."""
 
-    def _waves(self, source: Iterator[Keyed], ask: Asker) -> Generator[None, None, None]:
-        halves = [_Half(self._expander()) for _ in range(2)]
+    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
+        halves = [_HalfBatch(self._expander()) for _ in range(2)]
         with ThreadPoolExecutor(1, "language-model") as pool:
             try:
                 while True:
                     for half in halves:
                         self._take_answers(half)
-                        self._tell(ask)
-                        self._admit(half, source, any(each.turns for each in halves))
-                        if half.turns:
-                            half.answers = pool.submit(ask, *half.expander.gather())
+                        self._pass_on(lm.notes)
+                        self._admit(half, source, any(each.utterances for each in halves))
+                        if half.utterances:
+                            half.answers = pool.submit(lm.wave, *half.expander.gather())
                             self.report.calls += 1
                     yield
-                    if not any(half.turns for half in halves):
+                    if not any(half.utterances for half in halves):
                         break
             finally:
                 for half in halves:
@@ -72,35 +158,24 @@ class SearchRun(Run):
             calibrate=options.look_ahead == "calibrated",
         )
 
-    def _admit(self, half: _Half, source: Iterator[Keyed], busy: bool) -> None:
+    def _admit(self, half: _HalfBatch, source: Iterator[Keyed], busy: bool) -> None:
         """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
         budget = self.options.batch_arcs
-        while not half.turns or half.num_arcs < budget // 2:
-            turn = self.turns.ready()
-            if turn is None:
-                if self.num_arcs_held >= 4 * budget and busy:
-                    return
-                pair = next(source, None)
-                if pair is None:
-                    return
-                turn = self._enter(pair[1])
-            if turn is not None and self._start(half, turn):
-                busy = True
+        while not half.utterances or half.num_arcs < budget // 2:
+            utterance = self._next(source, 4 * budget if busy else np.inf)
+            if utterance is None:
+                return
+            try:
+                lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
+                lm_word, extra = self.models.of(lattice)
+            except NinjaError as error:
+                self._fail(utterance, error)
+                continue
+            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.context)] = utterance
+            half.num_arcs += utterance.num_arcs
+            busy = True
 
-    def _start(self, half: _Half, turn: Turn) -> bool:
-        """Begin the search of a lattice; tell whether that was possible."""
-        try:
-            lattice = reverse(turn.lattice) if self.options.backward else turn.lattice
-            lm_word, extra = self.models.of(lattice)
-        except NinjaError as error:
-            self._fail(turn.number, error)
-            self.turns.leave(turn, ())
-            return False
-        half.turns[half.expander.add(lattice, lm_word, extra, turn.context)] = turn
-        half.num_arcs += self.arcs_held[turn.number]
-        return True
-
-    def _take_answers(self, half: _Half) -> None:
+    def _take_answers(self, half: _HalfBatch) -> None:
         if half.answers is None:
             return
         slots, logprob, seconds = half.answers.result()
@@ -109,28 +184,28 @@ class SearchRun(Run):
         self.report.histories += slots.size
         self.report.scores += logprob.size
         self.report.lm_seconds += seconds
-        for ticket, status, expanded in half.expander.ended():
-            turn = half.turns.pop(ticket)
-            half.num_arcs -= self.arcs_held[turn.number]
+        for number, status, expanded in half.expander.ended():
+            utterance = half.utterances.pop(number)
+            half.num_arcs -= utterance.num_arcs
             self.report.expanded_arcs += expanded
-            words: Sequence[int] = ()
             try:
-                words = self._finish(half.expander, ticket, status, turn)
+                self._finish(utterance, *self._result(half.expander, number, status, utterance))
             except NinjaError as error:
-                self._fail(turn.number, error)
-            self.turns.leave(turn, words)
-            half.expander.remove(ticket)
+                self._fail(utterance, error)
+            half.expander.remove(number)
 
-    def _abandon(self, half: _Half) -> None:
+    def _abandon(self, half: _HalfBatch) -> None:
         """Give every slot back, also when the run stops half-way."""
         if half.answers is not None and half.answers.exception() is None:
             slots, logprob, _ = half.answers.result()
             half.expander.scatter(slots, logprob)
         self.models.lm.release(half.expander.all_slots())
 
-    def _finish(self, expander: _expand.Expander, ticket: int, status: int, turn: Turn) -> Sequence[int]:
-        """Keep the result of a search, and return what was said for the utterances that follow."""
-        source = expander.source(ticket)
+    def _result(
+        self, expander: _expand.Expander, number: int, status: int, utterance: Utterance
+    ) -> tuple[Lattice, Sequence[int]]:
+        """Return the result of a search, and the words said for the utterances that follow."""
+        source = expander.source(number)
         if status == _expand.NO_PATH:
             raise LatticeError("no final state can be reached from the start", key=source.key)
         if status == _expand.NOT_FINITE:
@@ -139,19 +214,27 @@ class SearchRun(Run):
             raise LatticeError(
                 f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
             )
-        said: Sequence[int] = ()
-        if self.options.output == "input" and turn.recording is None:
-            result = with_replaced_costs(source, *expander.replaced(ticket))
-        else:
-            result = expander.lattice(ticket)
-            if self.options.output != "lattice" or turn.recording is not None:
-                scale, penalty = self.options.acoustic_scale, self.options.word_penalty
-                best = best_path(result, acoustic_scale=scale, word_penalty=penalty)
-                if turn.recording is not None:
-                    said = self.models.said(source, best.words)
-                if self.options.output == "best":
-                    result = path_lattice(result, best)
-                elif self.options.output == "input":
-                    result = with_replaced_costs(source, *expander.replaced(ticket))
-        self._keep(turn, result)
-        return said
+        output, said = self.options.output, list[int]()
+        if output == "best" or utterance.recording is not None:
+            result = expander.lattice(number)
+            best = best_path(result, acoustic_scale=self.options.acoustic_scale, word_penalty=self.options.word_penalty)
+            if utterance.recording is not None:
+                said = self.models.said(source, best.words)
+            if output == "best":
+                return path_lattice(result, best), said
+            if output == "lattice":
+                return result, said
+        elif output == "lattice":
+            return expander.lattice(number), said
+        return with_replaced_costs(source, *expander.replaced(number)), said
+
+
+def with_replaced_costs(
+    source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
+) -> Lattice:
+    """Replace graph costs; arcs and finals the search never used have no score of the new model and are left out."""
+    final_acoustic = np.where(np.isinf(final_graph), np.float32(np.inf), source.final_acoustic)
+    used = np.isfinite(graph)
+    changed = source.with_costs(np.where(used, graph, np.float32(0)))
+    changed = changed.replace(final_graph=frozen(final_graph), final_acoustic=frozen(final_acoustic))
+    return connect(changed if used.all() else select_arcs(changed, used))

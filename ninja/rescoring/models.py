@@ -1,24 +1,104 @@
-"""The language models of one run as the search sees them: one model, whatever it is made of."""
+"""Language models of a rescoring: loaded from their files, and bound to the words of lattices."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError, VocabularyError
+from ninja.errors import ModelError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm import LanguageModel
-from ninja.lm.mixture import Mixture, MixtureLM
+from ninja.lm import LanguageModel, load
+from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.word_map import Coverage, WordMap
+from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 
+Direction = Literal["forward", "backward"]
+Model = LanguageModel | Mixture | None
+Pass = tuple[Model, RescoreOptions]
 NEW, OLD = "the language model", "the old language model"
 
 
-class Models:
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The language models of a rescoring by their files, which each process loads for itself.
+
+    Without `directions` the models mix in one pass. With them, each rescores what the one before it left, and its
+    weight is the LM weight of its pass.
+    """
+
+    models: Sequence[str | os.PathLike[str] | None] = (None,)  # what ninja.lm.load takes; none at all: only the old LM
+    old_lm: str | os.PathLike[str] | None = None
+    mixture: How = "loglinear"
+    weights: Sequence[float] = ()  # of the models; not given: equal, or the LM weight for each pass
+    directions: Sequence[Direction] = ()  # how each model reads sentences
+    device: str = "cpu"  # where they compute: cpu, cuda, cuda:1, …
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that do not match.
+
+        Raises:
+            OptionError: Names them.
+        """
+        for name, values in (("weights", self.weights), ("directions", self.directions)):
+            if values and len(values) != len(self.models):
+                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models")
+
+    def load(
+        self, options: RescoreOptions, words: SymbolTable | None, log: Log, old_lm: Model = None
+    ) -> tuple[list[Pass], Model]:
+        """Load the models; return each pass, and the old model.
+
+        Args:
+            options: Of every pass, as far as `weights` and `directions` do not say otherwise.
+            words: The lattices' symbol table, for models that have no words of their own.
+            log: Told of models that take these.
+            old_lm: The old one, where it is loaded already.
+
+        Raises:
+            NinjaError: A model cannot be loaded, or a weight is out of range.
+        """
+        loaded = [load_model(model, self.device, words, log) for model in self.models]
+        if old_lm is None and self.old_lm is not None:
+            old_lm = load_model(self.old_lm, self.device, words, log)
+        if not self.directions:
+            if len(loaded) < 2:
+                return [(loaded[0] if loaded else None, options)], old_lm
+            weights = self.weights or [1 / len(loaded)] * len(loaded)
+            names = [str(model or "the shipped model") for model in self.models]
+            return [(Mixture(tuple(zip(loaded, weights, strict=True)), self.mixture, names), options)], old_lm
+        weights = self.weights or [options.lm_weight] * len(loaded)
+        passes = [
+            (lm, replace(options, lm_weight=weight, backward=direction == "backward"))
+            for lm, weight, direction in zip(loaded, weights, self.directions, strict=True)
+        ]
+        if options.output == "best":  # a best path leaves later passes nothing to choose from
+            passes[:-1] = [(lm, replace(each, output="lattice")) for lm, each in passes[:-1]]
+        return list(passes), old_lm
+
+
+def load_model(path: str | os.PathLike[str] | None, device: str, words: SymbolTable | None, log: Log) -> LanguageModel:
+    """Load a model; one that lacks words of its own takes those of the lattices, never instead of its own."""
+    try:
+        return load(path, device)
+    except (ModelError, OptionError) as error:
+        try:
+            lm = load(path, device, words=words)
+        except (ModelError, OptionError) as other:
+            # Either it was not for want of words, or with words something else is wrong.
+            raise (other if isinstance(error, OptionError) else error) from None
+        log.note(f"{path}: the words are those of the lattices' symbol table")
+        return lm
+
+
+class BoundModels:
     """New and old language model, bound to the words of the lattices.
 
     with an old model       graph + λ (−ln p_new + ln p_old)
@@ -26,14 +106,16 @@ class Models:
     without a new one       graph + λ ln p_old
     """
 
-    def __init__(
-        self, lm: LanguageModel | Mixture | None, old_lm: LanguageModel | Mixture | None, options: RescoreOptions
-    ) -> None:
-        """Note which models there are.
+    def __init__(self, lm: Model, old_lm: Model, options: RescoreOptions) -> None:
+        """Take the models as one.
 
         Raises:
             OptionError: There is none.
+            ModelError: A model of whole sentences is to score words.
         """
+        if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
+            message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
+            raise ModelError(message)
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -116,3 +198,36 @@ class Models:
             )
         self._map = WordMap(words, self._lm)
         return self._map
+
+
+def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float | None = None) -> Coverage:
+    """Count how many arcs of some lattices carry words a language model lacks.
+
+    Args:
+        lattices: Lattices that share one symbol table.
+        lm: The language model.
+        unk_penalty: As in ``RescoreOptions``.
+
+    Raises:
+        VocabularyError: A lattice carries no symbol table.
+    """
+    source = iter(lattices)
+    first = next(source, None)
+    if first is None:
+        return Coverage(0, 0, 0, 0, (), unk_penalty or 0.0)
+    if first.words is None:
+        raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
+    return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
+
+
+def refuse_unknown(found: Coverage, max_unknown: float) -> None:
+    """Refuse a model that knows too few words: then it, or the symbol table, is likely the wrong one.
+
+    Raises:
+        VocabularyError: The share of unknown words is above ``max_unknown``.
+    """
+    if found.share > max_unknown:
+        raise VocabularyError(
+            f"{found.facts}; more than max_unknown = {max_unknown:.0%}: is this the right model, and the right symbol "
+            "table? Raise max_unknown to go on all the same"
+        )

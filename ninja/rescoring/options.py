@@ -1,10 +1,10 @@
-"""What a user may choose about rescoring, with the field's defaults."""
+"""Options of rescoring, with the field's defaults; each algorithm's own ones stand in a dataclass of their own."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.errors import OptionError
 from ninja.lm.word_map import WordMapping
@@ -21,39 +21,96 @@ DEFAULT_MERGE_ORDER = 5
 LARGEST = 2**31 - 1  # the kernel counts in int32
 MAX_ARCS = 10_000_000  # of one lattice's expansion; beyond, the lattice is given up rather than the machine
 
+Default = TypeVar("Default")
 
-@dataclass(frozen=True, slots=True)
-class RescoreOptions:
-    """Options of ``ninja.rescore``; costs are natural-log costs at LM scale 1."""
 
-    algorithm: Algorithm = "arcbeam"  # hypotheses compete per arc (arcbeam), per state (pushforward), or all (pruned)
-    output: Output = "lattice"  # expanded lattice, input topology with replaced graph costs, or best path
+def option(default: Default, help: str, low: float = -math.inf, high: float = math.inf) -> Default:
+    """Make a field with its help text and its range."""
+    found: Default = field(default=default, metadata={"help": help, "low": low, "high": high})
+    return found
 
-    backward: bool = False  # the LM reads sentences from their end: it was trained on reversed text
 
-    lm_weight: float = 0.5  # share λ of the new LM in the graph cost, 0..1
-    acoustic_scale: float = 0.1  # as in Kaldi's rescoring tools; 1.0 for chain models
-    word_penalty: float = 0.0  # added to the cost of each word while searching; never written back
-    unk_penalty: float | None = None  # cost of a word the LM lacks, beyond <unk>'s; None: ln of how many share it
-    max_unknown: float = 0.5  # refuse when a larger share of arcs carries words the LM lacks
-    map_words: tuple[WordMapping, ...] = ()  # where to find words the LM lacks: in other case, as other forms of <unk>
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the algorithms that search with the language model: arcbeam, pushforward, in part pruned and trie."""
 
-    max_hyps: int | None = None  # live hypotheses per cell; None: 4 per arc or 5 per state; 0: unlimited
-    beam: float | None = None  # keep hypotheses within this expected cost of the best; None: 8, pruned 6; inf: all
-    prune_beam: float | None = None  # drop arcs this far off the first pass's best path; None: beam + 2
-    merge_order: int | None = None  # words of history that keep hypotheses apart; None: 5, or all (0) if max_hyps is 0
-    max_active: int = 256  # live hypotheses per lattice and level; 0: unlimited
-    look_ahead: LookAhead = "calibrated"  # cost still to come, as a hypothesis's prospect estimates it
+    section: ClassVar[str] = "Search"
 
-    max_ngram_order: int = 3  # pruned: hypotheses equal in their last words, one fewer than this, are one; 0: in all
-    max_arcs: int = 100_000  # pruned: expand no more than this of a lattice once a path is complete
-    growth_ratio: float = 1.5  # pruned: how much an expansion grows before all its costs are looked at again
+    max_hyps: int | None = option(
+        None, "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]", 0, LARGEST
+    )
+    beam: float | None = option(
+        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 8; pruned 6]", 0
+    )
+    prune_beam: float | None = option(
+        None, "Drop arcs this far off the first pass's best path.  [default: beam + 2; cover 5]", 0
+    )
+    merge_order: int | None = option(
+        None, "Words of history that keep hypotheses apart; 0 is all.  [default: 5, or 0 if max_hyps is 0]", 0, LARGEST
+    )
+    max_active: int = option(256, "Live hypotheses per lattice and level; 0 is unlimited.", 0, LARGEST)
+    look_ahead: LookAhead = option("calibrated", "How the cost still to come is estimated.")
 
-    num_best: int = 100  # nbest: sentences of each lattice
-    min_posterior: float = 0.5  # cover: an arc of higher posterior leads to a copy of its own of the state it enters
-    max_trie_nodes: int = 1000  # trie: word prefixes of each lattice; 0: as many as the beam holds
 
-    batch_arcs: int = 200_000  # arcs of lattices in flight at once
+@dataclass(frozen=True)
+class PrunedOptions:
+    """Options of Kaldi's pruned composition."""
+
+    section: ClassVar[str] = "Search: pruned"
+
+    max_ngram_order: int = option(
+        3, "pruned: merge histories that share their last words, one fewer than this; 0 keeps all apart.", 0, LARGEST
+    )
+    max_arcs: int = option(100_000, "pruned: expand no more arcs of a lattice once a path is complete.", 1, MAX_ARCS)
+    growth_ratio: float = option(
+        1.5, "pruned: re-estimate costs each time the lattice grows by this factor.", 1.01, 1e6
+    )
+
+
+@dataclass(frozen=True)
+class SentenceOptions:
+    """Options of the algorithms that score whole sentences: nbest, cover, trie."""
+
+    section: ClassVar[str] = "Search: nbest, cover, trie"
+
+    num_best: int = option(100, "nbest: sentences of each lattice.", 1, LARGEST)
+    min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
+    max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0: as many as the beam holds.", 0, LARGEST)
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Options of the new scores; all costs are natural-log costs at LM scale 1."""
+
+    section: ClassVar[str] = "Models"
+
+    backward: bool = option(False, "The models read sentences from their end.")
+    lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
+    acoustic_scale: float = option(0.1, "Factor of acoustic costs; 1 for chain models.", 0)
+    word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
+    unk_penalty: float | None = option(
+        None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
+    )
+    max_unknown: float = option(0.5, "Refuse when a larger share of arcs carries words the model lacks.", 0, 1)
+    map_words: tuple[WordMapping, ...] = option(
+        (), "Find words a model lacks in lower or upper case, or as another spelling of <unk>."
+    )
+
+
+@dataclass(frozen=True)
+class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions):
+    """Options of ``ninja.rescore``: those of its scores, of the chosen algorithm, and of the run.
+
+    An option of another algorithm than the chosen one has no effect.
+    """
+
+    section: ClassVar[str] = "Search"
+
+    algorithm: Algorithm = option(
+        "arcbeam", "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition)."
+    )
+    output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
+    batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
 
     def __post_init__(self) -> None:
         """Refuse values out of range.
@@ -61,38 +118,22 @@ class RescoreOptions:
         Raises:
             OptionError: Names the option, its value and its range.
         """
-        ranges: list[tuple[str, float, float, float]] = [
-            ("lm_weight", self.lm_weight, 0.0, 1.0),
-            ("acoustic_scale", self.acoustic_scale, 0.0, math.inf),
-            ("max_unknown", self.max_unknown, 0.0, 1.0),
-            ("max_hyps", self.max_hyps or 0, 0, LARGEST),
-            ("beam", self.beam or 0.0, 0.0, math.inf),
-            ("prune_beam", self.prune_beam or 0.0, 0.0, math.inf),
-            ("merge_order", self.merge_order or 0, 0, LARGEST),
-            ("max_active", self.max_active, 0, LARGEST),
-            ("max_ngram_order", self.max_ngram_order or 2, 2, LARGEST),
-            ("max_arcs", self.max_arcs, 1, MAX_ARCS),
-            ("growth_ratio", self.growth_ratio, 1.01, 1e6),
-            ("num_best", self.num_best, 1, LARGEST),
-            ("min_posterior", self.min_posterior, 0.0, 1.0),
-            ("max_trie_nodes", self.max_trie_nodes, 0, LARGEST),
-            ("batch_arcs", self.batch_arcs, 1, math.inf),
-        ]
-        for name, value, low, high in ranges:
-            if not low <= value <= high:  # NaN fails too
-                raise OptionError(f"{name} is {value}, but must lie in [{low}, {high}]")
-        finite = {"acoustic_scale": self.acoustic_scale, "word_penalty": self.word_penalty}
-        for name, cost in {**finite, "unk_penalty": self.unk_penalty or 0.0}.items():
-            if not math.isfinite(cost):
-                raise OptionError(f"{name} is {cost}, but must be finite")
+        for each in fields(self):
+            value, low, high = getattr(self, each.name), each.metadata["low"], each.metadata["high"]
+            if isinstance(value, int | float) and not low <= value <= high:  # NaN fails too
+                raise OptionError(f"{each.name} is {value}, but must lie in [{low}, {high}]")
+        if self.max_ngram_order == 1:
+            raise OptionError(f"max_ngram_order is 1, but must be 0 or lie in [2, {LARGEST}]")
+        for name in ("acoustic_scale", "word_penalty", "unk_penalty"):
+            if not math.isfinite(getattr(self, name) or 0.0):
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be finite")
         for how in self.map_words:
             if how not in get_args(WordMapping):
                 raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
-        choices = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
+        choices: dict[str, Any] = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
         for name, kind in choices.items():
-            allowed = get_args(kind)
-            if getattr(self, name) not in allowed:
-                raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(allowed)}")
+            if getattr(self, name) not in get_args(kind):
+                raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(get_args(kind))}")
 
     @property
     def hypotheses(self) -> int:
@@ -106,9 +147,8 @@ class RescoreOptions:
             return max(self.max_ngram_order - 1, 0)
         if self.merge_order is not None:
             return self.merge_order
-        if self.algorithm in SENTENCES:
-            return DEFAULT_MERGE_ORDER if self.max_trie_nodes else 0
-        return DEFAULT_MERGE_ORDER if self.hypotheses else 0
+        limited = self.max_trie_nodes if self.algorithm in SENTENCES else self.hypotheses
+        return DEFAULT_MERGE_ORDER if limited else 0
 
     @property
     def search_beam(self) -> float:
@@ -121,3 +161,12 @@ class RescoreOptions:
         if self.prune_beam is not None:
             return self.prune_beam
         return COVER_PRUNE_BEAM if self.algorithm == "cover" else self.search_beam + 2.0
+
+
+HELP: dict[str, str] = {each.name: each.metadata["help"] for each in fields(RescoreOptions)}
+SECTIONS: dict[str, str] = {  # of the help, in which each option stands
+    each.name: kind.section
+    for kind in (ScoreOptions, RescoreOptions, SearchOptions, PrunedOptions, SentenceOptions)
+    for each in fields(kind)
+    if each.name in kind.__annotations__
+}

@@ -1,19 +1,18 @@
-"""What a rescoring run did, counted."""
+"""The log of a run with language models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ninja.errors import NinjaError
-from ninja.rescoring.vocabulary import Coverage
+from ninja.lm.word_map import Coverage
+from ninja.log import Log
 
 
 @dataclass(slots=True)
-class RescoreReport:
-    """Counters of one run of ``rescore``; it fills them as it goes."""
+class RescoreReport(Log):
+    """Log of a run of ``rescore``: its failures and notes, and the work done."""
 
-    lattices: int = 0  # rescored
     arcs: int = 0  # read
     arcs_written: int = 0
     expanded_arcs: int = 0  # (hypothesis, arc) pairs the language model was asked about
@@ -24,25 +23,25 @@ class RescoreReport:
     seconds: float = 0.0
     lm_seconds: float = 0.0  # of these, inside the language model
     coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each language model
-    notes: list[str] = field(default_factory=list)  # what a user should be told
-    failures: list[NinjaError] = field(default_factory=list)
 
-    @classmethod
-    def of_passes(cls, reports: Sequence[RescoreReport]) -> RescoreReport:
-        """Return what several passes over the same lattices came to: what went in, what came out, work in all."""
-        first, last = reports[0], reports[-1]
-        return cls(
-            lattices=last.lattices,
-            arcs=first.arcs,
-            arcs_written=last.arcs_written,
-            expanded_arcs=sum(each.expanded_arcs for each in reports),
-            histories=sum(each.histories for each in reports),
-            scores=sum(each.scores for each in reports),
-            calls=sum(each.calls for each in reports),
-            frames=last.frames,
-            seconds=last.seconds,  # each pass draws on the one before it, whose time is within its own
-            lm_seconds=sum(each.lm_seconds for each in reports),
-            coverages=tuple(coverage for each in reports for coverage in each.coverages),
-            notes=[note for each in reports for note in each.notes],
-            failures=[failure for each in reports for failure in each.failures],
+    def cover(self, coverages: Iterable[Coverage]) -> None:
+        """Keep how well language models know the words of the first lattices."""
+        for coverage in coverages:
+            self.coverages = (*self.coverages, coverage)
+            if self.on_note is not None:
+                self.on_note(f"vocabulary: {coverage}")
+
+    def summary(self, seconds: float, frame_shift: float) -> str:
+        """Sum the run up in a line, given its wall time and the seconds of a frame."""
+        audio = self.frames * frame_shift
+        sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
+        return (
+            f"{self.lattices} lattices, {self.arcs} arcs ({self.expanded_arcs} expanded), {self.histories} histories, "
+            f"{self.calls} LM steps of {self.scores} scores, {seconds:.1f} s ({self.lm_seconds:.1f} s in the LM){sound}"
         )
+
+    def merge(self, part: Log) -> None:
+        """Add the log of a worker process; the first one says how well the words are known."""
+        if isinstance(part, RescoreReport) and not self.coverages:
+            self.cover(part.coverages)
+        Log.merge(self, part)

@@ -1,31 +1,130 @@
-"""The one verb of this package: it looks which algorithm is wanted, and hands over."""
+"""`rescore` and the object behind it: language models and options, ready for many lattices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol
 
-from ninja.errors import ModelError, NinjaError, OptionError
-from ninja.lm import LanguageModel
-from ninja.lm.mixture import Mixture
-from ninja.rescoring.carry_over import CarryOver, Turns
-from ninja.rescoring.engine import SearchRun
-from ninja.rescoring.models import Models
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import num_frames
+from ninja.lattice import Lattice
+from ninja.rescoring.carry_over import CarryOver, RecordingQueue
+from ninja.rescoring.engine import Engine, Keyed, SearchEngine
+from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.run import Keyed, Run
-from ninja.rescoring.vocabulary import Coverage
+from ninja.rescoring.sentences import SentenceEngine
+
+
+class ContextStage(Protocol):
+    """The stage that makes phrases more probable before lattices are rescored, as `ninja.context` does."""
+
+    old_model: Any  # the first pass's language model, where it is loaded
+
+    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
+        """Yield the lattices with their context."""
+
+
+class Rescorer:
+    """Rescores lattices with language models: a stage for ``ninja.parallel.stream``, and what `rescore` calls.
+
+    Args:
+        lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
+            files, which are loaded when the first lattice is seen; only these can go to worker processes.
+        options: Algorithm, weights, limits and the kind of output.
+        old_lm: The language model of the first pass.
+        carry_over: Which utterances follow one another, for a model that remembers what was said before.
+        context: What lattices go through first.
+
+    Raises:
+        OptionError: Options that do not go together.
+    """
+
+    def __init__(
+        self,
+        lm: Model | ModelFiles,
+        options: RescoreOptions | None = None,
+        *,
+        old_lm: Model = None,
+        carry_over: CarryOver | None = None,
+        context: ContextStage | None = None,
+    ) -> None:
+        self.options = options or RescoreOptions()
+        self.files = lm if isinstance(lm, ModelFiles) else None
+        self.old_lm = old_lm  # once it is loaded
+        self.carry_over = carry_over
+        self.context = context
+        self._passes: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
+
+    @classmethod
+    def of_passes(
+        cls, passes: Sequence[Pass], *, old_lm: Model = None, carry_over: CarryOver | None = None
+    ) -> Rescorer:
+        """Rescore with several models in turn, see `iterate`.
+
+        Raises:
+            OptionError: There is no pass.
+        """
+        if not passes:
+            raise OptionError("there is no language model to rescore with")
+        rescorer = cls(*passes[0], old_lm=old_lm, carry_over=carry_over)
+        rescorer._passes = list(passes)
+        return rescorer
+
+    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
+        """Return the rescored lattices in input order, computed as they are asked for; see `rescore`."""
+        log = RescoreReport() if log is None else log
+        start = time.perf_counter()
+        lattices = _counted(lattices, log)
+        if self.context is not None:
+            lattices = self.context(lattices, log)
+        if not self._passes:
+            first = next(lattices, None)
+            if first is None:
+                return lattices
+            self._load(first[1], log)
+            lattices = chain([first], lattices)
+        old_lm = self.old_lm
+        for lm, options in self._passes:
+            lattices = self._engine(BoundModels(lm, old_lm, options), options, log).results(lattices)
+            old_lm = None  # it is taken out when the first of the models is put in
+        if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
+            self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
+        return _measured(lattices, log, start)
+
+    def _load(self, lattice: Lattice, log: RescoreReport) -> None:
+        assert self.files is not None
+        if self.context is not None:
+            self.old_lm = self.context.old_model
+        self._passes, self.old_lm = self.files.load(self.options, lattice.words, log, self.old_lm)
+
+    def _engine(self, models: BoundModels, options: RescoreOptions, log: RescoreReport) -> Engine:
+        if self.carry_over is not None and options.backward:
+            raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
+        queue = RecordingQueue(self.carry_over)
+        engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
+        return engine(models, options, queue, log)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.carry_over is not None:
+            raise OptionError("context cannot be carried over from one worker process to another; use one process")
+        if self.files is None:
+            raise OptionError("worker processes load models for themselves: give ModelFiles, or use one process")
+        return partial(Rescorer, context=self.context), (self.files, self.options)
 
 
 def rescore(
     lattices: Iterable[Keyed],
-    lm: LanguageModel | Mixture | None,
+    lm: Model,
     options: RescoreOptions | None = None,
     *,
-    old_lm: LanguageModel | Mixture | None = None,
+    old_lm: Model = None,
     carry_over: CarryOver | None = None,
-    on_error: Callable[[NinjaError], None] | None = None,
-    on_coverage: Callable[[Coverage], None] | None = None,
-    on_note: Callable[[str], None] | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
     """Give lattices the scores of a language model.
@@ -41,13 +140,11 @@ def rescore(
         options: Algorithm, weights, limits and the kind of output.
         old_lm: The language model of the first pass.
         carry_over: Which utterances follow one another, for a model that remembers what was said before.
-        on_error: Called with each lattice's failure, which is then left out; without it the first failure is raised.
-        on_coverage: Called before rescoring, with how well each model knows the first lattices' words.
-        on_note: Called with what is worth telling on the way, such as that memory ran out and batches are smaller now.
-        report: Counters to fill.
+        report: Filled on the way with counts, notes and how well the models know the words. With its ``on_error`` a
+            failed lattice is left out and reported; without, the first failure is raised.
 
-    Yields:
-        ``(key, lattice)`` in input order. Memory is bounded by ``options.batch_arcs``.
+    Returns:
+        ``(key, lattice)`` in input order, computed as they are asked for. Memory is bounded by ``options.batch_arcs``.
 
     Raises:
         VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words a model lacks.
@@ -58,20 +155,66 @@ def rescore(
     Source: after Kumar et al. 2017, arXiv:1711.05448 (hypotheses kept per arc; our reading, not their definition) and
     Sundermeyer et al. 2014 (push-forward); look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
     """
-    options = options or RescoreOptions()
-    if carry_over is not None and options.backward:
-        raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
-    alone = None if isinstance(lm, Mixture) else lm
-    if alone is not None and alone.whole_sentences and options.algorithm != "nbest":
-        message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
-        raise ModelError(message)
-    models = Models(lm, old_lm, options)
-    run: Run
-    turns, report = Turns(carry_over), report or RescoreReport()
-    if options.algorithm in SENTENCES:
-        from ninja.rescoring.sentences import SentenceRun
+    return _results(Rescorer(lm, options, old_lm=old_lm, carry_over=carry_over), lattices, report)
 
-        run = SentenceRun(models, options, turns, on_error, on_note, report)
-    else:
-        run = SearchRun(models, options, turns, on_error, on_note, report)
-    return run.results(lattices, on_coverage)
+
+def iterate(
+    lattices: Iterable[Keyed],
+    passes: Sequence[Pass],
+    *,
+    old_lm: Model = None,
+    carry_over: CarryOver | None = None,
+    report: RescoreReport | None = None,
+) -> Iterator[Keyed]:
+    """Rescore lattices with several language models in turn, each what the one before it left.
+
+    After pass j the graph cost of an arc is ``(1 - w_j) * graph + w_j * -log p_j(word | history)`` of the graph cost
+    that pass j - 1 left, ``w_j`` being the ``lm_weight`` of its options. Each pass searches the lattice that the one
+    before it wrote, so that paths the first models ruled out cost the later ones nothing. Models that read sentences
+    from their end take their turn with ``backward=True`` in their options.
+
+    Args:
+        lattices: As for `rescore`.
+        passes: Each model and its options, first to last. What ``output="best"`` leaves, no later pass can change.
+        old_lm: The language model of the first pass, taken out when the first of these models is put in.
+        carry_over: As for `rescore`, in every pass.
+        report: As for `rescore`, of all passes together.
+
+    Returns:
+        ``(key, lattice)`` in input order, computed as they are asked for.
+
+    Raises:
+        OptionError: There is no pass.
+
+    Source: Ogawa et al. 2023, arXiv:2312.12764 (their interpolation along the iterations is not given; this is the
+    running one).
+    """
+    return _results(Rescorer.of_passes(passes, old_lm=old_lm, carry_over=carry_over), lattices, report)
+
+
+def _results(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
+    report = RescoreReport() if report is None else report
+    found = rescorer(lattices, report)  # refuses what makes no sense now, not when the first lattice is asked for
+
+    def results() -> Iterator[Keyed]:
+        for pair in found:
+            report.lattices += 1
+            yield pair
+
+    return results()
+
+
+def _counted(lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
+    for pair in lattices:
+        log.arcs += pair[1].num_arcs
+        yield pair
+
+
+def _measured(results: Iterator[Keyed], log: RescoreReport, start: float) -> Iterator[Keyed]:
+    for key, lattice in results:
+        log.arcs_written += lattice.num_arcs
+        with suppress(LatticeError):  # alignments may contradict each other
+            log.frames += num_frames(lattice)
+        log.seconds = time.perf_counter() - start
+        yield key, lattice
+    log.seconds = time.perf_counter() - start

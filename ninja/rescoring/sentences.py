@@ -1,7 +1,8 @@
 """Rescoring by whole sentences: what is scored is chosen on first-pass costs, then scored all at once.
 
-The lattices of a batch are unfolded, each in its own way, their words joined into one trie, and the language model is
-asked about that trie. What a lattice gets does not depend on the others.
+The lattices of a batch are unfolded: states are copied so that each arc has one word history, each algorithm in its
+own way. Their words are joined into one trie, and the language model is asked about that trie. What a lattice gets
+does not depend on the others.
 """
 
 from __future__ import annotations
@@ -9,44 +10,147 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja import _sentences
 from ninja._trie import WordTrie
 from ninja.errors import LatticeError, ModelError, NinjaError
-from ninja.graph import best_path, connect, prune, reverse
+from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
-from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import score_trie
-from ninja.rescoring.asking import Asker, out_of_memory
-from ninja.rescoring.carry_over import Turn
-from ninja.rescoring.run import Keyed, Run, with_replaced_costs
-from ninja.rescoring.unfold import NO_NODE, Floats, Unfolded, unfold
+from ninja.rescoring.batching import BatchedLM, out_of_memory
+from ninja.rescoring.carry_over import Utterance
+from ninja.rescoring.engine import Engine, Keyed, with_replaced_costs
+from ninja.rescoring.options import MAX_ARCS, RescoreOptions
 
 TOO_MANY_WORDS = (
     "the memory does not hold its words in the language model all at once; set a smaller num_best, max_trie_nodes or "
     "prune_beam"
 )
+NO_NODE = -2  # an arc without a word, a state that is not final
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unfolded:
+    """A lattice of copies and the trie of words that its arcs are scored by."""
+
+    state_map: Int32s  # [num_states], state each is a copy of
+    arc_begin: Int64s  # [num_states + 1]
+    dst: Int32s  # [num_arcs], > source state
+    arc_map: Int64s  # [num_arcs], arc each is a copy of
+    arc_node: Int32s  # [num_arcs], node whose score the arc takes; NO_NODE
+    final_node: Int32s  # [num_states], node of </s> after the state's history; NO_NODE
+    parent: Int32s  # [num_nodes], -1 = the empty prefix; parents come before children
+    word: Int32s  # [num_nodes], the language model's ids
+
+    def lattice(self, source: Lattice, graph: Floats, final_graph: Floats, *, labels: bool = True) -> Lattice:
+        """Return the copies as a lattice with new graph costs; see ``copied_lattice``."""
+        return copied_lattice(
+            source, self.state_map, self.arc_begin, self.dst, self.arc_map, graph, final_graph, labels=labels
+        )
+
+
+def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions) -> Unfolded:
+    """Unfold a lattice as the algorithm of the options does.
+
+    Args:
+        lattice: The lattice.
+        lm_word: The language model's word of each arc, int32 [num_arcs], -1 = none.
+        eos: Its ``</s>``.
+        options: ``nbest``, ``cover`` or ``trie``, and what they need.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or more than ten million arcs arise.
+    """
+    if options.algorithm == "nbest":
+        return _unfold_best_paths(lattice, lm_word, eos, options)
+    scales = {"acoustic_scale": options.acoustic_scale, "word_penalty": options.word_penalty}
+    try:
+        if options.algorithm == "cover":
+            found = _sentences.cover(
+                lattice, lm_word, eos, **scales, min_posterior=options.min_posterior, max_arcs=MAX_ARCS
+            )
+        else:
+            found = _sentences.prefixes(
+                lattice,
+                lm_word,
+                eos,
+                **scales,
+                beam=options.first_pass_beam,
+                max_nodes=options.max_trie_nodes,
+                merge_order=options.history_words,
+                max_arcs=MAX_ARCS,
+            )
+    except OverflowError as error:
+        raise LatticeError(
+            f"unfolding it passes {MAX_ARCS} arcs; set max_trie_nodes, a larger min_posterior or a smaller prune_beam",
+            key=lattice.key,
+        ) from error
+    if found is None:
+        raise LatticeError("no final state can be reached from the start", key=lattice.key)
+    return Unfolded(*found)
+
+
+def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions) -> Unfolded:
+    """Unfold the n best paths of different words as the tree of their arcs."""
+    paths = nbest(lattice, options.num_best, options.acoustic_scale, word_penalty=options.word_penalty)
+    begin = np.cumsum([0, *(path.arcs.size for path in paths)])
+    arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
+    tree = WordTrie()
+    branch = tree.add(arcs, begin)  # branch of the tree of each arc of each path
+    arc, above = tree.word, tree.parent  # of each branch; the state it enters has its number and one
+
+    # The same sequences again, as words: those of the model, and </s> behind each.
+    word = np.insert(lm_word[arcs], begin[1:], eos)
+    spoken = word >= 0
+    spoken_begin = np.concatenate([[0], np.cumsum(spoken)])[begin + np.arange(begin.size)]
+    trie = WordTrie()
+    node = np.full(word.size, NO_NODE, np.int32)
+    node[spoken] = trie.add(np.ascontiguousarray(word[spoken]), spoken_begin)
+    ends = begin[1:] + np.arange(len(paths))
+
+    last = np.array([0 if first == end else branch[end - 1] + 1 for first, end in pairwise(begin)])
+    final_node = np.full(arc.size + 1, NO_NODE, np.int32)
+    final_node[last] = node[ends]
+    branch_node = np.empty(arc.size, np.int32)
+    branch_node[branch] = np.delete(node, ends)
+    order = np.argsort(above, kind="stable")
+    return Unfolded(
+        state_map=np.concatenate([[0], lattice.dst[arc]]).astype(np.int32),
+        arc_begin=np.searchsorted(above[order], np.arange(-1, arc.size + 1)),
+        dst=(order + 1).astype(np.int32),
+        arc_map=arc[order].astype(np.int64),
+        arc_node=branch_node[order],
+        final_node=final_node,
+        parent=trie.parent,
+        word=trie.word,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unfolding:
-    """A lattice of the batch."""
+    """An utterance of the batch."""
 
-    turn: Turn
+    utterance: Utterance
     source: Lattice  # that was unfolded
     extra: Floats  # [num_arcs of it], cost of each word beyond the model's
     unfolded: Unfolded
 
 
-class SentenceRun(Run):
-    """One call of ``rescore`` with one of the algorithms that score sentences."""
+class SentenceEngine(Engine):
+    """The algorithms that score sentences."""
 
-    def _waves(self, source: Iterator[Keyed], ask: Asker) -> Generator[None, None, None]:
+    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
         while batch := self._batch(source):
-            self._rescore(batch, ask)
+            self._rescore(batch, lm)
             yield
         yield  # the last lattices may all have failed
 
@@ -54,104 +158,87 @@ class SentenceRun(Run):
         """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
         batch: list[_Unfolding] = []
         arcs = 0
-        while arcs < self.options.batch_arcs:
-            turn = self.turns.ready()
-            if turn is None:
-                if batch and self.num_arcs_held >= 2 * self.options.batch_arcs:
-                    break  # what was read meanwhile waits for utterances of this batch
-                pair = next(source, None)
-                if pair is None:
-                    break
-                turn = self._enter(pair[1])
-            if turn is None:
-                continue
+        budget = self.options.batch_arcs
+        while arcs < budget and (utterance := self._next(source, 2 * budget if batch else np.inf)) is not None:
             try:
-                batch.append(self._unfold(turn))
+                batch.append(self._unfold(utterance))
             except NinjaError as error:
-                self._fail(turn.number, error)
-                self.turns.leave(turn, ())
+                self._fail(utterance, error)
                 continue
-            arcs += max(turn.lattice.num_arcs, batch[-1].unfolded.dst.size)
+            arcs += max(utterance.lattice.num_arcs, batch[-1].unfolded.dst.size)
         return batch
 
-    def _unfold(self, turn: Turn) -> _Unfolding:
+    def _unfold(self, utterance: Utterance) -> _Unfolding:
         options = self.options
-        lattice = reverse(turn.lattice) if options.backward else turn.lattice
+        lattice = reverse(utterance.lattice) if options.backward else utterance.lattice
         lm_word, extra = self.models.of(lattice)
         if options.algorithm == "cover":
             lattice, arc = prune(
                 lattice, options.first_pass_beam, options.acoustic_scale, 1.0, options.word_penalty, return_arc_map=True
             )
             lm_word, extra = lm_word[arc], extra[arc]
-        return _Unfolding(turn, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options))
+        return _Unfolding(utterance, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options))
 
-    def _rescore(self, batch: list[_Unfolding], ask: Asker) -> None:
+    def _rescore(self, batch: list[_Unfolding], lm: BatchedLM) -> None:
         """Score the words of a batch and keep its lattices; where memory does not hold it, half by half."""
         forest = WordTrie()
         nodes = [forest.add_trie(each.unfolded.parent, each.unfolded.word, self._below(forest, each)) for each in batch]
         parent, word = forest.parent, forest.word
         start = time.perf_counter()
         try:
-            score = score_trie(_Patient(ask), parent, word, on_call=self._count_call)
+            score = score_trie(lm, parent, word, on_call=self._count_call)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
             if len(batch) == 1:
-                [each] = batch
-                self._fail(each.turn.number, LatticeError(TOO_MANY_WORDS, key=each.source.key))
-                self.turns.leave(each.turn, ())
+                self._fail(batch[0].utterance, LatticeError(TOO_MANY_WORDS, key=batch[0].source.key))
                 return
-            ask.notes.append(f"out of memory at {len(batch)} lattices; trying them half by half")
-            self._tell(ask)
-            self._rescore(batch[: len(batch) // 2], ask)
-            self._rescore(batch[len(batch) // 2 :], ask)
+            lm.notes.append(f"out of memory at {len(batch)} lattices; trying them half by half")
+            self._pass_on(lm.notes)
+            self._rescore(batch[: len(batch) // 2], lm)
+            self._rescore(batch[len(batch) // 2 :], lm)
             return
         self.report.lm_seconds += time.perf_counter() - start
         self.report.scores += parent.size
         self.report.histories += np.unique(parent[parent >= 0]).size
-        self._tell(ask)
+        self._pass_on(lm.notes)
         for each, node in zip(batch, nodes, strict=True):
-            said: tuple[int, ...] = ()
             try:
-                said = self._finish(each, score[node])
+                self._finish(each.utterance, *self._result(each, score[node]))
             except NinjaError as error:
-                self._fail(each.turn.number, error)
-            self.turns.leave(each.turn, said)
+                self._fail(each.utterance, error)
 
     def _below(self, forest: WordTrie, each: _Unfolding) -> int:
         """Return the node behind the words that were said before an utterance, -1 if there are none."""
-        context = np.array(each.turn.context, np.int32)
+        context = np.array(each.utterance.context, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
     def _count_call(self) -> None:
         self.report.calls += 1
 
-    def _finish(self, each: _Unfolding, score: Floats) -> tuple[int, ...]:
-        """Keep a lattice with its new costs; return what was said in it, for the utterances that follow."""
-        if not np.isfinite(score).all():
-            raise ModelError("the language model gave NaN, or probability zero, for a word", key=each.source.key)
+    def _result(self, each: _Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
+        """Return a lattice with its new costs, and the words said in it for the utterances that follow."""
         options, unfolded, source = self.options, each.unfolded, each.source
+        if not np.isfinite(score).all():
+            raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
         scale, penalty = options.acoustic_scale, options.word_penalty
         self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
         graph, final_graph = self._costs(each, score)
-        said: tuple[int, ...] = ()
-        result = None
-        if options.output == "best" or each.turn.recording is not None:
-            result = _best(unfolded, source, graph, final_graph, scale, penalty)
-            if each.turn.recording is not None:
-                said = tuple(self.models.said(source, result.word))
+        said: list[int] = []
+        if options.output == "best" or each.utterance.recording is not None:
+            best = _best(unfolded, source, graph, final_graph, scale, penalty)
+            if each.utterance.recording is not None:
+                said = self.models.said(source, best.word)
+            if options.output == "best":
+                return best, said
         if options.output == "input":
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
             found = _sentences.replaced(source, *arcs, graph, final_graph, scale, penalty)
-            result = with_replaced_costs(source, *found)
-        elif options.output == "lattice":
-            result = unfolded.lattice(source, graph, final_graph)
-            # Beyond the trie the paths are many, and of little worth.
-            cut = options.algorithm == "trie"
-            result = prune(result, options.search_beam, scale, 1.0, penalty) if cut else connect(result)
-        assert result is not None
-        self._keep(each.turn, result)
-        return said
+            return with_replaced_costs(source, *found), said
+        result = unfolded.lattice(source, graph, final_graph)
+        # Beyond the trie the paths are many, and of little worth.
+        cut = options.algorithm == "trie"
+        return prune(result, options.search_beam, scale, 1.0, penalty) if cut else connect(result), said
 
     def _costs(self, each: _Unfolding, score: Floats) -> tuple[Floats, Floats]:
         """Return the new graph costs of the unfolded arcs and final states."""
@@ -186,38 +273,3 @@ def _best(
         graph[arcs],
         final,
     )
-
-
-class _Patient(LanguageModel):
-    """A language model that is asked less at once when memory runs out."""
-
-    def __init__(self, ask: Asker) -> None:
-        lm = ask.lm
-        self._ask = ask
-        self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
-        self.unk, self.unk_words = lm.unk, lm.unk_words
-        self.scores_tries = lm.scores_tries
-
-    def start(self, count: int) -> np.ndarray:
-        """See `LanguageModel.start`."""
-        return self._ask.lm.start(count)
-
-    def release(self, slots: np.ndarray) -> None:
-        """See `LanguageModel.release`."""
-        self._ask.lm.release(slots)
-
-    def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.score_trie`."""
-        return self._ask.lm.score_trie(parent, word)
-
-    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`."""
-        return self._ask(_NO_SLOTS, slots, words, _NO_SLOTS, _NO_WORDS)[0]
-
-    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.logprob`."""
-        return self._ask(_NO_SLOTS, _NO_SLOTS, _NO_WORDS, slots, words)[1]
-
-
-_NO_SLOTS = np.empty(0, np.int64)
-_NO_WORDS = np.empty(0, np.int32)

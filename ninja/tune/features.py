@@ -23,6 +23,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
 from ninja.lm.word_map import NO_WORD, WordMap
+from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 
 MAX_TOKENS = 500_000  # words scored at once
@@ -73,7 +74,7 @@ def features(
     *,
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int,
-    on_error: Callable[[NinjaError], None] | None = None,
+    log: Log | None = None,
 ) -> Features:
     """Take the n best sentences of rescored lattices, and what each costs in every respect.
 
@@ -87,7 +88,7 @@ def features(
         options: Weights under which the n best are taken, and how words are looked up.
         old_lm: The language model of the first pass.
         num_best: Sentences of each lattice.
-        on_error: Called with each lattice's failure.
+        log: Of failures; without its ``on_error``, the first one is raised.
 
     Raises:
         FormatError: No lattice has a reference.
@@ -111,9 +112,7 @@ def features(
         try:
             found = _sentences_of(source, result, references[key], options, num_best)
         except NinjaError as error:
-            if on_error is None:
-                raise
-            on_error(error)
+            (log or Log()).fail(error)
             continue
         if batch and (num_tokens + found.word.size > MAX_TOKENS or found.words is not batch[0].words):
             batches.append(scorer.features(batch))

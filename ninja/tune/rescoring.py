@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import OptionError
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.mixture import How
+from ninja.rescoring.engine import Keyed
 from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
-from ninja.rescoring.run import Keyed
-from ninja.rescoring.vocabulary import Coverage
 from ninja.tune.features import Features, features
 
 # What is tried first: each with each. Acoustic scales are factors of the one to start with.
@@ -64,9 +64,7 @@ def tune(
     *,
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int = 300,
-    on_error: Callable[[NinjaError], None] | None = None,
-    on_coverage: Callable[[Coverage], None] | None = None,
-    on_note: Callable[[str], None] | None = None,
+    report: RescoreReport | None = None,
 ) -> Tuned:
     """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest word errors.
 
@@ -81,9 +79,7 @@ def tune(
         options: The rescoring, and the weights to start with.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Sentences of each lattice to choose from, ≥ 1.
-        on_error: As in ``rescore``.
-        on_coverage: As in ``rescore``.
-        on_note: As in ``rescore``.
+        report: As in ``rescore``.
 
     Raises:
         OptionError: ``num_best`` is below 1.
@@ -97,12 +93,12 @@ def tune(
     models = [model for model, _ in lm.models] if isinstance(lm, Mixture) else [lm]
     shares = np.array([weight for _, weight in lm.models] if isinstance(lm, Mixture) else [1.0])
 
-    def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
-        return rescore(source, lm, options, old_lm=old_lm, on_error=on_error, on_coverage=on_coverage, on_note=on_note)
+    log = RescoreReport() if report is None else report
 
-    found = features(
-        lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, on_error=on_error
-    )
+    def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
+        return rescore(source, lm, options, old_lm=old_lm, report=log)
+
+    found = features(lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, log=log)
     mixture = tuple((shares / shares.sum()).tolist()) if shares.sum() > 0 else (1 / len(models),) * len(models)
     start = Weights(options.lm_weight, options.acoustic_scale, options.word_penalty, mixture)
     return choose(found, start, how)

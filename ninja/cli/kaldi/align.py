@@ -12,9 +12,10 @@ from ninja.cli.options import Command, lattice_output, resume
 from ninja.cli.places import check_places
 from ninja.cli.reading import Reading, reads_lattices
 from ninja.cli.switches import switch
-from ninja.errors import LatticeError, NinjaError
+from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.parallel.pipeline import Keyed, OnError
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Keyed
 
 if TYPE_CHECKING:
     from ninja.graph.align import Aligned
@@ -30,34 +31,21 @@ class Aligning:
     output_error_lats: bool
     output_if_empty: bool = False
 
-    def __call__(self, lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
-        """Yield what each lattice becomes."""
-        for key, lattice in lattices:
-            try:
-                result = self._result(lattice, on_error)
-            except MemoryError as error:
-                failure: NinjaError = LatticeError("it takes more memory than there is; prune it first", key=key)
-                if on_error is None:
-                    raise failure from error
-                on_error(failure)
-            except NinjaError as error:
-                error.key = error.key or key
-                if on_error is None:
-                    raise
-                on_error(error)
-            else:
-                if result is not None:
-                    yield key, result
+    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
+        """Yield the aligned lattices."""
+        for key, result in Each(lambda lattice: self._result(lattice, log))(lattices, log):
+            if result is not None:
+                yield key, result
 
-    def _result(self, lattice: Lattice, on_error: OnError | None) -> Lattice | None:
+    def _result(self, lattice: Lattice, log: Log) -> Lattice | None:
         found = self.align(lattice)
-        if found.fault is None or on_error is None:
+        if found.fault is None or log.on_error is None:
             return found.whole(lattice.key)
         result = found.lattice if self.output_error_lats else None
         said = "left out" if result is None else "what can be aligned is written"
         if found.lattice is None and self.output_if_empty:
             result, said = lattice, "written as it was"
-        on_error(LatticeError(f"{found.fault}: {said}", key=lattice.key))
+        log.fail(LatticeError(f"{found.fault}: {said}", key=lattice.key))
         return result
 
 
@@ -214,5 +202,5 @@ def align_phones(
 
 def _run(reading: Reading, output_file: str, stage: Aligning, resume: bool) -> None:
     reading.write(output_file, stage, resume=resume)
-    damaged = len(reading.counts.failures)
-    reading.close(f"{reading.counts.lattices} lattices written, {damaged} with errors, {reading.seconds:.1f} s")
+    damaged = len(reading.log.failures)
+    reading.close(f"{reading.log.lattices} lattices written, {damaged} with errors, {reading.seconds:.1f} s")

@@ -82,4 +82,4 @@ def boost_ali(
 
     check_places([output_file], [model, ali], reading)
     reading.write(output_file, Each(boosted), resume=resume)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

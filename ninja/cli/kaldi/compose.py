@@ -16,7 +16,8 @@ from ninja.cli.reading import Reading, named, reads_lattices_alone
 from ninja.cli.switches import rewrite, switch
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.parallel.pipeline import Each, Keyed, OnError
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Keyed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,7 +148,7 @@ class Transcribed:
         self._lacking = lacking
         self._seen = seen
 
-    def __call__(self, lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
+    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
         """Yield what is left of each lattice that has a transcript."""
 
         def known() -> Iterator[tuple[str, Lattice]]:
@@ -158,7 +159,7 @@ class Transcribed:
                 else:
                     self._lacking.append(key)
 
-        return self._subtract(known(), on_error)
+        return self._subtract(known(), log)
 
 
 @click.command()
@@ -185,11 +186,11 @@ def difference(reading: Reading, output_file: str, ref: str, strict: bool, resum
     lacking: list[str] = []
     seen: set[str] = set()
     reading.write(output_file, Transcribed(transcripts, lacking, seen), resume=resume)
-    unused = [key for key in transcripts if key not in seen] if not reading.counts.skipped else []
+    unused = [key for key in transcripts if key not in seen] if not reading.log.skipped else []
     for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
         if not keys:
             continue
         reading.say(f"{len(keys)} {what}: {named(keys)}")
         if strict:
-            reading.counts.failures.extend(LatticeError(f"one of the {what}", key=key) for key in keys)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+            reading.log.failures.extend(LatticeError(f"one of the {what}", key=key) for key in keys)
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

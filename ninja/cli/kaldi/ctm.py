@@ -95,7 +95,7 @@ def to_ctm_conf(
             stream.write(text)
             total += risk
             words += count
-    lattices = reading.counts.lattices
+    lattices = reading.log.lattices
     reading.close(
         f"{lattices} lattices, average Bayes risk per sentence {total / max(lattices, 1):.6g}, per word "
         f"{total / max(words, 1):.6g}"
@@ -143,4 +143,4 @@ def nbest_to_ctm(
     with text_output(output_file) as stream:
         for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):
             stream.write(text)
-    reading.close(f"{reading.counts.lattices} paths, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} paths, {reading.seconds:.1f} s")

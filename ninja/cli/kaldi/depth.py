@@ -44,7 +44,7 @@ def depth(reading: Reading, output_file: str) -> None:
             table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
             crossed += int(found.sum())
             frames += len(found)
-    reading.close(f"{reading.counts.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
+    reading.close(f"{reading.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
 
 
 @click.command()
@@ -64,4 +64,4 @@ def depth_per_frame(reading: Reading, output_file: str) -> None:
     with NumberWriter(output_file) as table:
         for key, found in reading.results(Each(crossings), to_stdout=output_file == "-"):
             table.integers(key, found)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,8 @@ from ninja.cli.places import check_places
 from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
 from ninja.cli.switches import switch
 from ninja.lattice import Lattice
-from ninja.parallel.pipeline import Each, Keyed, OnError
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Keyed
 
 if TYPE_CHECKING:
     from ninja.graph.determinize_pruned import DeterminizeBounds, DeterminizeReport
@@ -95,24 +96,22 @@ class Whole:
         )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Determinizing:
-    """The stage that determinizes each lattice, and remembers those for which the whole beam was not reached."""
+    """The stage that determinizes each lattice, and notes those for which the whole beam was not reached."""
 
     function: Callable[[Lattice], tuple[Lattice, DeterminizeReport]]
-    report: list[tuple[str, str]] = field(default_factory=list)  # key, what was reached
 
-    def __call__(self, lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
+    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
         """Yield each lattice, determinized."""
-        self.report = []
 
         def determinized(lattice: Lattice) -> Lattice:
             result, report = self.function(lattice)
             if not report.complete:
-                self.report.append((lattice.key, str(report)))
+                log.note(f"{lattice.key}: {report}")
             return result
 
-        return Each(determinized)(lattices, on_error)
+        return Each(determinized)(lattices, log)
 
 
 def _shared(max_loop: int) -> Callable[[Command], Command]:
@@ -305,15 +304,9 @@ def _write(
     function: Callable[[Lattice], tuple[Lattice, DeterminizeReport]],
 ) -> None:
     """Write all lattices, say what was given up, and end the command."""
-    short = 0
-
-    def tell(part: list[tuple[str, str]]) -> None:
-        nonlocal short
-        for key, reached in part[: max(0, NAMED_FAILURES - short)]:
-            reading.say(f"{key}: {reached}")
-        short += len(part)
-
-    arcs = reading.write(output_file, Determinizing(function), resume=resume, on_batch=tell, kind="compact")
-    if short:
-        reading.say(f"{short} lattices hold less than the beam asked for")
-    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    log = reading.log
+    log.on_note = lambda note: reading.say(note) if len(log.notes) <= NAMED_FAILURES else None
+    arcs = reading.write(output_file, Determinizing(function), resume=resume, kind="compact")
+    if log.notes:
+        reading.say(f"{len(log.notes)} lattices hold less than the beam asked for")
+    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")

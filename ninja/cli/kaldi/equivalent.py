@@ -80,7 +80,7 @@ def equivalent(
         reading.say(f"{unaligned} lattices have alignments in one source only, {said}")
     reading.say(f"{count} lattices, {equal} of them equivalent")
     bad = len(differing) + len(missing)
-    if bad > max_error_proportion * count and not reading.counts.failures:
+    if bad > max_error_proportion * count and not reading.log.failures:
         click.get_current_context().exit(1)
     reading.close()
 

@@ -15,7 +15,8 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.reading import Reading, named, opened, reading_options
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
-from ninja.parallel.pipeline import Each, Keyed, OnError
+from ninja.log import Log
+from ninja.parallel.pipeline import Each, Keyed
 
 if TYPE_CHECKING:
     from ninja.io.lookup import Lookup
@@ -55,7 +56,7 @@ class Joined:
         with ExitStack() as stack:
             lookups = [stack.enter_context(reading.lookup(source)) for source in self.others]
 
-            def stage(lattices: Keyed, on_error: OnError | None) -> Iterator[tuple[str, Lattice]]:
+            def stage(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
                 partners: list[Lattice | None] = []
 
                 def found(entries: Keyed) -> Iterator[tuple[str, Lattice]]:
@@ -69,7 +70,7 @@ class Joined:
                             raise LatticeError(f"{source} has no lattice of this key", key=lattice.key)
                     return function(lattice, partners)
 
-                return Each(join)(found(lattices), on_error)
+                return Each(join)(found(lattices), log)
 
             reading.write(target, stage, resume=resume, kind=kind)
         self._close(needed)
@@ -86,8 +87,8 @@ class Joined:
         for source, keys in () if needed else self.missing.items():
             reading.say(f"{len(keys)} keys are not in {source}: {named(keys)}")
             if self.strict:
-                reading.counts.failures.extend(LatticeError(f"not in {source}", key=key) for key in keys)
-        reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+                reading.log.failures.extend(LatticeError(f"not in {source}", key=key) for key in keys)
+        reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
 
 
 def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[..., Any]:

@@ -83,7 +83,7 @@ def nbest_to_linear(
                 graph_cost.number(key, path.graph_cost)
             if acoustic_cost is not None:
                 acoustic_cost.number(key, path.acoustic_cost)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
 
 
 @click.command()
@@ -230,6 +230,6 @@ def _write(reading: Reading, output_file: str, lattices: Iterator[Lattice]) -> N
     with writing.opened(output_file, reading) as archive:
         for lattice in lattices:
             count += archive.take(lattice)
-        if not count and reading.counts.failures:
-            raise LatticeError(f"not one lattice of {len(reading.counts.failures)} could be made; nothing is written")
+        if not count and reading.log.failures:
+            raise LatticeError(f"not one lattice of {len(reading.log.failures)} could be made; nothing is written")
     reading.close(f"{count} lattices, {reading.seconds:.1f} s")

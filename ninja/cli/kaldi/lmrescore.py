@@ -92,4 +92,4 @@ def lmrescore(
     reading.need_table()
     check_places([output_file], [lm], reading)
     arcs = reading.write(output_file, Each(Composing(lm, lm_scale, unk_penalty)), resume=resume)
-    reading.close(f"{reading.counts.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")

@@ -185,7 +185,7 @@ def mbr_decode(
                 _write_mesh(mesh_dir, key, decoded.mesh)
             risk += decoded.bayes_risk
             words += len(decoded.words)
-    count = reading.counts.lattices
+    count = reading.log.lattices
     reading.close(
         f"{count} lattices, average Bayes risk per sentence {risk / max(count, 1):.6g}, per word "
         f"{risk / max(words, 1):.6g}"
@@ -219,7 +219,7 @@ def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_sca
             alone += math.isinf(difference)
             probability += math.exp(-difference)
             table.number(key, min(difference, MOST_COST))
-    count = reading.counts.lattices
+    count = reading.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
     reading.close(f"{count} lattices, {alone} of them with one word sequence only{average}")
 

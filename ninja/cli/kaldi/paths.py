@@ -110,7 +110,7 @@ def to_nbest(
         for key, paths in reading.results(stage, to_stdout=output_file == "-"):
             for number, path in enumerate(paths, start=1):
                 total += archive.take(path.with_key(f"{key}-{number}"))
-    reading.close(f"{reading.counts.lattices} lattices, {total} paths, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {total} paths, {reading.seconds:.1f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,4 +184,4 @@ def best_path(
     if frames:
         parts = f"{graph_cost / frames:.6g} (graph) + {acoustic_cost / frames:.6g} (acoustic)"
         reading.say(f"cost of a frame: {(graph_cost + acoustic_cost) / frames:.6g} = {parts}, over {frames} frames")
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

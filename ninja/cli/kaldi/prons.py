@@ -62,4 +62,4 @@ def nbest_to_prons(reading: Reading, output_file: str, model: str, print_lengths
     with text_output(output_file) as stream:
         for _, text in reading.results(Each(lines), to_stdout=output_file == "-"):
             stream.write(text)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

@@ -44,7 +44,6 @@ class Systems(Reading):
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read all sources, and combine what belongs together; scales are in the result."""
-        tolerated = self.failed if self.on_error == "skip" else None
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.lookup(source)) for source in self.others]
             for key, lattice in Reading.lattices(self):
@@ -54,9 +53,7 @@ class Systems(Reading):
                     combined = self._combined([lattice, *partners])
                 except NinjaError as error:
                     error.key = error.key or key
-                    if tolerated is None:
-                        raise
-                    tolerated(error)
+                    self.log.fail(error)
                     continue
                 yield key, combined
 
@@ -71,7 +68,7 @@ class Systems(Reading):
         if keys:
             self.say(f"{len(keys)} keys are not in every archive and went without: {named(keys)}")
             if self.strict:
-                self.counts.failures.extend(LatticeError("not in every archive", key=key) for key in keys)
+                self.log.failures.extend(LatticeError("not in every archive", key=key) for key in keys)
         Reading.close(self, message)
 
 

@@ -93,4 +93,4 @@ def to_fst(
         entry = Entry(acoustic_scale, lm_scale, rm_eps, read_compact, project_input, project_output, model, text)
         for _, content in reading.results(Each(entry), to_stdout=output_file == "-"):
             table.write(content)
-    reading.close(f"{reading.counts.lattices} lattices, {reading.seconds:.1f} s")
+    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")

@@ -61,7 +61,7 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
                 likes.number(key, found.total)
             total += found.total
             frames += len(found.begin) - 1
-    reading.close(f"{reading.counts.lattices} lattices, log-likelihood of a frame {total / max(frames, 1):.6g}")
+    reading.close(f"{reading.log.lattices} lattices, log-likelihood of a frame {total / max(frames, 1):.6g}")
 
 
 def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -155,4 +155,4 @@ def _accuracies(
             table.posteriors(key, found.begin, found.label, found.posterior)
             total += found.total
             frames += len(found.begin) - 1
-    reading.close(f"{reading.counts.lattices} lattices, accuracy of a frame {total / max(frames, 1):.6g}")
+    reading.close(f"{reading.log.lattices} lattices, accuracy of a frame {total / max(frames, 1):.6g}")

@@ -1,4 +1,4 @@
-"""Putting a wave's questions to a language model, in smaller batches once its memory runs out."""
+"""Batched LM calls that shrink the batch on out-of-memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Answers = tuple[Slots, npt.NDArray[np.float32], float]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Asker:
-    """Asks a language model, at most `limit` questions a call; None is no limit.
+class BatchedLM(LanguageModel):
+    """A language model called with at most `limit` histories or words at once; None is no limit.
 
     When a call runs out of memory the limit becomes half its size, for the rest of the run, and the call is made
     again in pieces.
@@ -28,10 +28,33 @@ class Asker:
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.limit: int | None = None
-        self.notes: list[str] = []  # what a user should be told
-        self._too_many = 0  # questions the memory had no room for, since the last call that went well
+        self.notes: list[str] = []  # for the user, from the thread in which the model is called
+        self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
+        self.unk, self.unk_words = lm.unk, lm.unk_words
+        self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
+        self._too_many = 0  # size of the first call that ran out of memory since one that did not
 
-    def __call__(
+    def start(self, count: int) -> Slots:
+        """See `LanguageModel.start`."""
+        return self.lm.start(count)
+
+    def release(self, slots: Slots) -> None:
+        """See `LanguageModel.release`."""
+        self.lm.release(slots)
+
+    def score_trie(self, parent: Words, word: Words) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.score_trie`."""
+        return self.lm.score_trie(parent, word)
+
+    def advance(self, slots: Slots, words: Words) -> Slots:
+        """See `LanguageModel.advance`; if it fails, the slots made on the way are given back."""
+        return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
+
+    def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.logprob`."""
+        return self._in_pieces("logprob", slots, words, np.empty(0, np.float32))
+
+    def wave(
         self, released: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
     ) -> Answers:
         """Give slots back, make histories, score words; score slots below 0 count the histories made here.
@@ -42,27 +65,23 @@ class Asker:
             Slots of the new histories, natural-log probabilities, and the seconds it took.
 
         Raises:
-            ModelError: The model gave another number of answers, or the memory does not even hold one question.
+            ModelError: The model returned another number of values, or the memory does not even hold one history.
         """
         start = time.perf_counter()
         if released.size:
-            self.lm.release(released)
-        made = np.empty(0, np.int64)
-        logprob = np.empty(0, np.float32)
-        if advance_slot.size:
-            made = self._in_pieces("advance", advance_slot, advance_word, made)
-            fresh = score_slot < 0
-            score_slot[fresh] = made[-1 - score_slot[fresh]]
-        if score_slot.size:
-            try:
-                logprob = self._in_pieces("logprob", score_slot, score_word, logprob)
-            except BaseException:
-                self.lm.release(made)
-                raise
+            self.release(released)
+        made = self.advance(advance_slot, advance_word)
+        fresh = score_slot < 0
+        score_slot[fresh] = made[-1 - score_slot[fresh]]
+        try:
+            logprob = self.logprob(score_slot, score_word)
+        except BaseException:
+            self.release(made)
+            raise
         return made, logprob, time.perf_counter() - start
 
-    def _in_pieces(self, method: str, slots: Slots, words: Words, like: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Call a method on as many questions at once as memory and limit allow."""
+    def _in_pieces(self, method: str, slots: Slots, words: Words, empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Call a method with as many slots at once as memory and limit allow."""
         pieces: list[npt.NDArray[Scalar]] = []
         first = 0
         try:
@@ -85,14 +104,14 @@ class Asker:
                         "from now on"
                     )
                     self._too_many = 0
-                pieces.append(np.ascontiguousarray(answer, like.dtype))
+                pieces.append(np.ascontiguousarray(answer, empty.dtype))
                 first = last
         except BaseException:
             if method == "advance":
                 for piece in pieces:
-                    self.lm.release(piece)
+                    self.release(piece)  # type: ignore[arg-type]
             raise
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return pieces[0] if len(pieces) == 1 else np.concatenate([empty, *pieces])
 
     def _halve(self, size: int, error: BaseException) -> None:
         if size == 1:
@@ -108,7 +127,7 @@ class Asker:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether this is how numpy, or torch if it is in use, says that memory is lacking."""
+    """Tell whether numpy, or torch if it is in use, ran out of memory."""
     torch = sys.modules.get("torch")
     return (
         isinstance(error, MemoryError)

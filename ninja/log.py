@@ -1,0 +1,50 @@
+"""The log of a run: its results counted, notes for the user, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+from ninja.errors import NinjaError
+
+OnError = Callable[[NinjaError], None]
+
+
+@dataclass(slots=True)
+class Log:
+    """Counts, notes and failures of a run; all its stages write to the same one.
+
+    Numbers that a subclass adds are added up when logs of several processes are merged.
+    """
+
+    on_note: Callable[[str], None] | None = None  # called with each note at once
+    on_error: OnError | None = None  # called with each failure at once; None: the first one is raised
+    lattices: int = 0  # results
+    skipped: int = 0  # lattices left out because their results stood in the output already
+    notes: list[str] = field(default_factory=list)
+    failures: list[NinjaError] = field(default_factory=list)
+
+    def note(self, message: str) -> None:
+        """Keep a message for the user."""
+        self.notes.append(message)
+        if self.on_note is not None:
+            self.on_note(message)
+
+    def fail(self, error: NinjaError) -> None:
+        """Keep the failure of a lattice, or raise it if failures are not tolerated."""
+        if self.on_error is None:
+            raise error
+        self.failures.append(error)
+        self.on_error(error)
+
+    def merge(self, part: Log) -> None:
+        """Add the log of a worker process, without the notes that are here already."""
+        for each in fields(part):
+            value = getattr(part, each.name)
+            if isinstance(value, int | float):
+                setattr(self, each.name, getattr(self, each.name) + value)
+        for note in part.notes:
+            if note not in self.notes:
+                self.note(note)
+        for failure in part.failures:
+            self.fail(failure)
