@@ -87,7 +87,7 @@ class Taking:
             SymbolError: There is one.
         """
         from ninja.io.wording import is_one_field
-        from ninja.io.writing.output import used_words
+        from ninja.lattice.word_ids import used_words
 
         if self._seen[0] is not words or self._seen[1] != len(words):
             self._seen = words, len(words)

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from ninja import _algebra
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
-from ninja.graph.one_table import check_one_table
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, gather_labels
 from ninja.lattice.fst import Fst
+from ninja.lattice.word_ids import check_one_table
 
 MAX_ARCS = 10_000_000
 

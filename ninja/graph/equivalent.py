@@ -10,9 +10,9 @@ from ninja import _determinize
 from ninja.errors import OptionError
 from ninja.formats.fst_image import parse_image, write_image
 from ninja.graph.determinize import determinize
-from ninja.graph.one_table import check_one_table
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
+from ninja.lattice.word_ids import check_one_table
 from ninja.openfst import arc_labelled, pywrapfst_module
 
 

@@ -10,11 +10,11 @@ from ninja import _algebra
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
-from ninja.graph.one_table import check_one_table
 from ninja.graph.scale import check_scales
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.times import is_timed, state_times
+from ninja.lattice.word_ids import check_one_table
 
 DELTA = 2.0**-12
 MAX_LABELS = 1 << 26  # alignment labels of a result, and of what is owed on the way to it: 256 MB each

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import SymbolError
-from ninja.io.writing.output import used_words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import used_words
 
 if TYPE_CHECKING:
     from ninja.lattice.nbest import NBest

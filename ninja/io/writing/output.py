@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-import numpy as np
-
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import agree
 
 if TYPE_CHECKING:
     from ninja.lattice.nbest import NBest
 
     Item = Lattice | NBest | str
 
-DENSE = 1_000_000  # word ids up to which a table by id is cheaper than sorting
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="Output")
 
@@ -163,26 +161,6 @@ class Names:
         """Note that a lattice was written."""
         if self._shared and not self._settled:
             self.words, self._settled = lattice.words, True
-
-
-def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
-    """Tell whether two tables give the words of a lattice the same names."""
-    try:
-        return all(one.word(word) == other.word(word) for word in used_words(lattice))
-    except SymbolError:
-        return False
-
-
-def used_words(lattice: Lattice) -> list[int]:
-    """Return the ids of a lattice's words, each once, in their order."""
-    largest = int(lattice.word.max(initial=0))
-    if largest > DENSE:
-        return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]
-    used = np.zeros(largest + 1, np.bool_)
-    used[lattice.word] = True
-    used[EPSILON] = False
-    ids: list[int] = np.flatnonzero(used).tolist()
-    return ids
 
 
 def checked_key(key: str) -> str:

@@ -1,0 +1,56 @@
+"""The word ids of lattices: which are used, and whether symbol tables name them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ninja.errors import SymbolError
+from ninja.lattice.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+DENSE = 1_000_000  # word ids up to which a table by id is cheaper than sorting
+
+
+def used_words(lattice: Lattice) -> list[int]:
+    """Return the ids of a lattice's words, each once, in their order."""
+    largest = int(lattice.word.max(initial=0))
+    if largest > DENSE:
+        return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]
+    used = np.zeros(largest + 1, np.bool_)
+    used[lattice.word] = True
+    used[EPSILON] = False
+    ids: list[int] = np.flatnonzero(used).tolist()
+    return ids
+
+
+def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
+    """Tell whether two tables give the words of a lattice the same names."""
+    try:
+        return all(one.word(word) == other.word(word) for word in used_words(lattice))
+    except SymbolError:
+        return False
+
+
+def check_one_table(lattices: Iterable[Lattice]) -> None:
+    """Refuse lattices whose symbol tables name an id differently, as when each was read without a table.
+
+    A lattice without a table is taken to have the same as the others.
+
+    Raises:
+        SymbolError: Two tables give an id different names.
+    """
+    first: Lattice | None = None
+    for lattice in lattices:
+        if lattice.words is None:
+            continue
+        if first is None or first.words is None:
+            first = lattice
+        elif lattice.words is not first.words and not (
+            agree(first.words, lattice.words, lattice) and agree(first.words, lattice.words, first)
+        ):
+            raise SymbolError(
+                "the lattices' words have ids of different symbol tables; read all with one table (words=…)",
+                key=lattice.key,
+            )
