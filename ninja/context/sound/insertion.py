@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import ranges
+from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.symbols import EPSILON, SymbolTable
+
+_Link = tuple[int, float, float, npt.NDArray[np.int32]]  # word, graph cost, acoustic cost, labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,92 +37,76 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
 
     Args:
         lattice: Any lattice.
-        chains: What to insert.
+        chains: The word sequences.
         words: The symbol table of the new lattice.
     """
     if not chains:
         return lattice.with_words(words)
-    links = [link for chain in chains for link in _links(chain, raw=lattice.kind == "raw")]
     old = lattice.num_states
-    entered = np.array([chain.end for chain in chains for _ in range(_num_states(chain, lattice))], np.int64)
-    order = np.argsort(entered, kind="stable")
-    number = np.empty(old + len(entered), np.int64)  # new number of each old and new state
-    number[:old] = np.arange(old) + np.searchsorted(entered[order], np.arange(old), side="right")
-    number[old + order] = entered[order] + np.arange(len(entered))
+    src: list[int] = []
+    dst: list[int] = []
+    links: list[_Link] = []
+    entered: list[int] = []  # end of each new state's chain
+    time: list[int] = [] if lattice.time is None else lattice.time.tolist()
+    for chain in chains:
+        found = _links(chain, raw=lattice.kind == "raw")
+        states = range(old + len(entered), old + len(entered) + len(found) - 1)
+        src += [chain.start, *states]
+        dst += [*states, chain.end]
+        links += found
+        entered += [chain.end] * len(states)
+        if lattice.time is not None:
+            spread = np.linspace(lattice.time[chain.start], lattice.time[chain.end], len(states) + 2)
+            time += spread[1:-1].astype(np.int32).tolist()
+    word, graph, acoustic, labels = zip(*links, strict=True)
+    number = _numbers(old, np.array(entered, np.int64))
     num_states = len(number)
+    new_src, new_dst = number[np.concatenate([lattice.src, src])], number[np.concatenate([lattice.dst, dst])]
+    by_state = np.argsort(new_src, kind="stable")
+    length = np.concatenate([np.diff(lattice.ali_begin), list(map(len, labels))])
+    ali_begin, ali = gather(np.concatenate([lattice.ali, *labels]), offsets(length)[:-1][by_state], length[by_state])
 
-    src, dst = _ends(chains, lattice)
-    src = np.concatenate([number[lattice.src], number[src]])
-    by_state = np.argsort(src, kind="stable")
-    length = np.concatenate([np.diff(lattice.ali_begin), [len(labels) for *_, labels in links]])
-    begin = np.concatenate(
-        [lattice.ali_begin[:-1], lattice.ali_begin[-1] + np.cumsum([0, *length[lattice.num_arcs :]])]
-    )
-    pool = np.concatenate([lattice.ali, *(labels for *_, labels in links)])
-    ali_begin = np.concatenate([[0], np.cumsum(length[by_state])])
+    def of_arcs(before: npt.NDArray[Any], new: Sequence[float]) -> npt.NDArray[Any]:
+        return np.concatenate([before, np.array(new, before.dtype)])[by_state]
 
-    def spread(values: npt.NDArray[np.float32], fill: float) -> npt.NDArray[np.float32]:
-        wide = np.full(num_states, fill, values.dtype)
-        wide[number[:old]] = values
-        return wide
+    def of_states(before: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+        values = np.full(num_states, fill, before.dtype)
+        values[number[:old]] = before
+        return values
 
-    final_length = np.zeros(num_states, np.int64)
-    final_length[number[:old]] = np.diff(lattice.final_ali_begin)
     return Lattice.from_arrays(
         lattice.key,
-        np.searchsorted(src[by_state], np.arange(num_states + 1)),
-        np.concatenate([number[lattice.dst], number[dst]])[by_state],
-        np.concatenate([lattice.word, [word for word, *_ in links]])[by_state],
-        np.concatenate([lattice.graph, np.array([graph for _, graph, _, _ in links], np.float32)])[by_state],
-        np.concatenate([lattice.acoustic, np.array([acoustic for _, _, acoustic, _ in links], np.float32)])[by_state],
-        spread(lattice.final_graph, np.inf),
-        spread(lattice.final_acoustic, np.inf),
+        np.searchsorted(new_src[by_state], np.arange(num_states + 1)),
+        new_dst[by_state],
+        of_arcs(lattice.word, word),
+        of_arcs(lattice.graph, graph),
+        of_arcs(lattice.acoustic, acoustic),
+        of_states(lattice.final_graph, np.inf),
+        of_states(lattice.final_acoustic, np.inf),
         ali_begin=ali_begin,
-        ali=pool[ranges(begin[by_state], length[by_state])],
-        final_ali_begin=np.concatenate([[0], np.cumsum(final_length)]),
+        ali=ali,
+        final_ali_begin=offsets(of_states(np.diff(lattice.final_ali_begin), 0)),
         final_ali=lattice.final_ali,
         kind=lattice.kind,
-        time=None if lattice.time is None else _times(lattice.time, chains, lattice, number),
+        time=None if lattice.time is None else np.array(time, np.int32)[np.argsort(number)],
         frame_shift=lattice.frame_shift,
         words=words,
     )
 
 
-def _links(chain: Chain, *, raw: bool) -> list[tuple[int, float, float, npt.NDArray[np.int32]]]:
-    """Return (word, graph cost, acoustic cost, labels) of each arc of a chain."""
-    links = []
+def _numbers(old: int, entered: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number old and new states so that each new one stands right before the state in which its chain ends."""
+    order = np.argsort(entered, kind="stable")
+    number = np.empty(old + len(entered), np.int64)
+    number[:old] = np.arange(old) + np.searchsorted(entered[order], np.arange(old), side="right")
+    number[old + order] = entered[order] + np.arange(len(entered))
+    return number
+
+
+def _links(chain: Chain, *, raw: bool) -> list[_Link]:
+    """Return the arcs of a chain."""
+    links: list[_Link] = []
     for word, graph, acoustic, labels in zip(chain.words, chain.graph, chain.acoustic, chain.labels, strict=True):
-        if not raw or len(labels) < 2:
-            links.append((word, float(graph), float(acoustic), labels))
-            continue
-        links.append((word, float(graph), float(acoustic), labels[:1]))
-        links += [(EPSILON, 0.0, 0.0, labels[at : at + 1]) for at in range(1, len(labels))]
+        links.append((word, float(graph), float(acoustic), labels[:1] if raw else labels))
+        links += [(EPSILON, 0.0, 0.0, labels[at : at + 1]) for at in range(1, len(labels) if raw else 0)]
     return links
-
-
-def _num_states(chain: Chain, lattice: Lattice) -> int:
-    return len(_links(chain, raw=lattice.kind == "raw")) - 1
-
-
-def _ends(chains: Sequence[Chain], lattice: Lattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return source and destination of each new arc; the new states are numbered after the old ones."""
-    src, dst, state = [], [], lattice.num_states
-    for chain in chains:
-        own = range(state, state + _num_states(chain, lattice))
-        src += [chain.start, *own]
-        dst += [*own, chain.end]
-        state += len(own)
-    return np.array(src, np.int64), np.array(dst, np.int64)
-
-
-def _times(
-    time: npt.NDArray[np.int32], chains: Sequence[Chain], lattice: Lattice, number: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
-    """Return the time of each state; those of a chain are spread evenly between its ends."""
-    between = []
-    for chain in chains:
-        count = _num_states(chain, lattice)
-        between += np.linspace(time[chain.start], time[chain.end], count + 2)[1:-1].astype(np.int32).tolist()
-    wide = np.empty(len(number), np.int32)
-    wide[number] = np.concatenate([time, np.array(between, np.int32)])
-    return wide
