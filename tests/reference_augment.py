@@ -50,7 +50,7 @@ def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) ->
 def spans(
     lattice: Lattice, sounds: dict[int, list[list[int]]], acoustic_scale: float, beam: float
 ) -> list[tuple[int, ...]]:
-    """Every span within the beam, as arc ids: it begins and ends with a sound, and has no word nobody can pronounce."""
+    """Every span within the beam, as arc ids: it begins and ends with a sound, and each word has a pronunciation."""
     excess = excesses(lattice, acoustic_scale)
     usable = [excess[arc] <= beam and bool(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
     sounded = [any(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]

@@ -23,7 +23,7 @@ from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.insertion import Chain, insert
-from ninja.context.sound.old_share import OldShare, with_unknown
+from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.graph import from_arcs
@@ -296,7 +296,7 @@ def test_what_cannot_be_pronounced_is_left_out_and_named() -> None:
     strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
     first, second = augment.left_out([strange])
     assert (first.cls, first.phrase) == ("@name", "xq one")
-    assert first.reason == "'xq one': nobody can pronounce 'xq'; give a pronunciation"
+    assert first.reason == "'xq one': 'xq' has no pronunciation; give one"
     assert second.reason == "there are no confusion costs for the phone 'Q'; there are for A B C …"
     assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
 
@@ -372,11 +372,11 @@ def test_graph_costs_become_those_of_the_old_model(tmp_path) -> None:
     lm = read_arpa(str(tmp_path / "g.arpa"))
     with_rarest = with_unknown(lm)
     assert with_rarest.vocabulary.word(with_rarest.unk) == "three"
-    old = OldShare(TABLE, with_rarest)
+    old = OldCosts(TABLE, with_rarest)
     ln10 = math.log(10)
     lattice = from_arcs("utt", [0, 1], [1, 2], [4, 8], [0.2 * ln10, 0.4 * ln10], finals={2: 1.1 * ln10})
     augment = Augmenter(
-        TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(max_distance=0.1), old_share=old
+        TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(max_distance=0.1), old_costs=old
     )
     larger, _ = augment(lattice, [phrases("one two")])
     (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2))

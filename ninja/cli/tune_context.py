@@ -17,7 +17,7 @@ from ninja.cli.reading import Reading
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
-from ninja.context.sound.old_share import with_unknown
+from ninja.context.sound.old_costs import with_unknown
 from ninja.context.stage import Augmentation, Context, Contextual, load_ngram
 from ninja.errors import OptionError
 from ninja.evaluate import read_text

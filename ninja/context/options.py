@@ -1,4 +1,4 @@
-"""What a user may choose about context, with defaults that hold for English read and spoken commands alike."""
+"""Options of context, with defaults for English read and spoken commands alike."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import get_args
 from ninja.errors import OptionError
 from ninja.lm.word_map import WordMapping
 
-# Beyond it, float32 sums of a sentence's scores no longer tell costs apart.
+# Beyond it, float32 sums of a sentence's scores are too coarse.
 LARGEST_BOOST = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
-    """How phrases of the context are made more probable.
+    """Boosts of phrases, and their limits.
 
         outside phrases    class_weight · class language model + (1 − class_weight) · first pass
         entering a class   P(class | history), times exp(class_boost + keyword_boost)
@@ -24,24 +24,26 @@ class ContextOptions:
     Phrases of no class, or of one that the class model does not have, or without such a model, are boosted where they
     stand: their words cost what they cost, times exp(keyword_boost) each.
 
-    With the defaults a name of one word is entered at a loss, and one of several words at a gain: long phrases hardly
-    ever stand where none was said.
+    With the defaults a name of one word is entered at a loss, and one of several words at a gain, as long phrases are
+    seldom false alarms.
 
-    What was given for a phrase begun is taken back where the phrase is not finished. A phrase's own weight is a factor
-    of its keyword boost.
+    The boost of a phrase begun is taken back where the phrase is not finished. A phrase's own weight is a factor of its
+    keyword boost.
     """
 
     class_boost: float = -14.0  # added to the log-probability of entering a class, nats
     keyword_boost: float = 8.0  # added to the log-probability of each word of a phrase, nats; both within ±1000
     max_tokens: int = 10  # grammar states kept for one word history; 0: all, which is exact
     class_weight: float = 0.5  # share of the class language model outside phrases
-    unk_penalty: float | None = None  # cost beyond <unk>'s of a word a model lacks; None: its own choice
+    unk_penalty: float | None = None  # cost beyond <unk>'s of a word a model lacks; None: the model's own
     max_unknown: float = 0.5  # refuse when a larger share of arcs carries words the first pass's model lacks
-    map_words: tuple[WordMapping, ...] = ()  # where to find words a model lacks: in other case, as other forms of <unk>
+    map_words: tuple[
+        WordMapping, ...
+    ] = ()  # other forms of words a model lacks: in other case, as other forms of <unk>
     max_arcs: int = 10_000_000  # of one lattice with its context; more is refused
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option, its value and the range.

@@ -13,8 +13,8 @@ from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tra
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.old_share import OldShare, with_unknown
-from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.old_costs import OldCosts, with_unknown
+from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
 from ninja.formats.kaldi.tables import read_speakers
@@ -212,18 +212,18 @@ class Contextual:
         return Tracker(words, self._class_lm, options, old_lm=old_lm, lm_scale=share)
 
     def _made_augmenter(self, augmentation: Augmentation, words: SymbolTable) -> Augmenter:
-        old_share, options = None, self.context.options
+        old_costs, options = None, self.context.options
         if self.old_model is not None:
             self.old_model = with_unknown(self.old_model)
-            old_share = OldShare(words, self.old_model, options.unk_penalty, options.map_words)
+            old_costs = OldCosts(words, self.old_model, options.unk_penalty, options.map_words)
         given = augmentation.confusion
         confusion = Confusion.articulatory() if given is None else Confusion.read(given)
-        heard = None
+        phones = None
         if augmentation.transition_model is not None:
             assert augmentation.phones is not None
-            heard = HeardPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
+            phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
         pronouncer = Pronouncer.english(augmentation.lexicon)
-        return Augmenter(words, pronouncer, confusion, augmentation.options, old_share=old_share, heard=heard)
+        return Augmenter(words, pronouncer, confusion, augmentation.options, old_costs=old_costs, phones=phones)
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
         """Say what is odd about the files."""

@@ -1,4 +1,4 @@
-"""What a CTC search finds: word sequences as arrays, and the hypotheses and the lattice that are made of these."""
+"""Results of a CTC search: word sequences as arrays, hypotheses, lattices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 @dataclass(frozen=True, slots=True)
 class CtcHypothesis:
-    """A word sequence, and when its words were said by the best alignment."""
+    """A word sequence, with times by the best alignment."""
 
     words: tuple[tuple[str, ...], ...]  # each with the others that the lexicon spells the same way
     logprob: float  # natural logarithm of the probability of all its alignments
@@ -139,12 +139,12 @@ class CtcFound:
 def found_of(
     result: tuple[npt.NDArray[Any], ...], num_frames: int, units: CtcUnits, lexicon: CtcLexicon | None
 ) -> CtcFound:
-    """Put words to what the kernel found; sequences that differ only in units or boundaries become one.
+    """Make word sequences of the kernel's unit sequences; those with the same words become one.
 
     Args:
-        result: What ``_ctc.search`` returns.
+        result: The arrays of ``_ctc.search``.
         num_frames: Of the matrix.
-        units: What the units are.
+        units: The units.
         lexicon: The words allowed; None: any.
     """
     parent, state, unit_begin, unit, total, word_begin, place, begin, end, cost, alignment = result
@@ -184,10 +184,10 @@ def found_of(
 def same_places(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Return for each place of a tree, parents first, the first one with the same kinds from the root to there."""
     pairs = (parent.astype(np.int64) << 32) | kind
-    if len(np.unique(pairs)) == len(pairs):  # nearly always, and much faster to tell
+    if len(np.unique(pairs)) == len(pairs):  # nearly always, and much faster
         return np.arange(len(parent), dtype=np.int32)
     known: dict[tuple[int, int], int] = {}
-    same = [-1] * (len(parent) + 1)  # the last for what has no parent
+    same = [-1] * (len(parent) + 1)  # the last where there is no parent
     for place, pair in enumerate(zip(parent.tolist(), kind.tolist(), strict=True)):
         same[place] = known.setdefault((same[pair[0]], pair[1]), place)
     return np.array(same[:-1], np.int32)

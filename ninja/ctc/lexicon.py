@@ -1,4 +1,4 @@
-"""Which words a CTC search may find, and how they are spelled in its units."""
+"""Lexicons of a CTC search: the words allowed, and their spellings in units."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def read_matrix_tables(
 def located_matrices(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
 ) -> Iterator[tuple[str, Array, str]]:
-    """Yield what ``read_matrix_tables`` does, each with the name of its file; arguments and errors are the same."""
+    """Yield matrices as ``read_matrix_tables``, each with the name of its file."""
     for table in _tables(source, allow_pipes):
         name = table.place.name
         try:
@@ -243,7 +243,7 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
 
 
 def _torch(content: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
-    """Return the tensors of a file of torch's, whatever they are."""
+    """Return the tensors of a file of torch's, unchecked."""
     try:
         loaded = torch_file.load(torch_file.opened(content), _NAMES, "only tensors of floats are read")
     except FormatError as error:

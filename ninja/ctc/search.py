@@ -22,7 +22,7 @@ ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrice
 
 @dataclass(frozen=True, slots=True)
 class CtcOptions:
-    """How widely to search."""
+    """Widths of the search."""
 
     beam: int = 100  # prefixes kept at each frame; 0: all
     score_beam: float = 20.0  # prefixes worse than the best by more are dropped, nats
@@ -30,7 +30,7 @@ class CtcOptions:
     min_logprob: float = -math.inf  # units and blanks less probable count as impossible, a frame's best one aside; nats
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option, its value and the range.
@@ -50,8 +50,8 @@ def log_probabilities(
     """Return a matrix as natural log-probabilities, float64 [frames, units].
 
     Args:
-        matrix: What a model gave, [frames, units].
-        scale: What its numbers are: natural log-probabilities, scores before the softmax, or probabilities.
+        matrix: Output of a model, [frames, units].
+        scale: Kind of its numbers: natural log-probabilities, scores before the softmax, or probabilities.
         key: Utterance id, for the message.
 
     Raises:
@@ -99,11 +99,11 @@ def ctc_nbest(
     """Find the most probable word sequences by a CTC model.
 
     A sequence has the probability of all its alignments together: repeats of a unit count once unless a blank stands
-    between, and so do boundaries. What is within the beams is exact: prefixes that fell out of them are not counted.
+    between, and so do boundaries. Prefixes that fell out of the beams are not counted.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
-        units: What the units are.
+        units: The units of the columns.
         lexicon: The words allowed; None: any.
         options: Beams.
         key: Utterance id, for messages.
@@ -128,7 +128,7 @@ def ctc_search(
     *,
     key: str | None = None,
 ) -> CtcFound:
-    """Find what ``ctc_nbest`` does, as arrays; arguments and errors are the same."""
+    """Search as ``ctc_nbest``, with arrays as the result."""
     options = options or CtcOptions()
     values = log_probabilities(logprob, key=key)
     if values.shape[1] != len(units.names):
@@ -164,7 +164,7 @@ def ctc_lattice(
     unknown: str | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Make a lattice of what a CTC search finds: its paths are the hypotheses, with their costs.
+    """Make a lattice whose paths are the hypotheses of a CTC search, with their costs.
 
     Hypotheses share arcs as long as their words are the same. A path costs what its hypothesis does, -log p: each word
     has its share by the best alignment, and the last arc, without a word, the rest. Graph costs are 0. States stand at
@@ -173,7 +173,7 @@ def ctc_lattice(
 
     Args:
         logprob: As for ``ctc_nbest``.
-        units: What the units are.
+        units: The units of the columns.
         key: Utterance id.
         lexicon: The words allowed; None: any.
         options: Beams.

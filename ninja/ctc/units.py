@@ -1,4 +1,4 @@
-"""What the columns of a CTC matrix stand for: letters, pieces of words or words, and the blank."""
+"""Units of a CTC model, one for each column of its matrices: letters, pieces of words or words, and the blank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.lattice.arrays import frozen
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
 INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc.hpp
-MARK = "▁"  # what sentencepiece writes for a blank between words
+MARK = "▁"  # sentencepiece's blank between words
 LARGEST_VOCABULARY = 1 << 24  # beyond this a number in a file is damage
 
 
@@ -27,7 +27,7 @@ class CtcUnits:
     """The units of a model, in the order of its columns; make them with one of the functions of this module."""
 
     names: tuple[str, ...]
-    text: tuple[str, ...]  # what each adds to its word
+    text: tuple[str, ...]  # text that each adds to its word
     kind: npt.NDArray[np.uint8]  # [units]: goes on with a word, begins one, stands between words, is never said
     blank: int
 
@@ -40,7 +40,7 @@ def ctc_units(
     boundary: str | None = None,
     never: Iterable[str] = (),
 ) -> CtcUnits:
-    """Say what the columns of a matrix stand for.
+    """Make the units of a model from the names of its columns.
 
     Args:
         names: Name of each column, in their order.
@@ -49,10 +49,10 @@ def ctc_units(
             begins a word, as in sentencepiece, and ``▁`` alone only ends one; "wordpieces": a unit begins a word unless
             it begins with ``##``; "words": each unit is one.
         boundary: The unit between words, for "letters" only; None: there is none, and a lexicon must cut.
-        never: Units that are not said, such as ``<s>``.
+        never: Units that are no part of words, such as ``<s>``.
 
     Raises:
-        OptionError: The blank, the boundary or what is never said is none of the units, or the scheme is not known.
+        OptionError: The blank, the boundary or a unit of ``never`` is none of the units, or the scheme is not known.
     """
     known = {name: number for number, name in enumerate(names)}
     if isinstance(blank, str):
@@ -75,7 +75,7 @@ def ctc_units(
     if boundary is not None:
         kind[_place(known, boundary, "the boundary")] = BOUNDARY
     for name in never:
-        kind[_place(known, name, "what is never said")] = NEVER
+        kind[_place(known, name, "a unit that is no part of words")] = NEVER
     kind[blank] = NEVER
     return CtcUnits(tuple(names), tuple(text), frozen(kind), blank % len(names))
 

@@ -1,4 +1,4 @@
-"""How sure a word error rate is, and a difference between two: confidence intervals by the bootstrap."""
+"""Confidence intervals of word error rates, and of their differences, by the bootstrap."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def bootstrap(
     replications: int = REPLICATIONS,
     seed: int = 0,
 ) -> Bootstrap:
-    """Estimate how far word error rates would vary over test sets like this one.
+    """Estimate confidence intervals of word error rates.
 
     Each replication draws as many utterances as there are, some more than once; both systems are scored on the same
     ones. A replication without a single word said has no rate and is left out.

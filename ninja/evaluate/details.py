@@ -1,4 +1,4 @@
-"""What went wrong where: alignments, tables of speakers and counts of errors, laid out as by Kaldi's scripts."""
+"""Details of errors: alignments, tables of speakers and counts of words, laid out as by Kaldi's scripts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def speaker_table(rates: Mapping[str, ErrorRate]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """How often each word was recognised, taken for another, left out or put in."""
+    """Counts of each word recognised, substituted, deleted or inserted."""
 
     correct: Counter[str] = field(default_factory=Counter)
     substitutions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (said, heard)
@@ -137,7 +137,7 @@ class Operations:
 
 
 def count_operations(alignments: Mapping[str, Alignment]) -> Operations:
-    """Count what was done to each word over a test set."""
+    """Count correct words, substitutions, deletions and insertions over a test set."""
     counts = Operations()
     for alignment in alignments.values():
         for said, heard in alignment.pairs:

@@ -91,7 +91,7 @@ def score_entities(
 
 
 def read_truth(path: str | os.PathLike[str]) -> dict[str, list[Entity]]:
-    """Read which entities are said in each utterance, from JSON lines; ``.gz`` is unpacked.
+    """Read the true entities of each utterance from JSON lines; ``.gz`` is unpacked.
 
     On each line ``{"utt": …, "true": [{"class": "@name", "text": "tom chen"}]}``; other keys are ignored.
 

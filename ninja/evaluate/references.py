@@ -1,4 +1,4 @@
-"""References as word ids, which is how lattices know words."""
+"""References as word ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGITS = len(str(LARGEST_ID))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """References as word ids, and what could not be numbered."""
+    """References as word ids, and their words without an id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, of the utterances that have some
@@ -29,7 +29,7 @@ class Numbered:
 
 
 def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, oov: int = NEVER) -> Numbered:
-    """Turn words said into word ids.
+    """Turn references into word ids.
 
     Args:
         references: Words said, by utterance id; ids in decimal where there is no table.
@@ -55,7 +55,7 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
-    """Return the id that a user means: an integer is one, anything else is a word of the table.
+    """Return the id of a word, or of an id in decimal.
 
     Raises:
         OptionError: It is neither.

@@ -74,7 +74,7 @@ def oracle_score(
     unknown: int = NEVER,
     wildcards: Collection[int] = (),
 ) -> ErrorRate:
-    """Count the errors of the nearest path of each lattice: what no rescoring of them can go below.
+    """Count the errors of the nearest path of each lattice, the least that rescoring could reach.
 
     Args:
         lattices: Lattices; those without a reference are counted, not scored.

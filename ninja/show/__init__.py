@@ -1,4 +1,4 @@
-"""Lattices to look at: as pages that need no network, as pictures in notebooks, and before against after."""
+"""Pages and pictures of lattices: one lattice, or lattices before and after, in pages that need no network."""
 
 from ninja.show.comparison import Comparison, Outcome, Outcomes, Utterance, compare
 from ninja.show.detours import Detours, detours

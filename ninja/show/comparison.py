@@ -1,4 +1,4 @@
-"""Lattices before and after something was done to them, against what was said."""
+"""Comparison of lattices before and after with references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.lattice.times import depth
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What there is to know of one lattice."""
+    """Best path, size and oracle errors of one lattice."""
 
     words: tuple[str, ...]  # of the best path
     arcs: int
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The function from a lattice to what there is to know of it, picklable."""
+    """Function from a lattice to its outcome, picklable."""
 
     references: Mapping[str, Sequence[str]]  # words said, by utterance id
     acoustic_scale: float = 1.0
@@ -33,7 +33,7 @@ class Outcomes:
     word_penalty: float = 0.0
 
     def __call__(self, lattice: Lattice) -> Outcome:
-        """Look at a lattice.
+        """Return the outcome of a lattice.
 
         Raises:
             LatticeError: It has no symbol table, or no path leads from its start to a final state.
@@ -78,7 +78,7 @@ class Utterance:
 
     @property
     def change(self) -> int:
-        """Word errors made, less those mended."""
+        """Word errors after, less those before."""
         return self.errors_after - self.errors_before
 
 
@@ -92,7 +92,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of a test set. Rates are over the utterances that are in both and have a reference."""
+    """The outcomes of a test set. Rates are over the utterances that are in both and have a reference."""
 
     utterances: tuple[Utterance, ...]  # in the order of the references
     absences: tuple[Absence, ...] = field(default=())  # only those that hold keys
@@ -130,7 +130,7 @@ def compare(
     after: Mapping[str, Outcome],
     failed: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> Comparison:
-    """Lay what was recognised before and after beside what was said.
+    """Align the outcomes before and after with the references.
 
     Args:
         references: Words said, by utterance id.

@@ -1,4 +1,4 @@
-"""A lattice taken apart for reading: the best path, and detours from what was taken before, the cheapest first."""
+"""Detours: the arcs of a lattice as the best path and cheapest ways around it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def detours(
     word_penalty: float = 0.0,
     paths: Sequence[npt.NDArray[np.int64]] = (),
 ) -> Detours:
-    """Take a lattice apart into detours, in the order in which a beam that grows would let them in.
+    """Divide a lattice into detours, in the order in which a growing beam would include them.
 
     Args:
         lattice: The lattice.

@@ -1,4 +1,4 @@
-"""What is shown of a lattice: the arcs that can be read, their figures, and where they stand."""
+"""Drawings of lattices: the arcs shown, their figures and places."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
 BEST, ORACLE = 1, 2  # bits of an arc's marks
-READABLE = 250  # arcs that are shown before anybody asks for more
+READABLE = 250  # arcs that a page shows at first
 
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """How a lattice is weighed, and how much of it is drawn."""
+    """Scales of costs, and bounds of the drawing."""
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0  # cost added for each word
-    max_arcs: int = 5000  # drawn at most; the best path and the oracle's are drawn whatever they take
+    max_arcs: int = 5000  # drawn at most, but the best path and the oracle's are always drawn
     frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option and its value.
@@ -76,7 +76,7 @@ class Drawing:
         return [str(each) for each in numbers.tolist()] if words is None else words.spell(numbers.tolist())
 
     def left_out(self) -> str | None:
-        """Say what is not drawn and why; None where all of it is."""
+        """Return a message about the arcs not drawn; None where all are."""
         drawn = np.zeros(self.lattice.num_arcs, np.bool_)
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
@@ -95,7 +95,7 @@ class Drawing:
         return " ".join(said) or None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what the page needs, columns of arcs and states as lists, for JSON."""
+        """Return the data of the page, columns of arcs and states as lists, for JSON."""
         lattice, layout, arcs = self.lattice, self.layout, self.arcs
         states = np.flatnonzero(~np.isnan(layout.x))
         number = np.zeros(lattice.num_states, np.int64)
@@ -165,9 +165,9 @@ def draw(
     reference: Sequence[str] | None = None,
     options: ShowOptions = ShowOptions(),
 ) -> Drawing:
-    """Choose what is shown of a lattice and place it.
+    """Choose the arcs of a lattice to draw, and place them.
 
-    The best path is drawn first, then that nearest to the reference, then what a growing beam lets in.
+    The best path is drawn first, then that nearest to the reference, then others by their cost.
 
     Args:
         lattice: The lattice; words come from its symbol table, and without one ids are shown.

@@ -1,4 +1,4 @@
-"""Histograms as shapes to draw: bars with their counts, in a box of a fixed size."""
+"""Histograms: bars with their counts, in a box of a fixed size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where states and arcs are drawn: time runs to the right, and every detour has a lane of its own."""
+"""Layout of states and arcs: time runs to the right, and every detour has a lane of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.lattice.times import state_times
 
 LETTER = 7.0  # pixels of a letter at the size of the labels, 12 pixels
 LABEL_MARGIN = 14.0  # pixels beside a label
-SMALLEST_STEP = 18.0  # pixels between the ends of an arc, whatever its duration: the dots of states must not meet
+SMALLEST_STEP = 18.0  # pixels between the ends of an arc, of any duration: the dots of states must not meet
 FRAME_WIDTHS = (1.0, 12.0)  # pixels of a frame, at least and at most
 STEP_WIDTH = 60.0  # pixels of an arc without a time, at least
 FITTING = 90.0  # percent of labels that fit their arcs; the others are cut short
@@ -34,7 +34,7 @@ class Layout:
     lane: npt.NDArray[np.int32]  # [num_states]
     arc_lane: npt.NDArray[np.int32]  # [num_arcs]
     time: npt.NDArray[np.int32]  # [num_states], frames; where there are none, arcs from the start
-    unit: Unit  # what `time` counts
+    unit: Unit  # of `time`
     width: float | None  # pixels of a frame; None: steps have widths of their own
 
 
@@ -48,7 +48,7 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
     Args:
         lattice: The lattice.
         rows: Detours that are drawn, in order; the first gets lane 0: it is the best path, if that has arcs.
-        labels: What stands at each arc, [num_arcs]; "" for nothing.
+        labels: Text of each arc, [num_arcs]; "" for none.
     """
     arcs = np.sort(np.fromiter((arc for row in rows for arc in row), np.int64))
     need = np.zeros(lattice.num_arcs)
@@ -69,7 +69,7 @@ Places = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], Unit, float | Non
 
 
 def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: npt.NDArray[np.float64]) -> Places:
-    """Return x and time of each state, what the time counts, and the pixels of a frame."""
+    """Return x and time of each state, the unit of time, and the pixels of a frame."""
     src, dst = lattice.src[arcs], lattice.dst[arcs]
     try:
         time = state_times(lattice)

@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: styles, scripts and data stand in one file, and nothing is fetched."""
+"""Self-contained pages: styles, scripts and data in one file, without a network."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ def render(
 ) -> str:
     """Fill a template.
 
-    What comes from lattices and transcripts is only ever text: the template escapes it, and the data stand in a block
-    that no browser runs. The policy lets no script run but ours, whatever else should get into the page, and nothing be
-    fetched.
+    Text of lattices and transcripts is escaped by the template, and the data stand in a block that no browser runs. The
+    policy allows no script but ours and no request.
 
     Args:
         template: File in ``templates``.
         styles: Style sheets in ``templates``.
         scripts: Scripts there, or below ``vendor``.
-        data: What the scripts read, as JSON.
-        values: What the template itself names.
+        data: Data of the scripts, as JSON.
+        values: Values of the template.
     """
     from markupsafe import Markup
 

@@ -10,7 +10,7 @@ from ninja.show.drawing import Drawing
 from ninja.show.histogram import changes, depths
 from ninja.show.page import SCRIPTS, STYLES, render
 
-LISTED = 40  # keys shown of what is missing
+LISTED = 40  # missing keys shown
 
 
 def report_page(
@@ -21,7 +21,7 @@ def report_page(
     """Return a page with the error rates, the utterances and their alignments.
 
     Args:
-        comparison: What became of the test set.
+        comparison: The outcomes of the test set.
         drawings: Lattices before and after that the page shows, by utterance id.
         names: Where the lattices came from.
     """

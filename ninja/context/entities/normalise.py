@@ -1,4 +1,4 @@
-"""Bring phrases into the spelling of a symbol table: what people type is not what recognisers write."""
+"""Normalisation of phrases to the spelling of a symbol table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONE_CASE = 0.9  # of a table's words with letters: from here on unknown words a
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """How the text of a phrase is changed; a word that the symbol table has as it stands is never changed.
+    """Rules of normalisation; a word that the symbol table has as it stands is never changed.
 
     White space is always collapsed to single blanks.
 
@@ -46,14 +46,14 @@ AS_TABLE = Normalisation()
 
 
 def normalise(text: str, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> str:
-    """Bring a phrase into the spelling of a symbol table; doing it again changes nothing.
+    """Normalise a phrase to the spelling of a symbol table; doing it again changes nothing.
 
     For many phrases make one ``Normaliser``, which remembers words.
 
     Args:
         text: The phrase as written.
-        words: The table whose words are meant; without it words keep their case (unless `rules` says which) and parts.
-        rules: What may be changed.
+        words: The table; without it words keep their case, unless `rules` gives one, and their parts.
+        rules: Rules that apply.
 
     Returns:
         Words parted by single blanks; empty if nothing is left.
@@ -62,7 +62,7 @@ def normalise(text: str, words: SymbolTable | None = None, rules: Normalisation 
 
 
 class Normaliser:
-    """What ``normalise`` does, with a memory for words."""
+    """Normaliser of many phrases, with a cache of words."""
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
         self.words = words
@@ -159,7 +159,7 @@ def _case_of(words: SymbolTable) -> Case:
     """Find the case in which nearly all words of a table are."""
     lower = upper = 0
     for word, _ in words:
-        if word[:1].isalpha():  # not <unk>, whose case says nothing
+        if word[:1].isalpha():  # not <unk>
             lower += word.islower()
             upper += word.isupper()
     if not lower + upper:
@@ -178,7 +178,7 @@ def _forms(word: str, inner: str, bare: str) -> Iterable[str]:
 
 
 def _without(word: str, keep: str) -> str:
-    """Strip the punctuation at both ends of a word, but for what may be spoken, and apostrophes if kept."""
+    """Strip the punctuation at both ends of a word, except spoken signs, and apostrophes if kept."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
     first, last = 0, len(word)
     while first < last and _is_punctuation(word[first], spoken):

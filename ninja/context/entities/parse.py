@@ -352,7 +352,7 @@ def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Plac
 
 
 def _shown(value: object) -> str:
-    """Write a value for an error; what is large or nested, by its kind alone."""
+    """Return a value for an error message; a large or nested one by its type alone."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):

@@ -61,7 +61,7 @@ class BeamOptions:
     length_reward: float = 0.0  # added for each unit, nats
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option, its value and the range.

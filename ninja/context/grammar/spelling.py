@@ -1,4 +1,4 @@
-"""How a decoder's units, characters or pieces of words, make words; and a vocabulary that is open."""
+"""Spelling of words by a decoder's units, characters or pieces of words; and an open vocabulary."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
-_FREE = "\0"  # begins what stands for a word to come; no word has it
+_FREE = "\0"  # begins the placeholder of a word to come; no word has it
 
 
 class Spelling:
-    """What each unit of a decoder does to the words before it.
+    """Effect of each unit of a decoder on the words before it.
 
     A unit that begins with the boundary begins a new word, with the rest of it; any other goes on with the word. That
     is the rule of sentencepiece (``▁to`` ``m``), and of characters with a unit for the space, which is nothing but a
@@ -25,7 +25,7 @@ class Spelling:
 
         Args:
             units: The decoder's units by number.
-            boundary: What a unit that begins a word begins with: ``"▁"`` for sentencepiece, ``" "`` or ``"|"`` for
+            boundary: Beginning of a unit that begins a word: ``"▁"`` for sentencepiece, ``" "`` or ``"|"`` for
                 characters.
             silent: Units that are no part of words, such as ``<blank>``, ``<s>``, ``</s>`` and ``<pad>``.
 
@@ -33,7 +33,7 @@ class Spelling:
             OptionError: There is no boundary, a unit is empty, or a silent unit is not among the units.
         """
         if not boundary:
-            raise OptionError('boundary is empty, but must be what words begin with, such as "▁" or " "')
+            raise OptionError('boundary is empty, but words begin with it; give one such as "▁" or " "')
         lacking = sorted(set(silent) - set(units))
         if lacking:
             raise OptionError(f"silent names {lacking[0]!r}, which is none of the {len(units)} units")
@@ -44,8 +44,8 @@ class Spelling:
         self.begins = tuple(unit.startswith(boundary) and unit not in silent for unit in units)
         self.text = tuple("" if unit in silent else unit.removeprefix(boundary) for unit in units)
         pairs = set(zip(self.text, self.begins, strict=True))
-        self._first = {text for text, begins in pairs if begins}  # what words may begin with
-        self._more = {text for text, begins in pairs if text and not begins}  # and go on with
+        self._first = {text for text, begins in pairs if begins}  # texts that words may begin with
+        self._more = {text for text, begins in pairs if text and not begins}  # and continue with
         self._longest = max(map(len, self.text), default=0)
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class Spelling:
 
 
 class OpenVocabulary(SymbolTable):
-    """A symbol table that takes words in as they come; id 0 is epsilon, id 1 stands for all words it lacks."""
+    """A symbol table that words can be added to; id 0 is epsilon, id 1 stands for all words it lacks."""
 
     __slots__ = ("_next", "_room")
 

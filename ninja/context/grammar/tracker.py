@@ -22,7 +22,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap
 
 NO_CLASS = ""  # phrases that are boosted wherever they stand
-CLASS_LM, OLD_LM = "the class language model", "the old language model"  # what messages call them
+CLASS_LM, OLD_LM = "the class language model", "the old language model"  # names in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _tables(
 
 
 def _no_words(words: SymbolTable) -> npt.NDArray[np.uint8]:
-    """Tell which symbols leave a history as it is."""
+    """Return which symbols leave a history as it is."""
     size = max((number for _, number in words), default=-1) + 1
     found = np.zeros(size, np.uint8)
     found[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1

@@ -1,1 +1,1 @@
-"""How phrases sound: pronunciations, confusions, and arcs for phrases that sound like what was recognised."""
+"""Sound of phrases: pronunciations, phone confusions, and arcs for phrases that sound like recognised words."""

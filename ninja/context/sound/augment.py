@@ -1,4 +1,4 @@
-"""Augmentation: arcs for phrases of the context that sound like what a lattice has, for what it lacks nobody finds."""
+"""Augmentation: arcs for phrases that sound like words of a lattice, which rescoring cannot find otherwise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ninja import _augment
 from ninja.context.entities.lists import PhraseList
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.insertion import Chain, insert
-from ninja.context.sound.old_share import OldShare
-from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.old_costs import OldCosts
+from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
@@ -34,7 +34,7 @@ SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<
 
 @dataclass(frozen=True, slots=True)
 class AugmentOptions:
-    """What sounds alike, what it costs, and how much may be added.
+    """Bounds and costs of the phrases added.
 
     The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
     """
@@ -48,7 +48,7 @@ class AugmentOptions:
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option, its value and the range.
@@ -69,7 +69,7 @@ class AugmentOptions:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A phrase added to a lattice, and why."""
+    """A phrase added to a lattice, and the path that it sounds like."""
 
     cls: str  # class of the phrase, "" for none
     phrase: str
@@ -79,12 +79,12 @@ class Added:
     distance: float  # in units of the confusion costs
     cost: float  # acoustic cost added to that of the path replaced, nats, unscaled
     excess: float  # of the path replaced
-    frames: tuple[int, int] | None  # where it stands, where the lattice says when its states are
+    frames: tuple[int, int] | None  # begin and end, if the lattice has times
 
 
 @dataclass(frozen=True, slots=True)
 class Unpronounced:
-    """A phrase that was left out, and why."""
+    """A phrase that was left out."""
 
     cls: str
     phrase: str
@@ -127,12 +127,12 @@ class Augmenter:
 
     Args:
         words: The symbol table of the lattices, extended by the words of all phrases; see `extended`.
-        pronouncer: Says how words and phrases sound.
+        pronouncer: Pronunciations of words and phrases.
         confusion: What it costs to take a phone for another; None: by articulation.
-        options: What sounds alike, what it costs, and how much may be added.
-        old_share: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
-            which is neither what the first pass would have said of it nor what another model can take off again.
-        heard: Tells what the words of a lattice sound like by its alignments; None: as the pronouncer has it.
+        options: Bounds and costs.
+        old_costs: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
+            which is not its own, and which no other model can take off again.
+        phones: Phones of the lattices' arcs by their alignments; None: those of the pronouncer.
         silent: Words without a sound. A word that is not silent and cannot be pronounced is never replaced.
     """
 
@@ -143,31 +143,31 @@ class Augmenter:
         confusion: Confusion | None = None,
         options: AugmentOptions | None = None,
         *,
-        old_share: OldShare | None = None,
-        heard: HeardPhones | None = None,
+        old_costs: OldCosts | None = None,
+        phones: ArcPhones | None = None,
         silent: frozenset[str] = SILENT,
     ) -> None:
         self.words = words
         self.pronouncer = pronouncer
         self.confusion = confusion or Confusion.articulatory()
         self.options = options or AugmentOptions()
-        self._old_share = old_share
-        self._heard = heard
+        self._old_costs = old_costs
+        self._phones = phones
         self._silent = silent
         self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
         self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
 
     def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
-        """Return a lattice with arcs for phrases that sound like parts of it, and what was added, likeliest first.
+        """Return a lattice with arcs for phrases that sound like parts of it, and these phrases, likeliest first.
 
         A phrase becomes an arc a word, between two states of the lattice. Of all paths between two states, the one it
         stands for is that of the least ``cost + penalty · distance``; it takes over that path's costs and labels,
-        divided between its words by their phones, and pays the penalties as acoustic cost. Its graph cost is what the
-        old model makes of it, where that is known, else the path's own. Nothing is taken away or changed. Phrases of a
+        divided between its words by their phones, and pays the penalties as acoustic cost. Its graph cost is that
+        of the old model, where that is known, else the path's own. Nothing is taken away or changed. Phrases of a
         weight not above 0, and those whose words run between the two states already, are not added.
 
         Raises:
-            LatticeError: The lattice is too large to be searched, or its alignments do not tell what was heard.
+            LatticeError: The lattice is too large to be searched, or its alignments do not tell its phones.
             SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
         """
         chosen: list[_Span] = []
@@ -189,9 +189,9 @@ class Augmenter:
             per_phrase[words] += 1
             room -= len(words)
         change = np.zeros(len(chosen))
-        if self._old_share is not None:
+        if self._old_costs is not None:
             places = [(span.start, span.end, span.arcs, span.list.words[span.phrase]) for span in chosen]
-            change = self._old_share.changes(lattice, self.options.acoustic_scale, places)
+            change = self._old_costs.changes(lattice, self.options.acoustic_scale, places)
         choice = self.options.choice_penalty * math.log(max(1, num_phrases))
         paid = [(self.options.penalty * span.distance + choice) / self.options.acoustic_scale for span in chosen]
         chains = [_chain(lattice, *each) for each in zip(chosen, change.tolist(), paid, strict=True)]
@@ -200,7 +200,7 @@ class Augmenter:
         return insert(lattice, chains, self.words), tuple(added)
 
     def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
-        """Return the phrases of some lists that cannot be added, and why.
+        """Return the phrases of some lists that cannot be added, with the reasons.
 
         Raises:
             SymbolError: A word of a phrase is not in the symbol table.
@@ -246,7 +246,7 @@ class Augmenter:
         return _Sounding(cls, text, words, numbered, num_phones, _packed(strings), tuple(left_out))
 
     def _sound(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a word of a lattice: none if nothing may replace it, an empty one if silent."""
+        """Return the pronunciations of a word of a lattice: none if it must stay, an empty one if silent."""
         found = self._sounds.get(word)
         if found is None:
             spelling = self.words.word(word)
@@ -263,10 +263,10 @@ class Augmenter:
         return found
 
     def _units(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
-        """Return what each arc sounds like: the unit it is, int32 [num_arcs], and the pronunciations of each unit."""
-        if self._heard is not None:
+        """Return the unit of each arc, int32 [num_arcs], and the pronunciations of each unit."""
+        if self._phones is not None:
             number: dict[tuple[int, ...], int] = {}
-            unit = [number.setdefault(phones, len(number)) for phones in self._heard.of_arcs(lattice)]
+            unit = [number.setdefault(phones, len(number)) for phones in self._phones.of_arcs(lattice)]
             return np.array(unit, np.int32), [[list(phones)] for phones in number]
         words, of_arc = np.unique(lattice.word, return_inverse=True)
         return of_arc.astype(np.int32), [self._sound(int(word)) for word in words]
@@ -331,7 +331,7 @@ class Augmenter:
 
 
 class _Span(NamedTuple):
-    """A place for a phrase; what comes first makes the order, which is that of likelihood."""
+    """A place for a phrase, ordered by its first fields: likelier ones first."""
 
     rank: float  # the excess with the penalty
     text: str
@@ -346,7 +346,7 @@ class _Span(NamedTuple):
 
 
 def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
-    """Return what to insert for a span, for so much more graph and acoustic cost than the path it sounds like."""
+    """Make the chain of a span, with so much more graph and acoustic cost than the path it replaces."""
     num_phones = span.list.num_phones[span.string]
     share = np.array(num_phones, np.float64) / sum(num_phones)
     acoustic = float(lattice.acoustic[span.arcs].sum(dtype=np.float64)) + paid
@@ -358,7 +358,7 @@ def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
 
 
 def _packed(strings: Sequence[Sequence[int]]) -> _Strings:
-    """Return strings as one array and where each begins in it."""
+    """Return strings as one array, with their offsets in it."""
     begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
     return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
 
@@ -382,7 +382,7 @@ def _runs(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
 
 
 def _times(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, or None where a lattice does not say."""
+    """Return the frame of each state; None if the lattice has no times."""
     if lattice.time is None and not len(lattice.ali):
         return None
     try:

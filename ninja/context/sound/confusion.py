@@ -1,4 +1,4 @@
-"""Confusion: how far phones are apart that a recogniser may take for one another."""
+"""Confusion costs: distances between phones that a recogniser may take for one another."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SAME, _VOWEL, _SKIP = 35, 10, -10
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """What it costs to have heard one phone for another; 0 for the same phone, about 0.75 for one lost.
+    """Costs of taking one phone for another; 0 for the same phone, about 0.75 for a lost one.
 
     Rows and columns follow ``phones``.
     """
@@ -69,7 +69,7 @@ class Confusion:
     source: str = field(default="")  # where the costs come from, for the reader of a file
 
     def __post_init__(self) -> None:
-        """Refuse costs that no search could use.
+        """Check the costs.
 
         Raises:
             OptionError: Names the phones and the cost.

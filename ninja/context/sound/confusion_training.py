@@ -1,4 +1,4 @@
-"""Learning what a recogniser confuses, from what was said and what it heard."""
+"""Training of phone confusion costs from references and recognised words."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ninja.errors import OptionError
 from ninja.evaluate import align
 
 LEAST = 0.02  # cost of the likeliest confusion, so that no two phones become one
-MOST_PHONES_A_STRETCH = 400  # longer stretches of errors say nothing of phones
+MOST_PHONES_A_STRETCH = 400  # longer stretches of errors are no confusions of phones
 
 
 @dataclass(frozen=True, slots=True)
 class LearnOptions:
-    """How costs are estimated."""
+    """Options of the estimation."""
 
     iterations: int = 5  # alignments of all pairs, each by the costs of the last
     prior_count: float = 20.0  # observations of each phone that the prior costs are worth
     sharpness: float = 4.0  # nats of probability that a unit of the prior costs stands for
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values.
 
         Raises:
             OptionError: Names the option, its value and the range.
@@ -45,7 +45,7 @@ def learn(
     options: LearnOptions | None = None,
     source: str = "",
 ) -> Confusion:
-    """Estimate confusion costs from pairs of word sequences: what was said, and what was heard.
+    """Estimate confusion costs from pairs of references and recognised word sequences.
 
     Words are aligned once; the phones of each stretch of errors are then aligned by the costs so far and counted, and
     the costs taken from the counts, until the iterations are over. With ``p`` the share of a phone's observations, the
@@ -54,9 +54,9 @@ def learn(
 
     Args:
         pairs: Reference and recognised words of utterances.
-        pronouncer: Says how words sound; stretches with words it does not know are left out.
-        prior: Costs to start from, and to fall back on for what was seldom seen.
-        options: How costs are estimated.
+        pronouncer: Pronunciations; stretches with words that it lacks are left out.
+        prior: Costs to start from, and for confusions that were seldom seen.
+        options: Options of the estimation.
         source: A note on the data, kept with the costs.
 
     Raises:
@@ -100,7 +100,7 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return the pronunciations of each stretch of errors, and those of the words that were heard rightly."""
+    """Return the pronunciations of each stretch of errors, and those of the words recognised correctly."""
     stretches: list[Variants] = []
     plain: list[Phones] = []
     for reference, hypothesis in pairs:
@@ -162,7 +162,7 @@ def _count(counts: _Counts, pair: tuple[Phones, Phones], costs: Confusion) -> No
 
 
 def _costs(counts: _Counts, prior: Confusion, options: LearnOptions, source: str) -> Confusion:
-    """Return the costs that counts and prior give together."""
+    """Combine counts and prior to costs."""
     # The prior as a model of its own: probabilities fall by e for each 1 / sharpness of cost.
     table = np.exp(-options.sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
     table /= table.sum(axis=1, keepdims=True)
@@ -170,7 +170,7 @@ def _costs(counts: _Counts, prior: Confusion, options: LearnOptions, source: str
     odds = seen / np.diagonal(seen)[:, None]
     cost = np.maximum(-np.log(odds), LEAST)
     np.fill_diagonal(cost, 0.0)
-    # An insertion may come before each phone or not; the prior says it as often as it says deletions.
+    # An insertion may come before each phone; by the prior, as often as a deletion.
     said = seen.sum()
     rate = np.exp(-options.sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
     inserted = counts.inserted + options.prior_count * rate

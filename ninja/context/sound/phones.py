@@ -1,4 +1,4 @@
-"""The phones that a recogniser heard, as the alignments of its lattices tell them."""
+"""Phones of lattices, by the alignments of their arcs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.transition_model import TransitionModel
 
-# What recognisers call the phones that are none: silence, noise, laughter, disambiguation symbols.
+# Names of silence, noise, laughter and disambiguation symbols.
 _SILENT = re.compile(r"<.*>|\[.*\]|#\d+|(?:sil|spn|nsn|lau|ns|noise|sp)\d*", re.IGNORECASE)
 NO_PHONE = -1
 
 
-class HeardPhones:
-    """Tells the phones of arcs by their transition ids.
+class ArcPhones:
+    """Phones of arcs by their transition ids.
 
     A phone stands where it ends: on the arc that has its final transition. So each phone of a path counts once; but
     only in word-aligned lattices does it stand on its own word's arc, and those of final states stand on none.
@@ -30,11 +30,11 @@ class HeardPhones:
     Args:
         model: The transition model the lattices were made with.
         phones: Its phones: ``phones.txt``. Marks of position (``AH0_B``) and stress are taken off.
-        known: Phones that words and phrases are spelled with.
+        known: Phones of pronunciations, in the order of their numbers.
 
     Raises:
         SymbolError: A phone of the model is not in the table.
-        VocabularyError: A phone is neither known nor a kind of silence.
+        VocabularyError: A phone is neither in ``known`` nor a kind of silence.
     """
 
     def __init__(self, model: TransitionModel, phones: SymbolTable, known: Collection[str]) -> None:
@@ -46,7 +46,7 @@ class HeardPhones:
             self._phone[phone] = self._number(phones.word(phone), phones.path)
 
     @classmethod
-    def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> HeardPhones:
+    def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> ArcPhones:
         """Read the files.
 
         Raises:

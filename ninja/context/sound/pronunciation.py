@@ -1,4 +1,4 @@
-"""Pronunciations: how words sound, from a dictionary and, where that lacks them, from their letters."""
+"""Pronunciations of words: from a dictionary and, where that lacks them, from their letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ninja.context.entities.lists import Phrase
 
 Phones = tuple[str, ...]
-Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first; none if it has no opinion
+Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first; may be none
 
 MOST_PER_WORD = 4  # pronunciations of a word that are used
 MOST_PER_PHRASE = 8  # and of a phrase, whose words' multiply
@@ -45,11 +45,11 @@ def phones_of(text: str) -> Phones:
 
 
 class Pronouncer:
-    """Says how words sound: what a dictionary has, then what a guesser makes of the letters; answers are kept.
+    """Pronunciations of words: those of a dictionary, else those guessed from the letters; both are cached.
 
     Args:
         dictionary: Pronunciations of words, each phones parted by blanks, best first.
-        guess: Asked for words that the dictionary lacks; None: such words cannot be pronounced.
+        guess: Pronounces words that the dictionary lacks; None: such words cannot be pronounced.
     """
 
     def __init__(self, dictionary: Mapping[str, Sequence[str]], guess: Lookup | None = None) -> None:
@@ -75,7 +75,7 @@ class Pronouncer:
         return cls(dictionary, _gruut())
 
     def of(self, word: str) -> tuple[Phones, ...]:
-        """Return the pronunciations of a word, at most `MOST_PER_WORD`, best first; none if nobody knows."""
+        """Return the pronunciations of a word, at most `MOST_PER_WORD`, best first; may be none."""
         found = self._known.get(word)
         if found is None:
             found = self._known[word] = tuple(dict.fromkeys(self._found(word)))[:MOST_PER_WORD]
@@ -87,7 +87,7 @@ class Pronouncer:
         A pronunciation of the phrase's own is divided between its words by their letters.
 
         Raises:
-            PronunciationError: Nobody can pronounce a word of it, or it has too many phones.
+            PronunciationError: A word of it has no pronunciation, or it has too many phones.
         """
         words = phrase.text.split()
         if phrase.pronunciations:
@@ -96,7 +96,7 @@ class Pronouncer:
             of_words = [self.of(word) for word in words]
             for word, known in zip(words, of_words, strict=True):
                 if not known:
-                    raise PronunciationError(f"{phrase.text!r}: nobody can pronounce {word!r}; give a pronunciation")
+                    raise PronunciationError(f"{phrase.text!r}: {word!r} has no pronunciation; give one")
             variants = list(islice(_by_rank(of_words), MOST_PER_PHRASE))
         for variant in variants:
             if not 0 < (length := sum(map(len, variant))) <= LONGEST_PHRASE:
@@ -159,7 +159,7 @@ def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]
     """Yield a choice for each word, those with the best choices first."""
     longest = max((len(each) for each in choices), default=0)
     sizes = [range(len(each)) for each in choices]
-    bounded = islice(product(*sizes), 4096)  # a phrase of many words has more choices than atoms
+    bounded = islice(product(*sizes), 4096)  # choices multiply with the words
     for ranks in sorted(bounded, key=sum) if longest > 1 else bounded:
         yield tuple(each[rank] for each, rank in zip(choices, ranks, strict=True))
 

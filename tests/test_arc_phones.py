@@ -1,4 +1,4 @@
-"""Phones by alignments: what a recogniser heard, whatever the dictionary says."""
+"""Phones of arcs, by their alignments."""
 
 import pytest
 from conftest import SHARED
@@ -9,7 +9,7 @@ from ninja import read
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.augment import Augmenter, AugmentOptions
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.phones import HeardPhones
+from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Augmentation
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
@@ -58,14 +58,14 @@ def line(*labels, words=("<eps>", "said")):
 
 
 def test_each_phone_counts_once_on_the_arc_where_it_ends(model):
-    heard = HeardPhones(model, PHONES, KNOWN)
+    heard = ArcPhones(model, PHONES, KNOWN)
     lattice = line(spoken(2, 3), spoken(1, 4)[:-1], [7, 7], spoken(5))
     assert heard.of_arcs(lattice) == [(3, 0), (1,), (), (2,)]
 
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=4), min_size=1, max_size=5), st.data())
 def test_arcs_have_the_phones_of_their_final_transitions(model, arcs, data):
-    heard = HeardPhones(model, PHONES, KNOWN)
+    heard = ArcPhones(model, PHONES, KNOWN)
     labels = [[each for phone in phones for each in spoken(phone)] for phones in arcs]
     if not any(labels):
         return
@@ -81,14 +81,14 @@ def test_a_phrase_is_found_by_what_was_heard_not_by_how_the_word_is_spelled(mode
     confusion = Confusion.articulatory()
     tom = PhraseList("", {"@name": (Phrase("tom"),)})
     options = AugmentOptions(max_distance=0.1)
-    heard = HeardPhones(model, PHONES, confusion.phones)
+    heard = ArcPhones(model, PHONES, confusion.phones)
     assert not Augmenter(words, pronouncer, confusion, options)(lattice, [tom])[1]
-    (added,) = Augmenter(words, pronouncer, confusion, options, heard=heard)(lattice, [tom])[1]
+    (added,) = Augmenter(words, pronouncer, confusion, options, phones=heard)(lattice, [tom])[1]
     assert (added.phrase, added.replaced, added.distance) == ("tom", ("said",), 0.0)
 
 
 def test_lattices_of_another_model_or_without_alignments_are_refused(model):
-    heard = HeardPhones(model, PHONES, KNOWN)
+    heard = ArcPhones(model, PHONES, KNOWN)
     with pytest.raises(LatticeError, match=r"key 'k': .* has the label 11, but .* knows the transition ids 1 to 10"):
         heard.of_arcs(line([11]))
     with pytest.raises(LatticeError, match="no alignments to tell phones by"):
@@ -97,9 +97,9 @@ def test_lattices_of_another_model_or_without_alignments_are_refused(model):
 
 def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
     with pytest.raises(SymbolError, match="5"):
-        HeardPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
+        ArcPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
     with pytest.raises(VocabularyError, match="the phone 'M_E' is none that words are spelled with"):
-        HeardPhones(model, PHONES, ["AA", "T", "SH"])
+        ArcPhones(model, PHONES, ["AA", "T", "SH"])
     with pytest.raises(OptionError, match="go together"):
         Augmentation(transition_model="final.mdl")
 
@@ -135,7 +135,7 @@ def test_the_command_hears_names_by_the_model(ninja, tmp_path):
 def test_phones_are_those_that_kaldi_aligns(model):
     model = read_transition_model(KOREAN / "trans.mdl")
     names = ["".join(chr(ord("a") + int(digit)) for digit in str(each)) for each in range(int(model.phones.max()) + 1)]
-    heard = HeardPhones(model, SymbolTable.from_words(names), names)
+    heard = ArcPhones(model, SymbolTable.from_words(names), names)
     aligned = dict(read(SHARED / "golden" / "korean" / "align_phones.ark.gz"))
     compared = 0
     for key, lattice in read(SHARED / "golden" / "korean" / "lat.ark.gz"):

@@ -1,4 +1,4 @@
-"""What the first pass's language model says of a phrase in the place of other words."""
+"""Language model scores of the first pass for words in the place of others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 Place = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, words to put there
 
 
-class OldShare:
-    """The first pass's language model, asked for differences.
+class OldCosts:
+    """Differences of the first pass's language model costs.
 
     Args:
         words: The lattices' symbol table.
@@ -42,14 +42,14 @@ class OldShare:
         self._context = max(lm.order - 1, 0)
 
     def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
-        """Return by how much the model costs more where words take the place of a path; nats, float64 [places].
+        """Return the cost of words less that of the path they replace; nats, float64 [places].
 
         The sentence is the lattice's best through the path; words around it count as far as the model looks.
 
         Args:
             lattice: Where the paths are.
             acoustic_scale: Of the acoustic costs, where paths are compared.
-            places: The paths, and what is to take their place.
+            places: The paths, and the words to take their place.
         """
         if not places:
             return np.zeros(0)
@@ -57,7 +57,7 @@ class OldShare:
         src = lattice.src
         sentences: list[list[int]] = []
         unchanged: list[int] = []  # words at the beginning of each sentence
-        ends: list[bool] = []  # whether the sentence's end is near enough to be told otherwise
+        ends: list[bool] = []  # whether the sentence's end is within the model's reach
         for start, end, arcs, words in places:
             before = self._walk(lattice, best_in, src, start)[::-1]
             after = self._walk(lattice, best_out, lattice.dst, end)
@@ -72,7 +72,7 @@ class OldShare:
     def _costs(
         self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
-        """Return what each sentence costs but for its unchanged beginning, and for its end if that is far."""
+        """Return the cost of each sentence without its unchanged beginning, and without its end if that is far."""
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))
         cost = np.zeros(len(sentences))
@@ -98,10 +98,9 @@ class OldShare:
 
 
 def with_unknown(lm: NgramLM) -> NgramLM:
-    """Return a model that says something of unknown words, too: itself, or with its rarest word for <unk>.
+    """Return a model with <unk>: itself, or a copy whose rarest word stands for <unk>.
 
-    A first pass has no use for <unk>, so that its model may lack it; but words that the first pass did not know are
-    what augmentation adds.
+    The model of a first pass may lack <unk>; but augmentation adds words that the first pass did not know.
     """
     if lm.unk is not None:
         return lm
