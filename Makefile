@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
-EXTENSIONS = $(wildcard ext/*.pyx ext/*.pxd ext/*.hpp)
+EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
 .PHONY: demo test lint bench docs clean dist-check programs
 

@@ -1,19 +1,18 @@
 """The compiled kernels; everything else about the package stands in pyproject.toml."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-# Debugging symbols would take a third of the time.
-OPTIONS = ["-std=c++17", "-O3", "-g0", "-fno-math-errno", "-Wall"]
-# Without this, what a comparison of NaNs might signal keeps loops from becoming vector instructions.
-FAST = ["-fno-trapping-math"]
-# Costs must add up to the same bits on every machine, also where operations can be fused; softmaxes need not.
-EXACT = ["-ffp-contract=off"]
-KERNELS = sorted(name.removesuffix(".pyx") for name in os.listdir("ext") if name.endswith(".pyx"))
-NAMES = os.environ["NINJA_EXTENSIONS"].split(",") if "NINJA_EXTENSIONS" in os.environ else KERNELS  # for quick builds
+# No debugging symbols: they would take a third of the time. Costs must add up to the same bits on every machine, also
+# where operations can be fused.
+OPTIONS = ["-std=c++17", "-O3", "-g0", "-fno-math-errno", "-ffp-contract=off", "-Wall"]
+KERNELS = sorted(Path("ext").glob("*/_*.pyx"))  # one room, one module
+if "NINJA_EXTENSIONS" in os.environ:  # for quick builds
+    KERNELS = [path for path in KERNELS if path.stem in os.environ["NINJA_EXTENSIONS"].split(",")]
 
 
 def extensions():
@@ -21,15 +20,15 @@ def extensions():
     return cythonize(
         [
             Extension(
-                f"ninja.{name}",
-                [f"ext/{name}.pyx"],
+                f"ninja.{path.stem}",
+                [str(path)],
                 include_dirs=["ext", np.get_include()],
                 language="c++",
-                extra_compile_args=OPTIONS + (FAST if name == "_lm" else EXACT),
+                extra_compile_args=OPTIONS,
                 define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-                depends=[f"ext/{header}" for header in os.listdir("ext") if header.endswith((".hpp", ".pxd"))],
+                depends=[str(header) for header in Path("ext").glob("*/*.[hp][px][pd]")],
             )
-            for name in NAMES
+            for path in KERNELS
         ],
         nthreads=os.cpu_count(),
         include_path=["ext"],

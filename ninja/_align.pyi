@@ -1,15 +1,9 @@
+"""Types of the compiled alignment of lattices."""
+
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from ninja._core import Arrays, Int32, Int64, UInt32
 from ninja.lattice import Lattice
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-UInt32 = npt.NDArray[np.uint32]
-Float32 = npt.NDArray[np.float32]
-Arrays = tuple[Int64, Int32, Int32, Float32, Float32, Int64, Int32, Float32, Float32, Int64, Int32]
 
 def align(
     lattice: Lattice,

@@ -1,11 +1,14 @@
+"""Types of the compiled reader of our own files."""
+
 import numpy as np
 import numpy.typing as npt
 
+from ninja._core import Float64, Int32, Int64, UInt8, UInt32
 from ninja.errors import NinjaError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
+Strings = tuple[Int32, UInt8]
 
 def checksum(lattice: Lattice) -> int: ...
 
@@ -13,15 +16,15 @@ class Columns:
     size: int
     def __init__(
         self,
-        offsets: list[npt.NDArray[np.int64]],
+        offsets: list[Int64],
         lists: list[npt.NDArray[np.generic]],
         *,
         keys: Strings,
         kinds: Strings,
-        frame_shifts: npt.NDArray[np.float64],
-        timed: npt.NDArray[np.uint8],
-        checksums: npt.NDArray[np.uint32],
-        summed: npt.NDArray[np.uint8],
+        frame_shifts: Float64,
+        timed: UInt8,
+        checksums: UInt32,
+        summed: UInt8,
         num_words: int,
         path: str | None,
     ) -> None: ...

@@ -1,20 +1,15 @@
-"""Types of the kernel behind ``ninja.consensus``."""
+"""Types of the compiled minimum Bayes risk decoder."""
 
-import numpy as np
-import numpy.typing as npt
-
+from ninja._core import Float32, Int32, Int64
 from ninja.lattice import Lattice
-
-_Ints = npt.NDArray[np.int32]
-_Floats = npt.NDArray[np.float32]
 
 def decode_mbr(
     lattice: Lattice,
-    time: _Ints,
+    time: Int32,
     acoustic_scale: float,
     lm_scale: float,
     word_penalty: float,
-    start: _Ints | None,
+    start: Int32 | None,
     search: bool,
     silence: bool,
-) -> tuple[_Ints, _Floats, _Floats, npt.NDArray[np.int64], _Ints, _Floats, _Floats, _Floats, float, int] | None: ...
+) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int] | None: ...

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from ninja._core import Float32, Int32, Int64, UInt8
 from ninja.lattice import Lattice
 
 class Phrases:
@@ -14,24 +12,24 @@ class Phrases:
     def num_bytes(self) -> int: ...
     def __init__(
         self,
-        arc_begin: npt.NDArray[np.int64],
-        word: npt.NDArray[np.int32],
-        dst: npt.NDArray[np.int32],
-        bonus: npt.NDArray[np.float32],
-        final_bonus: npt.NDArray[np.float32],
+        arc_begin: Int64,
+        word: Int32,
+        dst: Int32,
+        bonus: Float32,
+        final_bonus: Float32,
     ) -> None: ...
 
 class Tracker:
     def __init__(
         self,
-        no_word: npt.NDArray[np.uint8],
+        no_word: UInt8,
         class_model: Any,
-        class_word: npt.NDArray[np.int32] | None,
-        class_cost: npt.NDArray[np.float32] | None,
+        class_word: Int32 | None,
+        class_cost: Float32 | None,
         class_eos: int,
         old_model: Any,
-        old_word: npt.NDArray[np.int32] | None,
-        old_cost: npt.NDArray[np.float32] | None,
+        old_word: Int32 | None,
+        old_cost: Float32 | None,
         old_eos: int,
         *,
         scale: float,
@@ -44,18 +42,35 @@ class Tracker:
     def clear(self) -> None: ...
     def num_tokens(self, state: int) -> int: ...
     def start(self, lists: list[tuple[Phrases, int]], unwanted: list[Phrases]) -> int: ...
-    def advance(
-        self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]: ...
-    def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]: ...
-    def explain(self, start: int, words: npt.NDArray[np.int32]) -> list[tuple[int, int, int]]: ...
+    def advance(self, states: Int64, words: Int32) -> tuple[Int64, Float32]: ...
+    def final(self, states: Int64) -> Float32: ...
+    def explain(self, start: int, words: Int32) -> list[tuple[int, int, int]]: ...
     def compose(
         self, lattice: Lattice, start: int, graph_share: float, max_arcs: int
     ) -> tuple[
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.float32],
-        npt.NDArray[np.float32],
+        Int32,
+        Int64,
+        Int32,
+        Int64,
+        Float32,
+        Float32,
     ]: ...
+
+def find_spans(
+    lattice: Lattice,
+    unit: Int32,
+    first: Int64,
+    sound_begin: Int64,
+    sound_phone: Int32,
+    string_begin: Int64,
+    string_phone: Int32,
+    substitution: Float32,
+    insertion: Float32,
+    deletion: Float32,
+    acoustic_scale: float,
+    weight: float,
+    beam: float,
+    max_distance: float,
+    max_spans: int,
+) -> tuple[Int32, Int32, Int32, Float32, Float32, Int64, Int64]: ...
+def best_arcs(lattice: Lattice, acoustic_scale: float) -> tuple[Int64, Int64]: ...

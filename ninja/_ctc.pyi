@@ -1,38 +1,31 @@
-"""Types of the kernels behind ``ninja.ctc.search``."""
+"""Types of the compiled CTC search."""
 
-import numpy as np
-import numpy.typing as npt
-
-_Ints = npt.NDArray[np.int32]
-_Longs = npt.NDArray[np.int64]
-_Bytes = npt.NDArray[np.uint8]
-_Doubles = npt.NDArray[np.float64]
-_Floats = npt.NDArray[np.float32]
+from ninja._core import Float32, Float64, Int32, Int64, UInt8
 
 def search(
-    logprob: _Doubles,
+    logprob: Float64,
     blank: int,
-    kind: _Bytes,
-    child_begin: _Longs,
-    unit: _Ints,
-    child: _Ints,
-    is_word: _Bytes,
+    kind: UInt8,
+    child_begin: Int64,
+    unit: Int32,
+    child: Int32,
+    is_word: UInt8,
     beam: int,
     score_beam: float,
     max_units: int,
-) -> tuple[_Ints, _Ints, _Longs, _Ints, _Doubles, _Longs, _Ints, _Ints, _Ints, _Doubles, _Ints]: ...
+) -> tuple[Int32, Int32, Int64, Int32, Float64, Int64, Int32, Int32, Int32, Float64, Int32]: ...
 def lattice(
-    hypothesis: _Longs,
-    logprob: _Doubles,
-    word_begin: _Longs,
-    place: _Ints,
-    first: _Ints,
-    end: _Ints,
-    cost: _Doubles,
-    alignment: _Ints,
+    hypothesis: Int64,
+    logprob: Float64,
+    word_begin: Int64,
+    place: Int32,
+    first: Int32,
+    end: Int32,
+    cost: Float64,
+    alignment: Int32,
     silence: int,
-    same: _Ints,
-    kind: _Ints,
-    id_begin: _Longs,
-    id: _Ints,
-) -> tuple[_Longs, _Ints, _Ints, _Floats, _Longs, _Ints]: ...
+    same: Int32,
+    kind: Int32,
+    id_begin: Int64,
+    id: Int32,
+) -> tuple[Int64, Int32, Int32, Float32, Int64, Int32]: ...

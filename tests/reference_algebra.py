@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference_openfst import Way, best_of_each, ways
 from strategies import costs
 
-from ninja import _openfst
+from ninja import _core
 from ninja.formats.fst_image import parse_transducer
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
@@ -149,7 +149,7 @@ def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Fst:
     olabel = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     final = [draw(st.one_of(st.just(np.inf), costs())) for _ in range(num_states)]
     src = [row[0] for row in rows]
-    image = _openfst.write_image(
+    image = _core.write_image(
         "standard",
         np.searchsorted(src, np.arange(num_states + 1)).astype(np.int64)
         if rows

@@ -1,4 +1,4 @@
-"""Kaldi tables read and written slowly, in plain Python: the twin of the kernels in ``ext/kaldi_*.hpp``."""
+"""Kaldi tables read and written slowly, in plain Python: the twin of the kernels in ``ext/formats/kaldi_*.hpp``."""
 
 import math
 import re

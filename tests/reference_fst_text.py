@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from ninja import _openfst
+from ninja import _core
 from ninja.errors import FormatError, LatticeError, SymbolError
 from ninja.formats import textual
 from ninja.formats.fst_binary import read_fst
@@ -70,7 +70,7 @@ def _lattice(lines, naming, options, unended):
         final[0 if at == start else start if at == 0 else at] = weight
     begin = np.searchsorted(place[order, 0], np.arange(len(states) + 1)).astype(np.int64)
     dst, word = place[order, 1].astype(np.int32), word[order]
-    image = _openfst.write_image("log64", begin, dst, word, word, np.array(costs, np.float64)[order], final)
+    image = _core.write_image("log64", begin, dst, word, word, np.array(costs, np.float64)[order], final)
     lattice = read_fst(image, naming.key, naming.path)
     return lattice if table is None else lattice.with_words(table)
 

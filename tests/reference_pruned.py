@@ -1,4 +1,4 @@
-"""Pruned composition one arc at a time, as Kaldi describes it: the slow twin of ``ext/pruned_search.hpp``.
+"""Pruned composition one arc at a time, as Kaldi describes it: the slow twin of ``ext/search/pruned_search.hpp``.
 
 Every score is asked for at once, sets and dictionaries do the rest. Numbers that Kaldi keeps as floats are kept as
 floats, since rounding decides which of two arcs is expanded first.

@@ -1,4 +1,4 @@
-"""Text lattices read slowly and strictly, from the descriptions of their formats: the twins of ext/slf*.hpp and kin.
+"""Text lattices read slowly and strictly, from the descriptions of their formats: the twins of ext/formats/.
 
 A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums something over all its paths that knows
 words, their order and both costs, without moving words about as the kernels do; a lattice has one, too.

@@ -18,7 +18,7 @@ from reference_graph import costs_of, labels_of, paths, words_of
 from strategies import lattices
 
 import ninja
-from ninja import _augment
+from ninja import _context
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.confusion import Confusion
@@ -63,7 +63,7 @@ def packed(strings: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 def found(lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans):
     variants = [sounds[word] for word in range(6)]
-    return _augment.find_spans(
+    return _context.find_spans(
         lattice,
         np.ascontiguousarray(lattice.word),
         np.cumsum([0, *map(len, variants)], dtype=np.int64),
@@ -126,7 +126,7 @@ def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, b
 
 @given(lattices(max_states=8))
 def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
-    best_in, best_out = _augment.best_arcs(lattice, SCALE)
+    best_in, best_out = _context.best_arcs(lattice, SCALE)
     before, behind = until(lattice, SCALE), rest(lattice, SCALE)
     for state in range(lattice.num_states):
         assert (best_in[state] < 0) == (state == 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ninja as package
-from ninja import _openfst
+from ninja import _core
 from ninja.graph import combine, equivalent, from_arcs, interp, minimize, push, union
 from ninja.lattice import Lattice
 
@@ -147,7 +147,7 @@ def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, t
     # Word 1 becomes word 5 at a cost of 1; word 9 costs 2 behind the failure arc.
     fst = tmp_path / "g.fst"
     fst.write_bytes(
-        _openfst.write_image(
+        _core.write_image(
             "standard",
             np.array([0, 2, 3], np.int64),
             np.array([0, 1, 0], np.int32),

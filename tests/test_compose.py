@@ -14,7 +14,7 @@ from reference_algebra import PHI, all_ways, composed, machines, rounded, throug
 from reference_openfst import Way, ways
 from strategies import lattices
 
-from ninja import _openfst
+from ninja import _core
 from ninja.errors import FormatError, InputError, LatticeError, OptionError
 from ninja.formats.fst_image import parse_transducer, read_transducer
 from ninja.graph import compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale
@@ -89,7 +89,7 @@ def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, mach
 def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> bytes:
     """An OpenFst file of arcs (source, destination, input, output, cost), given in the order of their sources."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
-    return _openfst.write_image(
+    return _core.write_image(
         "standard",
         np.searchsorted(np.array(columns[0], np.int64), np.arange(len(finals) + 1)).astype(np.int64),
         *(np.array(column, np.int32) for column in columns[1:4]),
@@ -160,7 +160,7 @@ def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
 @given(machines(), st.data())
 def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st.DataObject) -> None:
     content = bytearray(
-        _openfst.write_image(
+        _core.write_image(
             "standard", machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost, machine.final_cost
         )
     )

@@ -15,7 +15,7 @@ from strategies import lattices
 from strategies_text import needs_files
 
 from ninja import read
-from ninja._formats import TableWriter
+from ninja._tables import TableWriter
 from ninja.consensus import confusion_network, mbr_decode, mesh_text
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import format as registry

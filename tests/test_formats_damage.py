@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference_formats as slow
 
-from ninja._formats import TableReader, TableWriter
+from ninja._tables import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
 from ninja.io import read
 from ninja.lattice import Lattice, check

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
 
-from ninja._formats import TableReader, TableWriter
+from ninja._tables import TableReader, TableWriter
 from ninja.errors import LatticeError
 from ninja.io import read, write
 from ninja.lattice import Lattice

@@ -12,7 +12,7 @@ from strategies import lattices
 from strategies_text import FILES, needs_files, unpacked
 
 from ninja import read
-from ninja._formats import TableReader, TableWriter
+from ninja._tables import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.kaldi.named_text import NamedTextOptions, read_named_text
 from ninja.formats.nbest.kaldi import read_linear_lists

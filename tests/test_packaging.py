@@ -20,7 +20,7 @@ def listed(name):
 
 
 def test_every_kernel_is_typed():
-    kernels = {path.stem for path in (ROOT / "ext").glob("*.pyx")}
+    kernels = {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
     assert {path.stem for path in (ROOT / "ninja").glob("_*.pyi")} == kernels
 
 

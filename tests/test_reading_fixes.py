@@ -90,7 +90,7 @@ def test_what_we_write_as_slf_is_read_without_loss(folder):
 
 @pytest.mark.parametrize("text", [True, False])
 def test_input_labels_of_an_archive_of_fsts_are_named_as_lost(folder, text):
-    from ninja import _openfst
+    from ninja import _core
 
     lattice = small("same")
     own = write_fst_archive([lattice], text=text)
@@ -99,7 +99,7 @@ def test_input_labels_of_an_archive_of_fsts_are_named_as_lost(folder, text):
     else:
         labels = np.array([7, 0], np.int32), np.array([1, 2], np.int32)
         ends = np.array([np.inf, np.inf, 0.0])
-        other = b"other " + _openfst.write_image("standard", lattice.arc_begin, lattice.dst, *labels, np.ones(2), ends)
+        other = b"other " + _core.write_image("standard", lattice.arc_begin, lattice.dst, *labels, np.ones(2), ends)
     Path("x.fsts").write_bytes(own + other + own.replace(b"same", b"last"))
     assert reads("x.fsts", format="fst-ark") == (["same", "other", "last"], [])
     found, errors = reads("x.fsts", format="fst-ark", lossy="refuse")

@@ -17,7 +17,7 @@ from strategies import lattices
 from test_rescore import random_lattice
 
 import ninja as package
-from ninja import _sentences
+from ninja import _search
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
@@ -77,7 +77,7 @@ def test_sentences_cost_what_their_best_paths_do(lattice: package.Lattice, missi
     sentences = [*best, tuple(missing)]
     begin = np.cumsum([0, *map(len, sentences)])
     words = np.array([word for sentence in sentences for word in sentence], np.int32)
-    graph, acoustic = _sentences.sentence_costs(lattice, words, begin, 0.5, 0.25)
+    graph, acoustic = _search.sentence_costs(lattice, words, begin, 0.5, 0.25)
     expected = [best.get(sentence, math.inf) for sentence in sentences]
     assert (0.5 * acoustic + graph).tolist() == pytest.approx(expected, abs=1e-9)
 

@@ -17,7 +17,7 @@ from ninja.lattice.arrays import frozen
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
-INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc.hpp
+INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc/ctc.hpp
 MARK = "▁"  # sentencepiece's blank between words
 LARGEST_VOCABULARY = 1 << 24  # beyond this a number in a file is damage
 

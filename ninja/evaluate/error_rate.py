@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ninja import _evaluate
+from ninja import _graph
 
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
 _GAP = "\0"  # no word of a text file can be this
@@ -114,7 +114,7 @@ def align_at_costs(
     said, heard = (
         np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)
     )
-    left, right = (side.tolist() for side in _evaluate.align_words(said, heard, insertion, deletion, substitution))
+    left, right = (side.tolist() for side in _graph.align_words(said, heard, insertion, deletion, substitution))
     return Alignment(
         tuple(
             (None if i < 0 else reference[i], None if j < 0 else hypothesis[j])

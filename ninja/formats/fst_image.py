@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from ninja import _openfst
+from ninja import _core
 from ninja.errors import FormatError, LatticeError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
@@ -35,7 +35,7 @@ def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") 
         arc_type: Semiring; decides the width of weights.
         symbols: Bytes of a symbol table for both labels; b"": none.
     """
-    return _openfst.write_image(
+    return _core.write_image(
         arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
     )
 
@@ -50,7 +50,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
         FormatError: The image is damaged or of another kind of FST.
         LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
     """
-    error, byte, fields = _openfst.parse_image(content, begin)
+    error, byte, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)
     if error:
@@ -62,7 +62,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
 
 def end_of_image(content: bytes, begin: int) -> int:
     """Return where an image ends that is well formed, but refused by ``parse_image``."""
-    return begin + _openfst.image_end(content, begin)
+    return begin + _core.image_end(content, begin)
 
 
 def parse_transducer(content: bytes, path: str | None = None) -> Fst:
@@ -72,9 +72,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
         FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
         LatticeError: It has no start, a NaN or infinite weight or a negative label.
     """
-    from ninja import _algebra
-
-    error, byte, fields = _algebra.parse_machine(content)
+    error, byte, fields = _core.parse_machine(content)
     if error and byte >= 0:
         raise FormatError(error, path, byte=byte)
     if fields is None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _fst_text
+from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
@@ -104,7 +104,7 @@ def read_fst_text(
     naming = textual.Naming(key, path, words, options.encoding)
     acceptor = _is_acceptor(content, words, options, key, path, line)
     spelled = options.labels == "words" or words is not None
-    fault, at, field, count, machine = _fst_text.read(content, line, acceptor=acceptor, spelled=spelled)
+    fault, at, field, count, machine = _formats.read_fst_text(content, line, acceptor=acceptor, spelled=spelled)
     if machine is None:
         raise _refusal(fault, at, field, count, naming, "an acceptor" if acceptor else "a transducer")
     labels, ids, begin, dst, place, costs, final = machine
@@ -152,7 +152,7 @@ def _is_acceptor(
     """
     if options.acceptor is not None:
         return options.acceptor
-    three, five, integers, weights, fourth = _fst_text.look(content)
+    three, five, integers, weights, fourth = _formats.look_at_fst_text(content)
     if five or three:
         return not five
     if options.labels != "words" and integers:

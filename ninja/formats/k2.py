@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _image
+from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import k2_extras, k2_file
 from ninja.formats.content import Content, keyed
@@ -218,7 +218,7 @@ class _Reader:
 
     def _lattice(self, number: int, key: str, *, places: bool) -> tuple[Lattice, Int32, Int32]:
         machines = self._machines
-        error, arc, malformed, arrays = _image.read_k2(
+        error, arc, malformed, arrays = _formats.read_k2(
             machines.arcs,
             self._arc_begin[number],
             self._arc_begin[number + 1],
@@ -242,7 +242,7 @@ class _Reader:
         else:
             begin, final_begin = self._zeros[: len(arrays[1]) + 1], self._zeros[: len(arrays[5]) + 1]
             none = k2_extras.NO_LABELS
-            lattice = _image.whole_lattice(
+            lattice = _formats.whole_lattice(
                 key, arrays, begin, none, final_begin, none, "compact", None, None, self._words
             )
         if arrays[7] is None or arrays[8] is None:

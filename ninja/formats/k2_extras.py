@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _image
+from ninja import _formats
 from ninja.errors import FormatError
 from ninja.formats.k2_file import Machines
 from ninja.formats.torch_file import Tensor
@@ -41,19 +41,19 @@ class Extras:
     timed: Sequence[bool]
     time: Int32  # [all states], or empty: nobody has times
 
-    def fits(self, number: int, arrays: _image.Arrays) -> bool:
+    def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
         """Tell whether a lattice has the arcs and states that it had when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return len(arrays[1]) == arcs and len(arrays[5]) == states
 
-    def lattice(self, number: int, key: str, arrays: _image.Arrays, words: SymbolTable | None) -> Lattice:
+    def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
         """Return a lattice with what belongs to it."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
         final_begin = self.final_ali_begin[first_state : last_state + 1]
-        return _image.whole_lattice(
+        return _formats.whole_lattice(
             key,
             arrays,
             frozen(begin - begin[0]),

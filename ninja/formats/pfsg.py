@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ninja import _textual
+from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.content import Content, keyed
@@ -157,7 +157,7 @@ def _passed(window: Window, error: LatticeError, options: PfsgOptions) -> int:
 def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
     null = [word.encode(options.encoding) for word in (NULL, textual.EPSILON_NAME, *sorted(options.silent))]
     fold = 1 if options.fold == "null" else 0
-    found = _textual.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
+    found = _formats.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
     if found["stop"] == len(content):
         name = _DURATION.sub("", found["name"].decode(options.encoding, "replace"))
         textual.refuse_unended(content[at:], path, key or name, b"", line)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _textual
+from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import Content
@@ -165,7 +165,7 @@ def _found(content: bytes, key: str, path: str | None, options: PlfOptions, line
         message = "more than one line; if these are several lattices, read them one by one"
         raise FormatError(message, path, key=key, line=line + 1)
     null = [name.encode() for name in (NULL, textual.EPSILON_NAME)]
-    return _textual.read_plf(
+    return _formats.read_plf(
         inside,
         line,
         path,

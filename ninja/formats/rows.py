@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _rows
+from ninja import _tables
 from ninja.lattice.symbols import SymbolTable
 
 
@@ -47,7 +47,7 @@ def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
     Raises:
         ValueError: A row names what is not there.
     """
-    rows = _rows.Rows(num_rows)
+    rows = _tables.Rows(num_rows)
     for column in columns:
         if isinstance(column, Runs):
             if column.begin.min(initial=0) < 0 or column.end.max(initial=0) > len(column.pool):

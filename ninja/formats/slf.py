@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _textual
+from ninja import _formats
 from ninja.errors import FormatError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
@@ -264,7 +264,7 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, k
     content = bytes(content)
     textual.refuse_unended(content, path, key or None)
     costs = options.costs()
-    found = _textual.read_slf(
+    found = _formats.read_slf(
         content,
         path,
         key,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ninja import _textual
+from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.slf import NULL, SlfExtras
@@ -85,7 +85,7 @@ def write_slf(
     end = _needs_end(lattice) or bool(extras.on_final or extras.on_end)  # for these need a place
     end_time = 0 if time is None else max(textual.end_frame(lattice, time), extras.end_time or 0)
     on_node, on_link = _kept_fields(lattice, extras, encoding, end=end)
-    lines = _textual.slf_lines(
+    lines = _formats.slf_lines(
         lattice,
         place,
         [_quoted(name) for name in names],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _textual
+from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
@@ -117,7 +117,7 @@ def read_sphinx_whole(
         LatticeError: As for ``read_sphinx``.
         SymbolError: As for ``read_sphinx``.
     """
-    found = _textual.read_sphinx(
+    found = _formats.read_sphinx(
         bytes(content),
         path,
         key,

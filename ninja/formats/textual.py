@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _textual
+from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
@@ -138,7 +138,8 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
         return lattice.time
     if not lattice.has_labels:
         return None
-    return _textual.state_times(lattice)
+    time, arc = _core.state_times(lattice)
+    return time if arc < 0 else None
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:

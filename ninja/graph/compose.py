@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.lattice import Array, Lattice
@@ -49,7 +49,7 @@ def compose(
         return composed_pair(lattice, other, 1.0, 1.0, max_arcs)
     if phi_label is not None and phi_label < 1:
         raise OptionError(f"phi_label is {phi_label}, but must be above 0")
-    found = _algebra.compose_fst(
+    found = _graph.compose_fst(
         lattice,
         other.start,
         other.arc_begin,
@@ -87,7 +87,7 @@ def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: f
         SymbolError: Their words have ids of different tables.
     """
     check_one_table((first, second))
-    found = _algebra.compose_pair(first, second, max_arcs)
+    found = _graph.compose_pair(first, second, max_arcs)
     if found is None:
         raise _too_large(first, max_arcs)
     arc_begin, dst, a, b, state_a, state_b = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _determinize
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
@@ -50,7 +50,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     plain = remove_epsilons(lattice, acoustic_scale, max_arcs)
     if is_deterministic(plain):
         return plain
-    found = _determinize.determinize(plain, acoustic_scale, max_arcs)
+    found = _graph.determinize(plain, acoustic_scale, max_arcs)
     if found is None:
         raise LatticeError(
             f"more than {max_arcs} arcs, or as much work, to determinize; prune the lattice first", key=lattice.key

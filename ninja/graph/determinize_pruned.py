@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _determinize
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
@@ -294,7 +294,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
 def _run(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice, DeterminizeReport]:
-    stopped, tried, reached, retries, arrays = _determinize.determinize_pruned(
+    stopped, tried, reached, retries, arrays = _graph.determinize_pruned(
         lattice,
         beam,
         acoustic_scale,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.errors import LatticeError
 from ninja.graph.compose import MAX_ARCS
 from ninja.graph.connect import connect
@@ -36,7 +36,7 @@ def difference(
     Source: Kaldi, latbin/lattice-difference.cc.
     """
     words = np.array(transcript, np.int32)
-    found = _algebra.follow_transcript(lattice, words, max_arcs)
+    found = _graph.follow_transcript(lattice, words, max_arcs)
     if found is None:
         raise LatticeError(f"more than {max_arcs} arcs in the difference; prune the lattice first", key=lattice.key)
     state, arc_begin, dst, arc, said = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja import _determinize
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
@@ -35,7 +35,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     check_scales(acoustic_scale)
     if max_arcs < 1:
         raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
-    found = _determinize.remove_epsilons(lattice, acoustic_scale, max_arcs)
+    found = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
     if found is None:
         raise LatticeError(f"more than {max_arcs} arcs without the epsilons; prune the lattice first", key=lattice.key)
     state, arrays = found

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ninja import _determinize
+from ninja import _graph
 from ninja.errors import OptionError
 from ninja.formats.fst_image import parse_image, write_image
 from ninja.graph.determinize import determinize
@@ -75,7 +75,7 @@ def equivalent(
     ends = np.where(np.isfinite(joint.final_cost), 0.0, np.inf)
     for factors in [(1.0, acoustic_scale)] if costs == "total" else [(1.0, 0.0), (0.0, 1.0)]:
         difference = by_label(first, *factors)[joint.ilabel] - by_label(second, *factors)[joint.olabel]
-        least, most = _determinize.path_extremes(joint.arc_begin, joint.dst, difference, ends)
+        least, most = _graph.path_extremes(joint.arc_begin, joint.dst, difference, ends)
         if max(-least, most) > delta:
             return False
     return True

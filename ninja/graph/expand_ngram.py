@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.compose import MAX_ARCS
 from ninja.graph.copies import copied_lattice
@@ -28,7 +28,7 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
     """
     if n < 1:
         raise OptionError(f"n is {n}, but must be 1 or more")
-    found = _algebra.expand_ngram(lattice, n - 1, max_arcs)
+    found = _graph.expand_ngram(lattice, n - 1, max_arcs)
     if found is None:
         raise LatticeError(
             f"more than {max_arcs} arcs when expanded to {n}-grams; prune the lattice first", key=lattice.key

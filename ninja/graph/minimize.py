@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.connect import connect
 from ninja.graph.scale import check_scales
@@ -47,4 +47,4 @@ def minimize(
     if not 0.0 < delta < np.inf:
         raise OptionError(f"delta is {delta}, but must be above 0")
     lattice = connect(lattice)
-    return _algebra.minimize(lattice, strings and lattice.has_labels, weights, acoustic_scale, delta)
+    return _graph.minimize(lattice, strings and lattice.has_labels, weights, acoustic_scale, delta)

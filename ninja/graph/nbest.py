@@ -32,7 +32,7 @@ def nbest(
         LatticeError: No path leads from the start to a final state.
 
     Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of what is left;
-    the rest is described in ext/nbest.hpp.
+    the rest is described in ext/graph/nbest.hpp.
     """
     if n < 1:
         raise OptionError(f"n is {n}, but must be 1 or more")

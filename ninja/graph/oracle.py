@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _evaluate
+from ninja import _graph
 from ninja.errors import LatticeError
 from ninja.graph.build import from_arcs
 from ninja.lattice import Lattice
@@ -66,7 +66,7 @@ def oracle(
             key=lattice.key,
         )
     counted = _mute(lattice, wildcards)
-    found = _evaluate.oracle(counted, wanted)
+    found = _graph.oracle(counted, wanted)
     if found is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     substitutions, insertions, deletions, arcs = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.graph.connect import connect
 from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
@@ -33,4 +33,4 @@ def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoust
     check_scales(acoustic_scale)
     lattice = connect(lattice)
     strings = strings and lattice.has_labels
-    return _algebra.push(lattice, strings, weights, acoustic_scale) if strings or weights else lattice
+    return _graph.push(lattice, strings, weights, acoustic_scale) if strings or weights else lattice

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ninja import _algebra
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
@@ -69,7 +69,7 @@ def union(
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
         for lattice in lattices
     ]
-    arrays = _algebra.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
+    arrays = _graph.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
     if arrays is None:
         raise LatticeError(
             f"more than {max_arcs} arcs, or as much work, to determinize the union; prune the lattices first, or keep "

@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from ninja._formats import TableReader, TableWriter
+from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
 from ninja.files.pipes import gives_bytes_once

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import cast
 
-from ninja._formats import TableReader
+from ninja._tables import TableReader
 from ninja.errors import FormatError, NinjaError
 from ninja.files.output import part_of, reported
 from ninja.io.targets import Target

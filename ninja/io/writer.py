@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from ninja._formats import TableWriter
+from ninja._tables import TableWriter
 from ninja.errors import OptionError
 from ninja.files.output import Packed, PartFile, StandardOutput
 from ninja.io.resume import Standing, stand

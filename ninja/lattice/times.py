@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _graph
+from ninja import _core
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
@@ -24,11 +24,11 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeStateTimes.
     """
     if lattice.time is not None:
-        arc = _graph.first_backward_arc(lattice, lattice.time)
+        arc = _core.first_backward_arc(lattice, lattice.time)
         if arc >= 0:
             raise LatticeError(f"arc {arc} ends before it begins, by the times of its states", key=lattice.key)
         return lattice.time
-    time, arc = _graph.state_times(lattice)
+    time, arc = _core.state_times(lattice)
     if arc >= 0:
         labels, dst = int(lattice.ali_begin[arc + 1] - lattice.ali_begin[arc]), int(lattice.dst[arc])
         src = int(np.searchsorted(lattice.arc_begin, arc, side="right")) - 1
@@ -61,7 +61,7 @@ def num_frames(lattice: Lattice) -> int:
     Raises:
         LatticeError: The times contradict each other; see ``state_times``.
     """
-    return _graph.num_frames(lattice, state_times(lattice))
+    return _core.num_frames(lattice, state_times(lattice))
 
 
 def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
@@ -76,7 +76,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
     time = state_times(lattice)
-    return _graph.depth_per_frame(lattice, time, _graph.num_frames(lattice, time))
+    return _core.depth_per_frame(lattice, time, _core.num_frames(lattice, time))
 
 
 def depth(lattice: Lattice) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja._trie import WordTrie
+from ninja._core import WordTrie
 from ninja.errors import ModelError, OptionError
 from ninja.lm.protocol import LanguageModel
 

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _expand
+from ninja import _search
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
@@ -107,7 +107,7 @@ class Engine(ABC):
 class _HalfBatch:
     """The lattices that take their waves together."""
 
-    def __init__(self, expander: _expand.Expander) -> None:
+    def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
         self.utterances: dict[int, Utterance] = {}  # by the expander's number for each
         self.num_arcs = 0  # of these
@@ -136,9 +136,9 @@ class SearchEngine(Engine):
                 for half in halves:
                     self._abandon(half)
 
-    def _expander(self) -> _expand.Expander:
+    def _expander(self) -> _search.Expander:
         options = self.options
-        return _expand.Expander(
+        return _search.Expander(
             int(self.models.lm.start(1)[0]),
             graph_share=self.models.graph_share,
             lm_scale=self.models.lm_scale,
@@ -202,15 +202,15 @@ class SearchEngine(Engine):
         self.models.lm.release(half.expander.all_slots())
 
     def _result(
-        self, expander: _expand.Expander, number: int, status: int, utterance: Utterance
+        self, expander: _search.Expander, number: int, status: int, utterance: Utterance
     ) -> tuple[Lattice, Sequence[int]]:
         """Return the result of a search, and the words said for the utterances that follow."""
         source = expander.source(number)
-        if status == _expand.NO_PATH:
+        if status == _search.NO_PATH:
             raise LatticeError("no final state can be reached from the start", key=source.key)
-        if status == _expand.NOT_FINITE:
+        if status == _search.NOT_FINITE:
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
-        if status == _expand.TOO_LARGE:
+        if status == _search.TOO_LARGE:
             raise LatticeError(
                 f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
             )

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _sentences
-from ninja._trie import WordTrie
+from ninja import _search
+from ninja._core import WordTrie
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.copies import copied_lattice
@@ -75,11 +75,11 @@ def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions)
     scales = {"acoustic_scale": options.acoustic_scale, "word_penalty": options.word_penalty}
     try:
         if options.algorithm == "cover":
-            found = _sentences.cover(
+            found = _search.cover(
                 lattice, lm_word, eos, **scales, min_posterior=options.min_posterior, max_arcs=MAX_ARCS
             )
         else:
-            found = _sentences.prefixes(
+            found = _search.prefixes(
                 lattice,
                 lm_word,
                 eos,
@@ -233,7 +233,7 @@ class SentenceEngine(Engine):
                 return best, said
         if options.output == "input":
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
-            found = _sentences.replaced(source, *arcs, graph, final_graph, scale, penalty)
+            found = _search.replaced(source, *arcs, graph, final_graph, scale, penalty)
             return with_replaced_costs(source, *found), said
         result = unfolded.lattice(source, graph, final_graph)
         # Beyond the trie the paths are many, and of little worth.

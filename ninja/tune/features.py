@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _sentences
+from ninja import _search
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.evaluate import edits
 from ninja.graph import best_path, nbest
@@ -150,7 +150,7 @@ def _sentences_of(
     paths = nbest(rescored, num_best, scale, word_penalty=penalty)
     begin = np.cumsum([0, *(path.words.size for path in paths)])
     word = np.concatenate([path.words for path in paths]).astype(np.int32)
-    graph, acoustic = _sentences.sentence_costs(source, word, begin, scale, penalty)
+    graph, acoustic = _search.sentence_costs(source, word, begin, scale, penalty)
     if not np.isfinite(graph).all():
         raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
     said = [-1 if (known := words.id(each)) is None else known for each in reference]  # -1: no word at all

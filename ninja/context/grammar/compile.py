@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _context
-from ninja._trie import WordTrie
+from ninja._core import WordTrie
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _augment
+from ninja import _context
 from ninja.context.entities.lists import PhraseList
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.insertion import Chain, insert
@@ -278,7 +278,7 @@ class Augmenter:
         options = self.options
         unit, sounds = self._units(lattice)
         try:
-            string, start, end, excess, distance, arc_begin, arc = _augment.find_spans(
+            string, start, end, excess, distance, arc_begin, arc = _context.find_spans(
                 lattice,
                 unit,
                 np.cumsum([0, *map(len, sounds)], dtype=np.int64),

@@ -8,7 +8,7 @@ from copy import copy
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _augment
+from ninja import _context
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
@@ -53,7 +53,7 @@ class OldCosts:
         """
         if not places:
             return np.zeros(0)
-        best_in, best_out = _augment.best_arcs(lattice, acoustic_scale)
+        best_in, best_out = _context.best_arcs(lattice, acoustic_scale)
         src = lattice.src
         sentences: list[list[int]] = []
         unchanged: list[int] = []  # words at the beginning of each sentence

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ninja._formats import FileBatches, TableReader
+from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream

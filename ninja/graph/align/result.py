@@ -15,7 +15,7 @@ from ninja.lattice.arrays import frozen
 from ninja.lattice.transition_model import TransitionModel
 
 if TYPE_CHECKING:
-    from ninja._align import Arrays
+    from ninja._core import Arrays
 
 # Bounds on what one lattice may come to; `max_expand` is the user's.
 MAX_STATES = 30_000_000
@@ -23,7 +23,7 @@ MAX_LABELS = 400_000_000
 
 SINGLE_KIND = 5  # what every phone is taken for where phones are the units
 
-# By the numbers of the kernel (ext/align_graph.hpp, AlignFault).
+# By the numbers of the kernel (ext/align/align_graph.hpp, AlignFault).
 FAULTS = (
     "",
     "a phone changes before the transition that ends it; the lattice is damaged, or of another model or --reorder",

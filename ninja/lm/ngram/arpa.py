@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _ngram
+from ninja import _lm
 from ninja.files.output import Packed, StandardOutput, opened
 from ninja.lm.ngram.model import NgramLM
 
@@ -61,7 +61,7 @@ def write_arpa(words: Sequence[str], lengths: Sequence[BackoffNgrams], path: str
 
 def as_language_model(words: Sequence[str], lengths: Sequence[BackoffNgrams], path: str) -> NgramLM:
     """Make what reading the written file would give; `path` names the model in messages."""
-    reader = _ngram.ArpaReader(path, sum(map(len, lengths)))
+    reader = _lm.ArpaReader(path, sum(map(len, lengths)))
     for block in _blocks(words, lengths):
         reader.feed(block)
     model, _ = reader.finish()

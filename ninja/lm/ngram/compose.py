@@ -7,7 +7,7 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _ngram
+from ninja import _lm
 from ninja.errors import OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lm.ngram.model import NgramLM
@@ -80,5 +80,5 @@ def compose_ngram(
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
         word_map = WordMap(lattice.words, lm)
     word, extra = word_map.of(lattice)
-    composed, arc_map = _ngram.compose_ngram(lattice, lm.model, word, extra, lm.eos, scale, max_arcs)
+    composed, arc_map = _lm.compose_ngram(lattice, lm.model, word, extra, lm.eos, scale, max_arcs)
     return (composed, arc_map) if return_arc_map else composed

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _ngram
+from ninja import _lm
 from ninja.errors import FormatError, InputError, ModelError, OptionError
 from ninja.files.place import Place
 from ninja.files.stream import GZIP_MAGIC, open_stream
@@ -40,7 +40,7 @@ class NgramLM(LanguageModel):
         ModelError: There is no ``</s>``.
     """
 
-    def __init__(self, model: _ngram.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
+    def __init__(self, model: _lm.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
         self.model = model
         self.vocabulary = SymbolTable(((word, number) for number, word in enumerate(words)), path)
         self.bos = self.vocabulary.id("<s>")
@@ -108,7 +108,7 @@ def read_arpa(path: str) -> NgramLM:
         with open_stream(Place(path)) as stream:
             packed = stream.head(len(GZIP_MAGIC)) == GZIP_MAGIC
             size = os.path.getsize(path) * (GZIP_AT_BEST if packed else 1)
-            reader = _ngram.ArpaReader(path, size // SHORTEST_NGRAM)
+            reader = _lm.ArpaReader(path, size // SHORTEST_NGRAM)
             buffer = bytearray(CHUNK)
             filled = 0
             while got := stream.readinto(memoryview(buffer)[filled:]):
@@ -141,7 +141,7 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
         InputError: A file cannot be read.
     """
     table = words or words_beside(path)
-    model, word_id, _, eos, unk = _ngram.read_const_arpa(content_of(path), path)
+    model, word_id, _, eos, unk = _lm.read_const_arpa(content_of(path), path)
     if eos < 0:
         raise ModelError("the model never ends a sentence: it lacks </s>", path)
     spelled = _spelled(word_id, table, path)
@@ -164,7 +164,7 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         SymbolError: The same.
         InputError: A file cannot be read.
     """
-    grammar = _ngram.Grammar(content_of(path), path)
+    grammar = _lm.Grammar(content_of(path), path)
     table = words
     if table is None and grammar.symbols is not None:
         numbers = [number for _, number in grammar.symbols]

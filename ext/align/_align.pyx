@@ -1,0 +1,173 @@
+"""Alignment of lattices to words and phones: conversions only. Arguments are validated in ``ninja.graph.align``."""
+
+cimport numpy as np
+from cython.operator cimport dereference
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp.memory cimport unique_ptr
+
+cimport align.kernels as c
+from core.lattice cimport Alignments, Arcs, Block, alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, lattice_in, new_array, new_block
+
+from ninja.lattice import SLOTS, Lattice
+
+np.import_array()
+
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
+
+
+cdef object no_labels(int64_t length):
+    """Return the alignment pool of final states that have none: its begins, and the labels."""
+    cdef object begin = np.PyArray_ZEROS(1, [length + 1], np.NPY_INT64, 0)
+    return freeze(begin), freeze(new_array(0, np.NPY_INT32))
+
+
+cdef tuple arrays_of(const c.AlignedArcs& found):
+    """Copy what was found into a lattice's arrays, in the order of its fields."""
+    return (
+        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph), floats(found.acoustic),
+        int64s(found.ali_begin), freeze(copied(found.ali.data(), found.num_labels, np.NPY_INT32)),
+        floats(found.final_graph), floats(found.final_acoustic), *no_labels(<int64_t>found.final_graph.size()),
+    )
+
+
+cdef object written(c.FastAligner& aligner, object lattice):
+    """Let an aligner write the lattice that it made of another one."""
+    cdef Block to = new_block(aligner.num_states(), aligner.num_arcs(), aligner.num_labels(), 0)
+    with nogil:
+        aligner.write(to)
+    return lattice_in(&to, _new(Lattice), _SLOTS, lattice.key, "compact", None, lattice.frame_shift, lattice.words)
+
+
+cdef c.Labels labels_of(object known) except *:
+    cdef c.Labels labels
+    labels.of = <const uint32_t*>data_of(known, np.NPY_UINT32, -1)
+    labels.num_labels = np.PyArray_DIM(<np.ndarray>known, 0) - 1
+    return labels
+
+
+cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silence_word, int64_t max_states,
+                                    int64_t max_labels) noexcept:
+    cdef c.AlignOptions options
+    options.by_phone = by_phone
+    options.phones_as_words = False
+    options.reorder = reorder
+    options.silence_word = silence_word
+    options.partial_word = 0
+    options.max_states = max_states
+    options.max_labels = max_labels
+    return options
+
+
+def align(object lattice not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
+          int64_t max_states, int64_t max_labels):
+    """Align a lattice the fast way.
+
+    Returns:
+        The new lattice; None where the general way is needed, or labels are wrong or missing; False where the bounds
+        are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef c.Labels labels = labels_of(known)
+    cdef c.AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
+    cdef c.FastAligner* aligner = &c.spare_aligner()
+    cdef c.AlignEnd end = c.AlignEnd.kUnsure
+    cdef int64_t num_labels = np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
+    cdef int64_t num_final_labels = np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
+    with nogil:
+        if (num_labels + num_final_labels > 0 and c.first_unknown_label(alignments.ali, num_labels, labels) < 0
+                and c.first_unknown_label(alignments.final_ali, num_final_labels, labels) < 0):
+            end = dereference(aligner).align(arcs, alignments, labels, options)
+    if end == c.AlignEnd.kTooLarge:
+        return False
+    return written(dereference(aligner), lattice) if end == c.AlignEnd.kAligned else None
+
+
+def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
+                    int32_t silence_word, int32_t partial_word, int64_t expansion, int64_t max_states,
+                    int64_t max_labels, *, bint epsilons=False):
+    """Align a lattice of any shape.
+
+    With `epsilons` what is read stays on arcs of its own, as Kaldi leaves it. Else of arcs with the same word and
+    destination the better one stays.
+
+    Returns:
+        (arrays as of `align`, number of the fault, 0 if there is none), or None where the bounds are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef c.Labels labels = labels_of(known)
+    cdef c.AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
+    cdef unique_ptr[c.GeneralAligner] aligner
+    cdef unique_ptr[c.EpsilonRemover] remover
+    cdef c.AlignGraph graph
+    cdef c.AlignedArcs found
+    options.phones_as_words = phones_as_words
+    options.partial_word = partial_word
+    with nogil:
+        aligner.reset(new c.GeneralAligner(arcs, alignments, labels, options, expansion))
+        graph = dereference(aligner).align()
+        if not graph.too_large:
+            remover.reset(new c.EpsilonRemover(graph))
+            if epsilons:
+                found = dereference(remover).keep()
+            else:
+                found = dereference(remover).remove(max_labels, graph.too_large)
+    return None if graph.too_large else (arrays_of(found), <int>graph.fault)
+
+
+def find_unknown_label(object labels not None, object known not None):
+    """Return the place of the first label that is no transition id or whose phone has no kind, -1: none."""
+    cdef const int32_t* label = <const int32_t*>data_of(labels, np.NPY_INT32, -1)
+    cdef int64_t length = np.PyArray_DIM(<np.ndarray>labels, 0)
+    cdef c.Labels table = labels_of(known)
+    cdef int64_t place
+    with nogil:
+        place = c.first_unknown_label(label, length, table)
+    return place
+
+
+cdef class Lexicon:
+    """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, word to put, phones."""
+
+    cdef unique_ptr[c.AlignLexicon] of
+
+    def __init__(self, object entries not None, object begin not None):
+        cdef const int32_t* entry = <const int32_t*>data_of(entries, np.NPY_INT32, -1)
+        cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+        cdef int64_t num_entries = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
+        with nogil:
+            self.of.reset(new c.AlignLexicon(entry, begins, num_entries))
+
+
+def align_by_lexicon(object lattice not None, object known not None, Lexicon lexicon not None, int32_t no_word,
+                     int32_t partial_word, int64_t expansion, int64_t max_states, int64_t max_labels):
+    """Align a lattice whose arcs are phones.
+
+    Returns:
+        (arrays and number of the fault as of `Aligner.align_generally`, word without an entry or -1), or None where the
+        bounds are passed.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef c.Labels labels = labels_of(known)
+    cdef c.LexiconOptions options
+    cdef unique_ptr[c.LexiconAligner] aligner
+    cdef unique_ptr[c.EpsilonRemover] remover
+    cdef c.AlignGraph graph
+    cdef c.AlignedArcs found
+    options.no_word = no_word
+    options.partial_word = partial_word
+    options.expansion = expansion
+    options.max_states = max_states
+    options.max_labels = max_labels
+    with nogil:
+        aligner.reset(new c.LexiconAligner(arcs, alignments, labels, dereference(lexicon.of), options))
+        graph = dereference(aligner).align()
+        if not graph.too_large and dereference(aligner).unknown_word() < 0:
+            remover.reset(new c.EpsilonRemover(graph))
+            found = dereference(remover).remove(max_labels, graph.too_large)
+    if graph.too_large:
+        return None
+    return arrays_of(found), <int>graph.fault, dereference(aligner).unknown_word()

@@ -1,0 +1,274 @@
+// A machine that alignment makes, with epsilons for what is read and arcs for the units given out, and how these go.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "align/align_units.hpp"
+#include "core/lattice.hpp"
+#include "core/top_sort.hpp"
+
+namespace ninja {
+
+// What is wrong with a lattice; the first thing found is told.
+enum class AlignFault {
+  kNone,
+  kPhoneChanged,       // before the transition that ends it
+  kUnexpectedPhone,    // inside a word
+  kInvalidWord,        // at the end of the lattice
+  kWordsWithoutLabels,
+  kBrokenSilence,      // at the end of the lattice
+  kPartialWord,        // at the end of the lattice
+  kBrokenPhone,        // at the end of the lattice
+  kTooManyStates,
+  kForcedOut,          // words or phones at the end of the lattice that are no entry of the lexicon
+  kNothingEnds
+};
+
+// A machine whose states are in no order; epsilons (word 0) carry costs and no labels.
+struct AlignGraph {
+  std::vector<int32_t> src, dst, word, ali, final_state;
+  std::vector<float> graph, acoustic;
+  std::vector<int64_t> ali_begin{0};
+  int32_t num_states = 0;
+  AlignFault fault = AlignFault::kNone;
+  bool too_large = false;  // beyond the bounds that are not the user's: nothing else holds
+
+  void add_arc(int32_t from, int32_t to, int32_t of_word, float graph_cost, float acoustic_cost) {
+    src.push_back(from);
+    dst.push_back(to);
+    word.push_back(of_word);
+    graph.push_back(graph_cost);
+    acoustic.push_back(acoustic_cost);
+    ali_begin.push_back(static_cast<int64_t>(ali.size()));
+  }
+  // Room it takes, in labels.
+  int64_t size() const { return static_cast<int64_t>(ali.size() + 7 * word.size()); }
+
+  void note(AlignFault what) {
+    if (fault == AlignFault::kNone) fault = what;
+  }
+};
+
+// Takes the epsilons away from a machine whose epsilons carry no labels, as OpenFst's RmEpsilon, Connect and TopSort
+// do: arcs and states come out in the same order, and costs are added up in the same order.
+class EpsilonRemover {
+ public:
+  explicit EpsilonRemover(const AlignGraph& graph) : graph_(graph), num_states_(graph.num_states) {}
+
+  // Sets `too_large` where so many labels are not enough; an arc counts as a few.
+  AlignedArcs remove(int64_t max_labels, bool& too_large) {
+    arrange();
+    for (auto state = old_.rbegin(); state != old_.rend(); ++state) {
+      if (is_wanted_[*state] && leads_[*state]) expand(*state);
+      too_large = num_labels_ + 6 * static_cast<int64_t>(arcs_.size()) > max_labels;
+      if (too_large) return {};
+    }
+    return sorted();
+  }
+
+  // Leave the epsilons where they are; states that lead to no end go all the same.
+  AlignedArcs keep() {
+    arrange();
+    for (int64_t state = 0; state < num_states_; ++state) {
+      const auto begin = static_cast<int64_t>(arcs_.size());
+      for (int64_t at = begin_[state]; at < begin_[state + 1]; ++at) {
+        const int64_t arc = arc_[at];
+        if (leads_[graph_.dst[arc]]) arcs_.push_back({arc, {graph_.graph[arc], graph_.acoustic[arc]}});
+      }
+      range_[state] = {begin, static_cast<int64_t>(arcs_.size())};
+    }
+    return sorted();
+  }
+
+ private:
+  struct Cost {
+    float graph, acoustic;
+    Cost operator+(const Cost& other) const { return {graph + other.graph, acoustic + other.acoustic}; }
+    bool operator<(const Cost& other) const {
+      const float total = graph + acoustic, others = other.graph + other.acoustic;
+      return total != others ? total < others : graph < other.graph;
+    }
+  };
+  struct Arc {
+    int64_t arc;  // whose word, labels and destination it has
+    Cost cost;
+  };
+  struct Range {
+    int64_t begin, end;
+  };
+
+  // Arcs by state, states in topological order, and what is to be known of them.
+  void arrange() {
+    const auto num_arcs = static_cast<int64_t>(graph_.dst.size());
+    begin_.assign(num_states_ + 1, 0);
+    for (const int32_t state : graph_.src) ++begin_[state + 1];
+    for (int64_t state = 0; state < num_states_; ++state) begin_[state + 1] += begin_[state];
+    std::vector<int64_t> next(begin_.begin(), begin_.end() - 1);
+    std::vector<int32_t> dst(num_arcs);
+    arc_.resize(num_arcs);
+    is_wanted_.assign(num_states_, 0);
+    is_wanted_[0] = 1;
+    for (int64_t arc = 0; arc < num_arcs; ++arc) {
+      dst[next[graph_.src[arc]]] = graph_.dst[arc];
+      arc_[next[graph_.src[arc]]++] = arc;
+      if (graph_.word[arc] != 0) is_wanted_[graph_.dst[arc]] = 1;
+    }
+    number_.resize(num_states_);
+    old_.resize(num_states_);
+    top_sort(num_states_, begin_.data(), dst.data(), 0, number_.data());
+    for (int64_t state = 0; state < num_states_; ++state) old_[number_[state]] = static_cast<int32_t>(state);
+    end_.assign(num_states_, {kInfinity, kInfinity});
+    leads_.assign(num_states_, 0);
+    for (const int32_t state : graph_.final_state) {
+      end_[state] = {0.0f, 0.0f};
+      leads_[state] = 1;
+    }
+    for (auto state = old_.rbegin(); state != old_.rend(); ++state) {
+      for (int64_t at = begin_[*state]; at < begin_[*state + 1]; ++at) leads_[*state] |= leads_[dst[at]];
+    }
+    cost_.resize(num_states_);
+    reached_.assign(num_states_, -1);
+    visited_.assign(num_states_, -1);
+    range_.assign(num_states_, {-1, -1});
+  }
+
+  bool is_epsilon(int64_t arc) const { return graph_.word[arc] == 0 && leads_[graph_.dst[arc]]; }
+
+  // The costs of all states that epsilons lead to, from a state that was not yet expanded.
+  void reach(int32_t from) {
+    closure_.assign(1, from);
+    reached_[from] = from;
+    for (size_t next = 0; next < closure_.size(); ++next) {
+      const int32_t state = closure_[next];
+      cost_[state] = {kInfinity, kInfinity};
+      if (range_[state].begin >= 0) continue;
+      for (int64_t at = begin_[state]; at < begin_[state + 1]; ++at) {
+        const int32_t dst = graph_.dst[arc_[at]];
+        if (!is_epsilon(arc_[at]) || reached_[dst] == from) continue;
+        reached_[dst] = from;
+        closure_.push_back(dst);
+      }
+    }
+    std::sort(closure_.begin(), closure_.end(), [this](int32_t a, int32_t b) { return number_[a] < number_[b]; });
+    cost_[from] = {0.0f, 0.0f};
+    for (const int32_t state : closure_) {
+      if (range_[state].begin >= 0) continue;
+      for (int64_t at = begin_[state]; at < begin_[state + 1]; ++at) {
+        if (!is_epsilon(arc_[at])) continue;
+        Cost& there = cost_[graph_.dst[arc_[at]]];
+        const Cost through = cost_[state] + Cost{graph_.graph[arc_[at]], graph_.acoustic[arc_[at]]};
+        if (through < there) there = through;
+      }
+    }
+  }
+
+  void expand(int32_t from) {
+    reach(from);
+    const auto begin = static_cast<int64_t>(arcs_.size());
+    Cost end{kInfinity, kInfinity};
+    stack_.assign(1, from);
+    while (!stack_.empty()) {
+      const int32_t state = stack_.back();
+      stack_.pop_back();
+      if (visited_[state] == from) continue;
+      visited_[state] = from;
+      const Cost here = cost_[state], stop = here + end_[state];
+      if (stop < end) end = stop;
+      for (int64_t at = range_[state].begin; at < range_[state].end; ++at) {
+        add(begin, {arcs_[at].arc, here + arcs_[at].cost});
+      }
+      if (range_[state].begin >= 0) continue;
+      for (int64_t at = begin_[state]; at < begin_[state + 1]; ++at) {
+        const int64_t arc = arc_[at];
+        if (is_epsilon(arc)) {
+          stack_.push_back(graph_.dst[arc]);
+        } else if (leads_[graph_.dst[arc]]) {
+          add(begin, {arc, here + Cost{graph_.graph[arc], graph_.acoustic[arc]}});
+        }
+      }
+    }
+    std::reverse(arcs_.begin() + begin, arcs_.end());
+    range_[from] = {begin, static_cast<int64_t>(arcs_.size())};
+    end_[from] = end;
+  }
+
+  // Of arcs with the same word and destination the better one stays.
+  void add(int64_t begin, Arc arc) {
+    const uint64_t key = static_cast<uint64_t>(graph_.word[arc.arc]) << 32 | static_cast<uint32_t>(graph_.dst[arc.arc]);
+    const auto [found, is_new] = place_.try_emplace(key, static_cast<int64_t>(arcs_.size()));
+    if (is_new || found->second < begin) {
+      found->second = static_cast<int64_t>(arcs_.size());
+      arcs_.push_back(arc);
+      num_labels_ += length(arc.arc);
+      return;
+    }
+    Arc& known = arcs_[found->second];
+    if (!is_better(arc, known)) return;
+    num_labels_ += length(arc.arc) - length(known.arc);
+    known = arc;
+  }
+
+  int64_t length(int64_t arc) const { return graph_.ali_begin[arc + 1] - graph_.ali_begin[arc]; }
+
+  // Cheaper, shorter, or with greater labels.
+  bool is_better(const Arc& a, const Arc& b) const {
+    if (a.cost < b.cost || b.cost < a.cost) return a.cost < b.cost;
+    if (length(a.arc) != length(b.arc)) return length(a.arc) < length(b.arc);
+    const int32_t* one = graph_.ali.data() + graph_.ali_begin[a.arc];
+    const int32_t* other = graph_.ali.data() + graph_.ali_begin[b.arc];
+    return std::lexicographical_compare(other, other + length(b.arc), one, one + length(a.arc));
+  }
+
+  AlignedArcs sorted() {
+    std::vector<int64_t> begin{0};
+    std::vector<int32_t> dst;
+    for (const Range& range : range_) {
+      for (int64_t at = range.begin; at < range.end; ++at) dst.push_back(graph_.dst[arcs_[at].arc]);
+      begin.push_back(static_cast<int64_t>(dst.size()));
+    }
+    top_sort(num_states_, begin.data(), dst.data(), 0, number_.data());
+    int32_t num_kept = 0;
+    for (int32_t state = 0; state < num_states_; ++state) {
+      if (number_[state] < 0) continue;
+      old_[number_[state]] = state;
+      ++num_kept;
+    }
+    AlignedArcs to;
+    to.arc_begin.push_back(0);
+    to.ali_begin.push_back(0);
+    for (int32_t state = 0; state < num_kept; ++state) {
+      const Range& range = range_[old_[state]];
+      for (int64_t at = range.begin; at < range.end; ++at) {
+        const int64_t arc = arcs_[at].arc;
+        to.dst.push_back(number_[graph_.dst[arc]]);
+        to.word.push_back(graph_.word[arc]);
+        to.graph.push_back(arcs_[at].cost.graph);
+        to.acoustic.push_back(arcs_[at].cost.acoustic);
+        std::copy_n(graph_.ali.data() + graph_.ali_begin[arc], length(arc), to.more(length(arc)));
+        to.ali_begin.push_back(to.num_labels);
+      }
+      to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
+      to.final_graph.push_back(end_[old_[state]].graph);
+      to.final_acoustic.push_back(end_[old_[state]].acoustic);
+    }
+    return to;
+  }
+
+  const AlignGraph& graph_;
+  const int32_t num_states_;
+  int64_t num_labels_ = 0;
+  std::vector<int64_t> begin_, arc_;           // arcs of each state
+  std::vector<int32_t> number_, old_;          // topological order
+  std::vector<uint8_t> is_wanted_, leads_;     // has another than an epsilon coming in; leads to an end
+  std::vector<Cost> cost_, end_;               // of the way from the state being expanded; of ending
+  std::vector<int32_t> reached_, visited_;     // last state expanded that led here
+  std::vector<int32_t> closure_, stack_;
+  std::vector<Range> range_;                   // arcs of states already expanded
+  std::vector<Arc> arcs_;
+  std::unordered_map<uint64_t, int64_t> place_;  // last arc with a word and destination
+};
+
+}  // namespace ninja

@@ -1,0 +1,222 @@
+// What a search for units finds: arcs by the place they leave, put into Kaldi's order and written out.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "align/align_labels.hpp"
+#include "align/align_places.hpp"
+#include "align/align_units.hpp"
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+struct Step {
+  Stretch labels;
+  float graph, acoustic;
+};
+
+// A step behind which no unit is over, and all that was found behind it.
+struct Inner {
+  Step step;
+  int32_t before;                // the inner step before it, or -1 behind the place that was left
+  int32_t place;                 // that was left
+  int32_t state, word;           // its own word
+  int32_t num_words, num_labels; // pending behind it
+  int64_t begin, end;            // arcs
+  bool is_place;                 // whether a unit may end there on another way
+};
+
+// A unit given out: an arc. Its labels are those of the place, of inner steps, and of the last step on the way there,
+// as far as they belong to it.
+struct Unit {
+  const int32_t* last;           // labels of the last step
+  int32_t num_last, num_labels;
+  int32_t inner;                 // the last but one step, -1 if none
+  int32_t place, word;           // where it leads to
+  float graph, acoustic;
+};
+
+class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to it
+ public:
+  void clear() {
+    num_arcs_ = num_labels_ = 0;
+    arc_begin_.assign(1, 0);
+    ends_.clear();
+    inner_.clear();
+    long_.clear();
+  }
+
+  int64_t num_arcs() const { return num_arcs_; }
+  int64_t num_labels() const { return num_labels_; }
+
+  // Room that is kept for the next lattice, in bytes, about.
+  size_t room() const { return units_.size() * sizeof(Unit) + inner_.capacity() * sizeof(Inner); }
+
+  // The place being left; its arcs and its end are those added until it is closed.
+  int32_t place() const { return static_cast<int32_t>(ends_.size()) - 1; }
+  void open_place() { ends_.push_back({kInfinity, kInfinity}); }
+  void close_place() { arc_begin_.push_back(num_arcs_); }
+  void set_end(float graph, float acoustic) { ends_.back() = {graph, acoustic}; }
+
+  // Add an arc, all of whose members the caller sets, where it stays: a copy would wait for its pieces.
+  Unit& add(int32_t num_labels) {
+    if (num_arcs_ == static_cast<int64_t>(units_.size())) units_.resize(2 * units_.size() + 1024);
+    num_labels_ += num_labels;
+    Unit& unit = units_[num_arcs_++];
+    unit.num_labels = num_labels;
+    return unit;
+  }
+
+  // Add a step behind which no unit is over.
+  int32_t add_inner(const Inner& inner) {
+    inner_.push_back(inner);
+    return static_cast<int32_t>(inner_.size()) - 1;
+  }
+  void close_inner(int32_t inner) { inner_[inner].end = num_arcs_; }
+  std::vector<Inner>& inner() { return inner_; }
+  const std::vector<Inner>& inner() const { return inner_; }
+
+  // Note that the costs of the next arc, or of the end, depend on the order in which they are added up; they are those
+  // of inner steps and a last one.
+  void note_long(bool is_end, int32_t before, float graph, float acoustic) {
+    long_.push_back({is_end ? place() : num_arcs_, is_end, before, graph, acoustic});
+  }
+
+  // Add costs up in Kaldi's order, for sums of single precision depend on it. Kaldi makes a chain of epsilons of the
+  // steps, and takes epsilons away from the end on, but only where a unit ends before them: steps between two places
+  // are summed forwards, and these sums backwards.
+  void add_up() {
+    for (const Long& each : long_) {
+      float graph = 0.0f, acoustic = 0.0f;
+      parts_.assign(1, {{nullptr, 0}, each.graph, each.acoustic});
+      for (int32_t at = each.before;; at = inner_[at].before) {
+        if (at < 0 || inner_[at].is_place) {
+          Step part{};
+          for (; !parts_.empty(); parts_.pop_back()) {
+            part.graph += parts_.back().graph;
+            part.acoustic += parts_.back().acoustic;
+          }
+          graph = part.graph + graph;
+          acoustic = part.acoustic + acoustic;
+        }
+        if (at < 0) break;
+        parts_.push_back(inner_[at].step);
+      }
+      (each.is_end ? ends_[each.arc].graph : units_[each.arc].graph) = graph;
+      (each.is_end ? ends_[each.arc].acoustic : units_[each.arc].acoustic) = acoustic;
+    }
+  }
+
+  // Put arcs in Kaldi's order. Kaldi takes a state's epsilons away from the last to the first and then turns the arcs
+  // round: they stay as they were found, but for those behind an inner place, which were turned round before.
+  void reverse_inner_places() {
+    for (auto inner = inner_.rbegin(); inner != inner_.rend(); ++inner) {
+      if (inner->is_place) std::reverse(units_.begin() + inner->begin, units_.begin() + inner->end);
+    }
+  }
+
+  // In the order of OpenFst's TopSort, as `top_sort` does it; here all states can be reached, and there are no cycles.
+  void sort_states() {
+    constexpr int32_t kUnseen = -1, kSeen = 0;
+    const auto num_states = static_cast<int32_t>(ends_.size());
+    new_state_.assign(num_states, kUnseen);
+    old_state_.resize(num_states);
+    walks_.resize(num_states);
+    const Unit* const units = units_.data();
+    int32_t* const seen = new_state_.data();
+    Walk* walk = walks_.data();
+    *walk = {0, units + arc_begin_[0], units + arc_begin_[1]};
+    seen[0] = kSeen;
+    for (int32_t number = num_states;;) {
+      while (walk->arc < walk->end && seen[walk->arc->place] != kUnseen) ++walk->arc;
+      if (walk->arc < walk->end) {
+        const int32_t place = walk->arc++->place;
+        seen[place] = kSeen;
+        ++walk;
+        walk->place = place;
+        walk->arc = units + arc_begin_[place];
+        walk->end = units + arc_begin_[place + 1];
+        continue;
+      }
+      old_state_[--number] = walk->place;
+      if (walk == walks_.data()) break;
+      --walk;
+    }
+    for (int32_t state = 0; state < num_states; ++state) new_state_[old_state_[state]] = state;
+  }
+
+  // Write the arcs. The labels of places, and those the search was given, must still be there.
+  void write(const Places& places, const int32_t* labels, int64_t num_labels, const Block& to) const {
+    const LabelCopier copy{labels, num_labels, to.ali + num_labels_};
+    int32_t* dst = to.dst;
+    int32_t* word = to.word;
+    float* graph = to.graph;
+    float* acoustic = to.acoustic;
+    int64_t* ali_begin = to.ali_begin;
+    int32_t* ali = to.ali;
+    to.arc_begin[0] = *ali_begin = 0;
+    std::fill_n(to.final_ali_begin, ends_.size() + 1, 0);
+    for (size_t state = 0; state < ends_.size(); ++state) {
+      const int32_t before = old_state_[state];
+      const Stretch from = places.tail(places[before].tail).labels;
+      to.final_graph[state] = ends_[before].graph;
+      to.final_acoustic[state] = ends_[before].acoustic;
+      const Unit* const end = units_.data() + arc_begin_[before + 1];
+      for (const Unit* unit = units_.data() + arc_begin_[before]; unit < end; ++unit) {
+        *dst++ = new_state_[unit->place];
+        *word++ = unit->word;
+        *graph++ = unit->graph;
+        *acoustic++ = unit->acoustic;
+        copy.blocks(from.label, std::min(from.length, unit->num_labels), ali);
+        if (unit->inner >= 0) write_inner(*unit, ali);
+        copy.blocks(unit->last, unit->num_last, ali + unit->num_labels - unit->num_last);
+        ali += unit->num_labels;
+        *++ali_begin = ali - to.ali;
+      }
+      to.arc_begin[state + 1] = dst - to.dst;
+    }
+  }
+
+ private:
+  struct End {
+    float graph, acoustic;
+  };
+  // An arc of several steps whose costs wait until all places are known.
+  struct Long {
+    int64_t arc;                   // or place
+    bool is_end;
+    int32_t before;                // the inner step before its last one
+    float graph, acoustic;         // of its last step
+  };
+  // A state on the way through the result, and its arcs that have not yet been followed.
+  struct Walk {
+    int32_t place;
+    const Unit *arc, *end;
+  };
+
+  // Write the labels of a unit's inner steps.
+  void write_inner(const Unit& unit, int32_t* to) const {
+    int32_t length = unit.num_labels - unit.num_last;
+    for (int32_t at = unit.inner; at >= 0; at = inner_[at].before) {
+      const Stretch& labels = inner_[at].step.labels;
+      const int32_t begin = inner_[at].num_labels - labels.length;
+      if (begin >= length) continue;
+      LabelCopier::few(labels.label, length - begin, to + begin);
+      length = begin;
+    }
+  }
+
+  int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
+  std::vector<Unit> units_;                // arcs of the result, and room for more
+  std::vector<int64_t> arc_begin_;
+  std::vector<End> ends_;                  // of the places that were left: states of the result, before they are sorted
+  std::vector<Inner> inner_;               // each behind the one before it
+  std::vector<Long> long_;
+  std::vector<Step> parts_;                // of a sum
+  std::vector<int32_t> new_state_, old_state_;
+  std::vector<Walk> walks_;
+};
+
+}  // namespace ninja

@@ -1,0 +1,140 @@
+// A lattice made ready for minimum-Bayes-risk decoding: one final state, and how probable each arc is given its end.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/scales.hpp"
+
+namespace ninja {
+
+// Sums run in Kaldi's order and precision: where two alignments cost the same, rounding decides between them.
+struct MbrLattice {
+  struct Link {
+    int32_t src;
+    int32_t dst;
+    int32_t word;
+    float loglike;  // - cost
+    double prob;    // that a path through dst came by this link
+  };
+  int64_t num_states;           // the last one is the only final state
+  std::vector<Link> link;       // by source, the way to the final state last
+  std::vector<int64_t> out;     // [num_states + 1]; links leaving a state
+  std::vector<int64_t> in;      // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
+  std::vector<int64_t> entering;
+  std::vector<int32_t> time;    // [num_states], frames
+};
+
+// log(exp(x) + exp(y)), with the shortcut that Kaldi's LogAdd takes.
+inline double log_add(double x, double y) {
+  if (x < y) std::swap(x, y);
+  static const double least = std::log(std::numeric_limits<double>::epsilon());
+  const double difference = y - x;
+  return difference >= least ? x + std::log1p(std::exp(difference)) : x;
+}
+
+// Make `to` of a lattice; false if no path leads from the start to a final state. `time` holds the frame of each state.
+// What lies on no such path is left out. Buffers of `to` are reused.
+inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& given,
+                        MbrLattice& to) {
+  const Scales scales = single(given);
+  std::vector<char> leads(arcs.num_states, 0), reached(arcs.num_states + 1, 0);
+  int64_t finals = 0, last = -1;
+  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+    leads[state] = is_final(arcs, state);
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      leads[state] |= leads[arcs.dst[arc]];
+    }
+  }
+  if (!leads[0]) return false;
+  reached[0] = 1;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (!(reached[state] &= leads[state])) continue;
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) reached[arcs.dst[arc]] = 1;
+    if (is_final(arcs, state)) {
+      ++finals;
+      last = state;
+    }
+  }
+  const auto final_labels = [&](int64_t state) {
+    return static_cast<int32_t>(labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]);
+  };
+  // Kaldi adds no state where one is final already, costs nothing and leads nowhere.
+  bool add = finals > 1 || scales.lm * arcs.final_graph[last] != 0.0 ||
+             scales.acoustic * arcs.final_acoustic[last] != 0.0 || final_labels(last) > 0;
+  for (int64_t arc = arcs.arc_begin[last]; arc < arcs.arc_begin[last + 1]; ++arc) add |= leads[arcs.dst[arc]] != 0;
+
+  // States keep their order, numbered without those left out.
+  std::vector<int32_t> number(arcs.num_states, -1);
+  to.time.clear();
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (!reached[state] || (!add && state > last)) continue;
+    number[state] = static_cast<int32_t>(to.time.size());
+    to.time.push_back(time[state]);
+  }
+  int32_t end = add ? static_cast<int32_t>(to.time.size()) : number[last];
+  if (add) to.time.push_back(0);
+  to.num_states = static_cast<int64_t>(to.time.size());
+
+  to.link.clear();
+  to.out.assign(1, 0);
+  to.in.assign(to.num_states + 1, 0);
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (number[state] < 0) continue;
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      if (!leads[arcs.dst[arc]]) continue;
+      float graph = static_cast<float>(scales.lm * arcs.graph[arc]);
+      if (arcs.word[arc] != 0) graph += static_cast<float>(scales.word_penalty);
+      const float cost = graph + static_cast<float>(scales.acoustic * arcs.acoustic[arc]);
+      to.link.push_back({number[state], number[arcs.dst[arc]], arcs.word[arc], -cost, 0.0});
+    }
+    if (add && is_final(arcs, state)) {
+      const float cost = static_cast<float>(scales.lm * arcs.final_graph[state]) +
+                         static_cast<float>(scales.acoustic * arcs.final_acoustic[state]);
+      to.link.push_back({number[state], end, 0, -cost, 0.0});
+      to.time[end] = std::max(to.time[end], time[state] + final_labels(state));
+    }
+    to.out.push_back(static_cast<int64_t>(to.link.size()));
+  }
+  if (add) to.out.push_back(static_cast<int64_t>(to.link.size()));
+
+  std::vector<double> alpha(to.num_states, -kNoPath);
+  alpha[0] = 0.0;
+  for (const MbrLattice::Link& link : to.link) {
+    alpha[link.dst] = log_add(alpha[link.dst], alpha[link.src] + link.loglike);
+    ++to.in[link.dst + 1];
+  }
+  for (int64_t state = 0; state < to.num_states; ++state) to.in[state + 1] += to.in[state];
+  std::vector<int64_t> place(to.in.begin(), to.in.end() - 1);
+  to.entering.resize(to.link.size());
+  for (size_t at = 0; at < to.link.size(); ++at) {
+    MbrLattice::Link& link = to.link[at];
+    link.prob = std::exp(alpha[link.src] + link.loglike - alpha[link.dst]);
+    to.entering[place[link.dst]++] = static_cast<int64_t>(at);
+  }
+  return true;
+}
+
+// The words of the best path, in the single precision in which OpenFst adds costs up; the first of equal paths.
+inline void best_words(const MbrLattice& lattice, std::vector<int32_t>& words) {
+  struct Best {
+    float cost;
+    int64_t link;
+  };
+  std::vector<Best> best(lattice.num_states, {kInfinity, -1});
+  best[0].cost = 0.0f;
+  for (size_t at = 0; at < lattice.link.size(); ++at) {
+    const MbrLattice::Link& link = lattice.link[at];
+    const float cost = best[link.src].cost - link.loglike;
+    if (cost < best[link.dst].cost) best[link.dst] = {cost, static_cast<int64_t>(at)};
+  }
+  words.clear();
+  for (int64_t at = best[lattice.num_states - 1].link; at >= 0; at = best[lattice.link[at].src].link) {
+    if (lattice.link[at].word != 0) words.push_back(lattice.link[at].word);
+  }
+  std::reverse(words.begin(), words.end());
+}
+
+}  // namespace ninja

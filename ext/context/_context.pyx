@@ -1,0 +1,278 @@
+"""Contextual grammars by token passing, and spans that sound like given phones; conversions only."""
+
+cimport numpy as np
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport unique_ptr
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
+
+from lm.ngram cimport ComposedLattice, NgramModel
+
+cimport context.kernels as c
+from core.lattice cimport Arcs, arcs_of, data_of, floats, int32s, int64s, new_array
+
+from ninja.errors import LatticeError, ModelError, OptionError, SymbolError
+
+np.import_array()
+
+
+cdef class Phrases:
+    """The phrases of one list and class: a deterministic acyclic acceptor of word ids, state 0 its start.
+
+    Takes arc_begin int64 [states + 1], word and dst int32 [arcs], each state's arcs sorted by word, bonus float32
+    [arcs] and final_bonus float32 [states], NaN where no phrase ends; bonuses in units of the boost of one word.
+    """
+
+    cdef c.Phrases phrases
+
+    def __init__(self, arc_begin not None, word not None, dst not None, bonus not None, final_bonus not None):
+        cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray?>word)
+        cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray?>final_bonus)
+        cdef const int64_t* begin = <const int64_t*>data_of(arc_begin, np.NPY_INT64, num_states + 1)
+        cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, num_arcs)
+        cdef const int32_t* enters = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)
+        cdef const float* bonuses = <const float*>data_of(bonus, np.NPY_FLOAT32, num_arcs)
+        cdef const float* finals = <const float*>data_of(final_bonus, np.NPY_FLOAT32, num_states)
+        cdef np.npy_intp at
+        if num_states < 1 or begin[0] != 0 or begin[num_states] != num_arcs:
+            raise ValueError("the arcs of the states are not all arcs")
+        for at in range(num_states):
+            if begin[at] > begin[at + 1]:
+                raise ValueError(f"the arcs of state {at} end before they begin")
+        for at in range(num_arcs):
+            if not 0 <= enters[at] < num_states:
+                raise ValueError(f"arc {at} enters state {enters[at]}, but there are {num_states}")
+        self.phrases.arc_begin.assign(begin, begin + num_states + 1)
+        self.phrases.word.assign(words, words + num_arcs)
+        self.phrases.dst.assign(enters, enters + num_arcs)
+        self.phrases.bonus.assign(bonuses, bonuses + num_arcs)
+        self.phrases.final_bonus.assign(finals, finals + num_states)
+
+    @property
+    def num_states(self):
+        """Number of states."""
+        return self.phrases.final_bonus.size()
+
+    @property
+    def num_bytes(self):
+        """Memory the phrases take."""
+        return self.phrases.arc_begin.size() * 8 + self.phrases.word.size() * 12 + self.phrases.final_bonus.size() * 4
+
+
+cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbols) except *:
+    """Borrow a model and its tables; None is no model."""
+    cdef c.BoundModel out
+    cdef np.npy_intp symbol
+    if model is None:
+        return out
+    out.model = <const NgramModel*>PyCapsule_GetPointer(model.address, "ninja.NgramModel")
+    out.word = <const int32_t*>data_of(words, np.NPY_INT32, num_symbols)
+    out.cost = <const float*>data_of(costs, np.NPY_FLOAT32, num_symbols)
+    out.eos = eos
+    for symbol in range(num_symbols):
+        if out.word[symbol] >= (<NgramModel*>out.model).num_words():
+            raise OptionError(f"word {out.word[symbol]} is not one of the model's")
+    return out
+
+
+cdef class Tracker:
+    """Sets of tokens by number.
+
+    Takes, of each symbol, whether it is no word, uint8 [symbols]; the class model (`_ngram.Model` or None) with its
+    word of each symbol, int32 [symbols], and the cost on top, float32 [symbols], and its </s>; the same of the model
+    that both mix with; and the options of c.ContextOptions.
+    """
+
+    cdef unique_ptr[c.ContextTracker] tracker
+    cdef object held  # what C++ borrows
+    cdef list lists
+    cdef np.npy_intp num_symbols
+
+    def __init__(self, no_word not None, class_model, class_word, class_cost, int32_t class_eos,
+                 old_model, old_word, old_cost, int32_t old_eos,
+                 *, double scale, double class_share, double class_boost, double keyword_boost, int32_t max_tokens):
+        cdef c.ContextOptions options
+        options.scale = scale
+        options.class_share = class_share
+        options.class_boost = class_boost
+        options.keyword_boost = keyword_boost
+        options.max_tokens = max_tokens
+        self.num_symbols = np.PyArray_SIZE(<np.ndarray?>no_word)
+        cdef const uint8_t* none = <const uint8_t*>data_of(no_word, np.NPY_UINT8, self.num_symbols)
+        cdef c.BoundModel one = bound(class_model, class_word, class_cost, class_eos, self.num_symbols)
+        cdef c.BoundModel other = bound(old_model, old_word, old_cost, old_eos, self.num_symbols)
+        self.held = (no_word, class_model, class_word, class_cost, old_model, old_word, old_cost)
+        self.lists = []
+        self.tracker.reset(new c.ContextTracker(one, other, none, options))
+
+    def clear(self):
+        """Forget all sets and utterances; their numbers mean nothing any more."""
+        self.tracker.get().clear()
+        self.lists = []
+
+    def __len__(self):
+        return self.tracker.get().size()
+
+    def num_tokens(self, int32_t state):
+        """Return how many tokens a set has."""
+        self._check(state)
+        return self.tracker.get().num_tokens(state)
+
+    def start(self, list lists not None, list unwanted not None):
+        """Return the set before the first word of an utterance with these lists.
+
+        Takes (Phrases, word of the class model or -1) of each list, and the Phrases that are unwanted.
+        """
+        cdef c.UtteranceLists here
+        cdef c.PhraseList each
+        cdef Phrases phrases
+        for phrases, class_word in lists:
+            each.phrases = &phrases.phrases
+            each.class_word = class_word
+            here.lists.push_back(each)
+        for phrases in unwanted:
+            here.unwanted.push_back(&phrases.phrases)
+        self.lists.append((lists, unwanted))
+        return self.tracker.get().start(move(here))
+
+    def advance(self, states not None, words not None):
+        """Return the sets after words, int64 [n], and what the words score, float32 [n]; -1 and -inf: not allowed."""
+        cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
+        cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
+        cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
+        cdef np.npy_intp at
+        for at in range(count):
+            self._check(state[at])
+            self._check_word(word[at])
+        after = new_array(count, np.NPY_INT64)
+        score = new_array(count, np.NPY_FLOAT32)
+        cdef int64_t* to = <int64_t*>np.PyArray_DATA(<np.ndarray>after)
+        cdef float* gain = <float*>np.PyArray_DATA(<np.ndarray>score)
+        cdef c.ContextTracker* tracker = self.tracker.get()
+        with nogil:
+            for at in range(count):
+                to[at] = tracker.advance(<int32_t>state[at], word[at], &gain[at])
+        return after, score
+
+    def final(self, states not None):
+        """Return what ending in each set scores, float32 [n]."""
+        cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
+        cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
+        cdef np.npy_intp at
+        for at in range(count):
+            self._check(state[at])
+        score = new_array(count, np.NPY_FLOAT32)
+        cdef float* out = <float*>np.PyArray_DATA(<np.ndarray>score)
+        for at in range(count):
+            out[at] = self.tracker.get().final_score(<int32_t>state[at])
+        return score
+
+    def explain(self, int32_t start, words not None):
+        """Return (first word, word behind the last, list) of each phrase that the best way through some words takes."""
+        cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>words)
+        cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
+        cdef np.npy_intp at
+        self._check(start)
+        for at in range(count):
+            self._check_word(word[at])
+        cdef vector[c.Said] said
+        cdef c.ContextTracker* tracker = self.tracker.get()
+        with nogil:
+            said = tracker.explain(start, word, count)
+        cdef size_t number
+        return [(said[number].begin, said[number].end, said[number].list) for number in range(said.size())]
+
+    def compose(self, lattice not None, int32_t start, double graph_share, int64_t max_arcs):
+        """Return the copies of states and arcs that carry the scores, as `ninja.graph.copies` takes them.
+
+        Raises:
+            LatticeError: More than max_arcs arcs arise.
+            ModelError: The grammar does not allow a word.
+            SymbolError: A word is none of the symbols.
+        """
+        cdef Arcs arcs = arcs_of(lattice)
+        cdef int64_t arc
+        self._check(start)
+        for arc in range(arcs.num_arcs):
+            if not 0 <= arcs.word[arc] < self.num_symbols:
+                raise SymbolError(f"word id {arcs.word[arc]} is not in the symbol table", key=lattice.key)
+        cdef ComposedLattice out
+        cdef c.ContextTracker* tracker = self.tracker.get()
+        with nogil:
+            out = move(c.compose_context(arcs, tracker, start, graph_share, max_arcs))
+        if out.too_large:
+            raise LatticeError(f"more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
+        if out.impossible >= 0:
+            what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
+            raise ModelError(f"the class language model gives probability zero to {what}", key=lattice.key)
+        return (
+            int32s(out.origin.state_map), int64s(out.arc_begin), int32s(out.dst), int64s(out.origin.arc_map),
+            floats(out.graph), floats(out.origin.final_graph),
+        )
+
+    cdef _check(self, int64_t state):
+        if not self.tracker.get().has(state):
+            raise OptionError(f"{state} is no state of this tracker")
+
+    cdef _check_word(self, int32_t word):
+        if not 0 <= word < self.num_symbols:
+            raise OptionError(f"word id {word} is none of the tracker's {self.num_symbols} symbols")
+
+
+def find_spans(
+    lattice not None,
+    const int32_t[::1] unit not None,
+    const int64_t[::1] first not None,
+    const int64_t[::1] sound_begin not None,
+    const int32_t[::1] sound_phone not None,
+    const int64_t[::1] string_begin not None,
+    const int32_t[::1] string_phone not None,
+    const float[:, ::1] substitution not None,
+    const float[::1] insertion not None,
+    const float[::1] deletion not None,
+    double acoustic_scale,
+    float weight,
+    float beam,
+    float max_distance,
+    int32_t max_spans,
+):
+    """Return (string, start, end: int32, excess, distance: float32, arc_begin, arc: int64) of the spans found."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef c.Sounds sounds
+    cdef c.PhoneStrings strings
+    cdef c.PhoneCosts costs
+    cdef c.SpanLimits limits
+    cdef c.Spans spans
+    sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
+    sounds.first = &first[0]
+    sounds.strings.count = sound_begin.shape[0] - 1
+    sounds.strings.begin = &sound_begin[0]
+    sounds.strings.phone = &sound_phone[0] if sound_phone.shape[0] > 0 else NULL
+    strings.count = string_begin.shape[0] - 1
+    strings.begin = &string_begin[0]
+    strings.phone = &string_phone[0] if string_phone.shape[0] > 0 else NULL
+    costs.count = <int32_t>insertion.shape[0]
+    costs.substitution = &substitution[0, 0]
+    costs.insertion = &insertion[0]
+    costs.deletion = &deletion[0]
+    limits.acoustic_scale = acoustic_scale
+    limits.weight = weight
+    limits.beam = beam
+    limits.max_distance = max_distance
+    limits.max_spans = max_spans
+    with nogil:
+        spans = c.find_spans(arcs, sounds, strings, costs, limits)
+    return (
+        int32s(spans.string), int32s(spans.start), int32s(spans.end), floats(spans.excess), floats(spans.distance),
+        int64s(spans.arc_begin), int64s(spans.arc),
+    )
+
+
+def best_arcs(lattice not None, double acoustic_scale):
+    """Return the arcs by which the best path enters and leaves each state, -1: none; int64 [num_states] each."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef c.BestArcs best
+    with nogil:
+        best = c.best_arcs(arcs, acoustic_scale)
+    return int64s(best.c_in), int64s(best.out)

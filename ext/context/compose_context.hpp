@@ -1,0 +1,99 @@
+// Composition of a lattice with a contextual grammar: states are pairs of a lattice state and a set of tokens, made as
+// paths reach them; every arc pays what the grammar says of its word.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "context/context.hpp"
+#include "core/copies.hpp"
+#include "core/lattice.hpp"
+#include "core/pair_map.hpp"
+
+namespace ninja {
+
+class ContextComposer {
+ public:
+  // Graph costs become `graph_share` of what they were plus what the tracker says.
+  ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
+      : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs) {}
+
+  ComposedLattice compose(int32_t start) {
+    of_state_.resize(static_cast<size_t>(arcs_.num_states));
+    pair(0, start);
+    out_.arc_begin.push_back(0);
+    // Arcs lead to later states only: all sets of a lattice state are known when its turn comes.
+    for (int64_t state = 0; state < arcs_.num_states; ++state) {
+      const int64_t num_arcs = static_cast<int64_t>(of_state_[state].size()) *
+                               (arcs_.arc_begin[state + 1] - arcs_.arc_begin[state]);
+      out_.too_large = num_arcs > max_arcs_ - static_cast<int64_t>(out_.dst.size());
+      if (out_.too_large) return std::move(out_);
+      for (const int32_t at : of_state_[state]) {
+        leave(state, at);
+        if (out_.impossible >= 0) return std::move(out_);
+      }
+      std::vector<int32_t>().swap(of_state_[state]);
+    }
+    for (int32_t& dst : out_.dst) dst = pairs_[dst].number;
+    return std::move(out_);
+  }
+
+ private:
+  struct Pair {
+    int32_t set;
+    int32_t number = -1;  // its state in the new lattice
+  };
+
+  int32_t pair(int32_t state, int32_t set) {
+    int32_t& found = known_(state, set);
+    if (found < 0) {
+      found = static_cast<int32_t>(pairs_.size());
+      pairs_.push_back({set});
+      of_state_[state].push_back(found);
+    }
+    return found;
+  }
+
+  void leave(int64_t state, int32_t at) {
+    const int32_t set = pairs_[at].set;
+    pairs_[at].number = static_cast<int32_t>(out_.origin.state_map.size());
+    out_.origin.state_map.push_back(static_cast<int32_t>(state));
+    for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+      float score;
+      const int32_t after = tracker_->advance(set, arcs_.word[arc], &score);
+      if (after < 0) {
+        out_.impossible = arc;
+        return;
+      }
+      out_.dst.push_back(pair(arcs_.dst[arc], after));
+      out_.graph.push_back(static_cast<float>(graph_share_ * arcs_.graph[arc] - score));
+      out_.origin.arc_map.push_back(arc);
+    }
+    out_.arc_begin.push_back(static_cast<int64_t>(out_.dst.size()));
+    float final_graph = kInfinity;
+    if (is_final(arcs_, state)) {
+      const float score = tracker_->final_score(set);
+      if (std::isinf(score)) out_.impossible = arcs_.num_arcs;
+      final_graph = static_cast<float>(graph_share_ * arcs_.final_graph[state] - score);
+    }
+    out_.origin.final_graph.push_back(final_graph);
+  }
+
+  const Arcs& arcs_;
+  ContextTracker* tracker_;
+  double graph_share_;
+  int64_t max_arcs_;
+  ComposedLattice out_;
+  PairMap known_;
+  std::vector<Pair> pairs_;
+  std::vector<std::vector<int32_t>> of_state_;  // [lattice states] pairs of each, in order of discovery
+};
+
+inline ComposedLattice compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,
+                                      int64_t max_arcs) {
+  return ContextComposer(arcs, tracker, graph_share, max_arcs).compose(start);
+}
+
+}  // namespace ninja

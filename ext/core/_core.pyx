@@ -1,0 +1,205 @@
+"""Tries of words, OpenFst's binary images and times of lattices: conversions only."""
+
+cimport numpy as np
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cimport core.kernels as c
+from core.lattice cimport Alignments, Arcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, int32s, int64s, new_array, string_view
+
+import numpy
+
+np.import_array()
+
+
+cdef class WordTrie:
+    """Word sequences with their common prefixes shared: a node is a distinct prefix, parents come before children."""
+
+    cdef c.Trie trie
+
+    def __len__(self):
+        return self.trie.parent().size()
+
+    @property
+    def parent(self):
+        """Node of each node's prefix without its last word, int32 [nodes]; -1: the empty prefix. A copy."""
+        return copied(self.trie.parent().data(), self.trie.parent().size(), np.NPY_INT32)
+
+    @property
+    def word(self):
+        """Last word of each node's prefix, int32 [nodes]. A copy."""
+        return copied(self.trie.word().data(), self.trie.word().size(), np.NPY_INT32)
+
+    def add(self, word not None, begin not None):
+        """Add sequences; return the node of each of their words, int32 [words].
+
+        Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1] and rises
+        from 0 to the number of words.
+        """
+        cdef int64_t num_words = np.PyArray_SIZE(<np.ndarray>word)
+        cdef int64_t num_sequences = np.PyArray_SIZE(<np.ndarray>begin) - 1
+        cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, num_words)
+        cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, num_sequences + 1)
+        if num_sequences < 0 or begins[0] != 0 or begins[num_sequences] != num_words or (numpy.diff(begin) < 0).any():
+            raise ValueError(f"begin must rise from 0 to {num_words}")
+        node = new_array(num_words, np.NPY_INT32)
+        cdef int32_t* nodes = <int32_t*>np.PyArray_DATA(<np.ndarray>node)
+        with nogil:
+            c.add_sequences(self.trie, words, begins, num_sequences, nodes)
+        return node
+
+    def add_trie(self, parent not None, word not None, int32_t below=-1):
+        """Add a trie given by its nodes; return the node that each of them is here, int32 [nodes].
+
+        parent and word are int32 [nodes]; -1 is the empty prefix, which becomes the node `below`, and parents come
+        before their children.
+        """
+        cdef int64_t count = np.PyArray_SIZE(<np.ndarray>parent)
+        cdef const int32_t* parents = <const int32_t*>data_of(parent, np.NPY_INT32, count)
+        cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, count)
+        cdef int64_t at
+        if not -1 <= below < <int64_t>self.trie.parent().size():
+            raise ValueError(f"there is no node {below}")
+        for at in range(count):
+            if parents[at] >= at:
+                raise ValueError(f"node {at} comes before its parent {parents[at]}")
+        node = new_array(count, np.NPY_INT32)
+        cdef int32_t* nodes = <int32_t*>np.PyArray_DATA(<np.ndarray>node)
+        with nogil:
+            c.add_nodes(self.trie, parents, words, count, below, nodes)
+        return node
+
+
+def write_image(str arc_type not None, const int64_t[::1] arc_begin not None, const int32_t[::1] dst not None,
+                const int32_t[::1] ilabel not None, const int32_t[::1] olabel not None,
+                const double[::1] cost not None, const double[::1] final_cost not None, bytes symbols not None=b""):
+    """Return the binary image of a vector FST whose start is state 0; costs in float64, +inf = not final.
+
+    `symbols`, unless empty, are the bytes of a symbol table for input and output labels.
+    """
+    cdef c.FstArcs fst
+    cdef string name = arc_type.encode()
+    fst.num_states = final_cost.shape[0]
+    fst.num_arcs = dst.shape[0]
+    if arc_begin.shape[0] != fst.num_states + 1 or arc_begin[fst.num_states] != fst.num_arcs or not (
+            ilabel.shape[0] == olabel.shape[0] == cost.shape[0] == fst.num_arcs):
+        raise ValueError("the arrays of an FST differ in length")
+    fst.arc_begin = &arc_begin[0]
+    fst.final_cost = &final_cost[0] if fst.num_states > 0 else NULL
+    if fst.num_arcs > 0:
+        fst.dst = &dst[0]
+        fst.ilabel = &ilabel[0]
+        fst.olabel = &olabel[0]
+        fst.cost = &cost[0]
+    image = PyBytes_FromStringAndSize(NULL, c.image_size(fst, name, len(symbols)))
+    cdef char* to = PyBytes_AS_STRING(image)
+    cdef const char* table = PyBytes_AS_STRING(symbols)
+    cdef int64_t size = len(symbols)
+    with nogil:
+        c.write_image(fst, name, string_view(table, size), to)
+    return image
+
+
+cdef object _pairs(const vector[string]& symbol, const vector[int64_t]& number):
+    cdef size_t i
+    return None if symbol.empty() else [(symbol[i], number[i]) for i in range(symbol.size())]
+
+
+def parse_image(bytes image not None, int64_t begin=0):
+    """Parse the binary image of a vector or const FST, from an offset on.
+
+    Returns:
+        (error, byte, fields): what is wrong, or ""; its offset behind `begin`, or -1; and
+        (arc type, bytes taken, arc_begin, dst, ilabel, olabel, cost, final_cost, (input symbols, output symbols)),
+        both (name, id) each, or None. Arcs of infinite weight are left out.
+    """
+    if not 0 <= begin <= len(image):
+        raise ValueError("an image that begins outside the bytes")
+    cdef const char* content = PyBytes_AS_STRING(image) + begin
+    cdef int64_t size = len(image) - begin
+    cdef c.ParsedFst fst
+    with nogil:
+        fst = c.parse_image(content, size)
+    if not fst.error.empty():
+        return fst.error.decode("utf-8", "replace"), fst.byte, None
+    symbols = (_pairs(fst.input_symbol, fst.input_symbol_id),
+               _pairs(fst.symbol, fst.symbol_id) if fst.names_outputs else None)
+    return "", -1, (
+        fst.arc_type.decode(), fst.end, int64s(fst.arc_begin), int32s(fst.dst), int32s(fst.ilabel),
+        int32s(fst.olabel), doubles(fst.cost), doubles(fst.final_cost), symbols,
+    )
+
+
+def image_end(bytes image not None, int64_t begin=0):
+    """Return how many bytes an image takes that is well formed, but no lattice; 0 if it is malformed."""
+    if not 0 <= begin <= len(image):
+        raise ValueError("an image that begins outside the bytes")
+    cdef const char* content = PyBytes_AS_STRING(image) + begin
+    cdef int64_t size = len(image) - begin
+    cdef c.ParsedFst fst
+    with nogil:
+        fst = c.parse_image(content, size)
+    return 0 if fst.byte >= 0 else fst.end
+
+
+def parse_machine(bytes image not None):
+    """Parse the binary image of a vector FST in whatever order its states are.
+
+    Returns:
+        (error, byte, fields): what is wrong, or ""; its offset, or -1; and (start, arc_begin, dst, ilabel, olabel,
+        cost, final_cost), the arcs of each state in the order of their input labels.
+    """
+    cdef const char* content = PyBytes_AS_STRING(image)
+    cdef int64_t size = len(image)
+    cdef c.Machine machine
+    with nogil:
+        machine = c.parse_machine(content, size)
+    if not machine.error.empty():
+        return machine.error.decode("utf-8", "replace"), machine.byte, None
+    return "", -1, (
+        machine.start, int64s(machine.fst.arc_begin), int32s(machine.fst.dst), int32s(machine.fst.ilabel),
+        int32s(machine.fst.olabel), doubles(machine.fst.cost), doubles(machine.fst.final_cost),
+    )
+
+
+def state_times(object lattice not None):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef object time = new_array(arcs.num_states, np.NPY_INT32)
+    cdef int32_t* moment = <int32_t*>np.PyArray_DATA(<np.ndarray>time)
+    cdef int64_t arc
+    with nogil:
+        arc = c.state_times(arcs, alignments, moment)
+    return freeze(time), arc
+
+
+def first_backward_arc(object lattice not None, object time not None):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef int64_t arc
+    with nogil:
+        arc = c.first_backward_arc(arcs, moment)
+    return arc
+
+
+def num_frames(object lattice not None, object time not None):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef int64_t frames
+    with nogil:
+        frames = c.num_frames(arcs, alignments, moment)
+    return frames
+
+
+def depth_per_frame(object lattice not None, object time not None, int64_t frames):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef object depth = new_array(frames, np.NPY_INT32)
+    cdef int32_t* counts = <int32_t*>np.PyArray_DATA(<np.ndarray>depth)
+    with nogil:
+        c.depth_per_frame(arcs, alignments, moment, frames, counts)
+    return depth

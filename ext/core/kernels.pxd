@@ -1,0 +1,62 @@
+"""C++ declarations of tries, FSTs and times; declarations only."""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from core.lattice cimport Alignments, Arcs, string_view
+
+cdef extern from "core/trie.hpp" namespace "ninja" nogil:
+    cdef cppclass Trie:
+        Trie() except +
+        const vector[int32_t]& parent()
+        const vector[int32_t]& word()
+
+    void add_sequences(Trie&, const int32_t*, const int64_t*, int64_t, int32_t*) except +
+    void add_nodes(Trie&, const int32_t*, const int32_t*, int64_t, int32_t, int32_t*) except +
+
+cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
+    cdef struct FstArcs:
+        int64_t num_states
+        int64_t num_arcs
+        const int64_t* arc_begin
+        const int32_t* dst
+        const int32_t* ilabel
+        const int32_t* olabel
+        const double* cost
+        const double* final_cost
+    cdef cppclass ParsedFst:
+        string error
+        int64_t byte
+        string arc_type
+        int64_t end
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] ilabel
+        vector[int32_t] olabel
+        vector[double] cost
+        vector[double] final_cost
+        vector[string] symbol
+        vector[int64_t] symbol_id
+        vector[string] input_symbol
+        vector[int64_t] input_symbol_id
+        cbool names_outputs
+    int64_t image_size(const FstArcs& fst, const string& arc_type, int64_t symbols) except +
+    void write_image(const FstArcs& fst, const string& arc_type, string_view symbols, char* to) except +
+    ParsedFst parse_image(const char* content, int64_t size) except +
+
+cdef extern from "core/fst_machine.hpp" namespace "ninja" nogil:
+    cdef cppclass Machine:
+        string error
+        int64_t byte
+        int64_t start
+        ParsedFst fst
+    Machine parse_machine(const char* content, int64_t size) except +
+
+cdef extern from "core/times.hpp" namespace "ninja" nogil:
+    int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) noexcept
+    int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) noexcept
+    int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const int32_t* time) noexcept
+    void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
+                         int32_t* depth) except +

@@ -1,0 +1,217 @@
+"""Lattices and arrays between Python and C++: what all the modules share.
+
+Inline, because extension modules share no compiled code. Call ``numpy.import_array()`` in the module first.
+"""
+
+cimport numpy as np
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
+
+cdef extern from "<string_view>" namespace "std" nogil:
+    cdef cppclass string_view:
+        string_view()
+        string_view(const char*, size_t)
+        const char* data()
+        size_t size()
+
+cdef extern from "core/lattice.hpp" namespace "ninja" nogil:
+    cdef struct Arcs:
+        int64_t num_states
+        int64_t num_arcs
+        const int64_t* arc_begin
+        const int32_t* dst
+        const int32_t* word
+        const float* graph
+        const float* acoustic
+        const float* final_graph
+        const float* final_acoustic
+
+    cdef struct Alignments:
+        const int64_t* ali_begin
+        const int32_t* ali
+        const int64_t* final_ali_begin
+        const int32_t* final_ali
+
+cdef extern from "core/scales.hpp" namespace "ninja" nogil:
+    cdef struct Scales:
+        double acoustic
+        double lm
+        double word_penalty
+
+cdef extern from "core/block.hpp" namespace "ninja" nogil:
+    cdef cppclass Block:
+        void* memory
+        cbool compact
+        int64_t num_states
+        int64_t num_arcs
+        int64_t num_labels
+        int64_t num_final_labels
+        int64_t* arc_begin
+        int64_t* ali_begin
+        int64_t* final_ali_begin
+        int32_t* dst
+        int32_t* word
+        float* graph
+        float* acoustic
+        float* final_graph
+        float* final_acoustic
+        int32_t* final_ali
+        int32_t* ali
+    Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels) except +
+
+cdef extern from "Python.h":
+    ctypedef int (*descrsetfunc)(object, object, object) except -1
+    ctypedef object (*descrgetfunc)(object, object, object)
+    ctypedef struct PyTypeObject:
+        descrsetfunc tp_descr_set
+        descrgetfunc tp_descr_get
+    PyTypeObject* Py_TYPE(object)
+    PyObject* PyTuple_GET_ITEM(object, Py_ssize_t)
+
+
+cdef inline void* data_of(object array, int type_number, np.npy_intp length) except? NULL:
+    """Return the address of a contiguous array of the given type and length; anything else would crash a kernel."""
+    if (not isinstance(array, np.ndarray) or np.PyArray_TYPE(<np.ndarray>array) != type_number
+            or not np.PyArray_ISCARRAY_RO(<np.ndarray>array) or np.PyArray_NDIM(<np.ndarray>array) != 1
+            or (length >= 0 and np.PyArray_DIM(<np.ndarray>array, 0) != length)):
+        raise TypeError("a lattice holds an array of another type, shape or layout; make it with Lattice.from_arrays")
+    return np.PyArray_DATA(<np.ndarray>array)
+
+
+cdef inline Arcs arcs_of(object lattice) except *:
+    """Borrow the arcs of a lattice; valid while the caller holds the lattice."""
+    cdef Arcs arcs
+    cdef object begin = lattice.arc_begin
+    cdef object dst = lattice.dst
+    arcs.arc_begin = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+    arcs.dst = <const int32_t*>data_of(dst, np.NPY_INT32, -1)
+    arcs.num_states = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
+    arcs.num_arcs = np.PyArray_DIM(<np.ndarray>dst, 0)
+    arcs.word = <const int32_t*>data_of(lattice.word, np.NPY_INT32, arcs.num_arcs)
+    arcs.graph = <const float*>data_of(lattice.graph, np.NPY_FLOAT32, arcs.num_arcs)
+    arcs.acoustic = <const float*>data_of(lattice.acoustic, np.NPY_FLOAT32, arcs.num_arcs)
+    arcs.final_graph = <const float*>data_of(lattice.final_graph, np.NPY_FLOAT32, arcs.num_states)
+    arcs.final_acoustic = <const float*>data_of(lattice.final_acoustic, np.NPY_FLOAT32, arcs.num_states)
+    return arcs
+
+
+cdef inline Alignments alignments_of(object lattice) except *:
+    """Borrow the alignment pools of a lattice; valid while the caller holds the lattice."""
+    cdef Alignments alignments
+    alignments.ali_begin = <const int64_t*>data_of(lattice.ali_begin, np.NPY_INT64, -1)
+    alignments.ali = <const int32_t*>data_of(lattice.ali, np.NPY_INT32, -1)
+    alignments.final_ali_begin = <const int64_t*>data_of(lattice.final_ali_begin, np.NPY_INT64, -1)
+    alignments.final_ali = <const int32_t*>data_of(lattice.final_ali, np.NPY_INT32, -1)
+    return alignments
+
+
+cdef inline object new_array(np.npy_intp length, int type_number):
+    """Allocate an uninitialised one-dimensional array for a kernel to fill."""
+    return np.PyArray_EMPTY(1, &length, type_number, 0)
+
+
+cdef inline object freeze(object array):
+    """Make an array read-only, as every array of a lattice is."""
+    np.PyArray_CLEARFLAGS(<np.ndarray>array, np.NPY_ARRAY_WRITEABLE)
+    return array
+
+
+cdef inline object copied(const void* content, size_t length, int type_number):
+    """Copy what C++ holds into a new array, which may still be written to."""
+    cdef object array = new_array(<np.npy_intp>length, type_number)
+    if length > 0:
+        memcpy(np.PyArray_DATA(<np.ndarray>array), content, length * np.PyArray_ITEMSIZE(<np.ndarray>array))
+    return array
+
+
+cdef inline object int32s(const vector[int32_t]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_INT32))
+
+
+cdef inline object int64s(const vector[int64_t]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_INT64))
+
+
+cdef inline object floats(const vector[float]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_FLOAT32))
+
+
+cdef inline object doubles(const vector[double]& values):
+    """Copy a vector into a new read-only array."""
+    return freeze(copied(values.data(), values.size(), np.NPY_FLOAT64))
+
+
+cdef inline int set_slot(tuple slots, Py_ssize_t number, object lattice, object value) except -1:
+    """Set a field, whatever the class says about it."""
+    cdef object slot = <object>PyTuple_GET_ITEM(slots, number)
+    return Py_TYPE(slot).tp_descr_set(slot, lattice, value)
+
+
+cdef inline object get_slot(tuple slots, Py_ssize_t number, object lattice):
+    """Return a field, whatever the class says about it."""
+    cdef object slot = <object>PyTuple_GET_ITEM(slots, number)
+    return Py_TYPE(slot).tp_descr_get(slot, lattice, <object>Py_TYPE(lattice))
+
+
+cdef inline object filled(object lattice, tuple slots, tuple values):
+    """Set all fields of a new lattice and return it."""
+    cdef Py_ssize_t number
+    for number in range(len(slots)):
+        set_slot(slots, number, lattice, <object>PyTuple_GET_ITEM(values, number))
+    return lattice
+
+
+cdef inline void release(object owner) noexcept:
+    free(PyCapsule_GetPointer(owner, NULL))
+
+
+cdef inline object array_in(void* at, np.npy_intp length, int type_number, object owner):
+    """Make a read-only array of a part of some memory, whose owner it keeps alive."""
+    cdef object array = np.PyArray_New(np.ndarray, 1, &length, type_number, NULL, at, 0, np.NPY_ARRAY_CARRAY_RO, None)
+    Py_INCREF(owner)
+    np.PyArray_SetBaseObject(<np.ndarray>array, owner)
+    return array
+
+
+cdef inline object lattice_in(Block* block, object blank, tuple slots, object key, object kind, object time,
+                              object frame_shift, object words):
+    """Fill the fields of a blank lattice; the block's memory belongs to its arrays from now on.
+
+    Args:
+        blank: ``object.__new__(Lattice)``.
+        slots: Where a lattice keeps its fields, in their order.
+    """
+    cdef void* memory = block.memory
+    cdef object owner
+    block.memory = NULL
+    try:
+        owner = PyCapsule_New(memory, NULL, release)
+    except MemoryError:
+        free(memory)
+        raise
+    cdef np.npy_intp num_states = block.num_states
+    cdef np.npy_intp num_arcs = block.num_arcs
+    return filled(blank, slots, (
+        key,
+        array_in(block.arc_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(block.dst, num_arcs, np.NPY_INT32, owner),
+        array_in(block.word, num_arcs, np.NPY_INT32, owner),
+        array_in(block.graph, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(block.acoustic, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(block.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
+        array_in(block.ali, block.num_labels, np.NPY_INT32, owner),
+        array_in(block.final_graph, num_states, np.NPY_FLOAT32, owner),
+        array_in(block.final_acoustic, num_states, np.NPY_FLOAT32, owner),
+        array_in(block.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(block.final_ali, block.num_final_labels, np.NPY_INT32, owner),
+        kind, time, frame_shift, words,
+    ))

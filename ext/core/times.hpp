@@ -1,0 +1,71 @@
+// When the states of a lattice are, counted in frames, and how many arcs cross each frame.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+constexpr int64_t kConsistent = -1;
+
+// Fill in the frame of each state, -1 where no path leads.
+// Returns the first arc whose labels contradict the paths before it, or kConsistent.
+inline int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) {
+  std::fill(time, time + arcs.num_states, -1);
+  time[0] = 0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (time[state] < 0) continue;
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      const int64_t end = time[state] + (alignments.ali_begin[arc + 1] - alignments.ali_begin[arc]);
+      int32_t& there = time[arcs.dst[arc]];
+      if (there < 0) there = static_cast<int32_t>(end);
+      if (there != end) return arc;
+    }
+  }
+  return kConsistent;
+}
+
+// Returns the first arc that ends before it begins, or kConsistent: what `time` must satisfy where a format gave it.
+inline int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) {
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      if (time[state] >= 0 && time[arcs.dst[arc]] < time[state]) return arc;
+    }
+  }
+  return kConsistent;
+}
+
+// Frames until the last final state that can be reached is over.
+inline int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const int32_t* time) {
+  int64_t frames = 0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (time[state] < 0 || !is_final(arcs, state)) continue;
+    const int64_t length = alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
+    frames = std::max(frames, time[state] + length);
+  }
+  return frames;
+}
+
+// Count the arcs, and the final states with labels, that cross each frame; `depth` holds `frames` zeros.
+inline void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
+                            int32_t* depth) {
+  std::vector<int32_t> change(frames + 1, 0);
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (time[state] < 0) continue;
+    const int64_t start = std::min<int64_t>(time[state], frames);
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      ++change[start];  // a dead end may last longer than any whole path
+      --change[std::min<int64_t>(time[arcs.dst[arc]], frames)];
+    }
+    if (!is_final(arcs, state)) continue;
+    const int64_t length = alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
+    ++change[start];
+    --change[std::min<int64_t>(time[state] + length, frames)];
+  }
+  int32_t running = 0;
+  for (int64_t frame = 0; frame < frames; ++frame) depth[frame] = running += change[frame];
+}
+
+}  // namespace ninja

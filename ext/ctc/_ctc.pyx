@@ -1,0 +1,97 @@
+"""Kernels behind ``ninja.ctc``: conversions only."""
+
+cimport numpy as np
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+cimport ctc.kernels as c
+from core.lattice cimport doubles, floats, int32s, int64s
+
+np.import_array()
+
+
+def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[::1] kind not None,
+           const int64_t[::1] child_begin not None, const int32_t[::1] unit not None, const int32_t[::1] child not None,
+           const uint8_t[::1] is_word not None, int64_t beam, double score_beam, int64_t max_units):
+    """Search; the lexicon's arrays are empty where every word is allowed.
+
+    Returns:
+        (parent, state, unit_begin, unit, total, word_begin, place, first, end, cost, alignment), as
+        ext/ctc/ctc_problem.hpp describes them.
+    """
+    cdef c.CtcUnits units
+    cdef c.CtcLexicon lexicon
+    cdef c.CtcBeam options
+    cdef c.CtcResult result
+    cdef c.CtcSearch* kernel
+    cdef int64_t num_frames = logprob.shape[0]
+    units.num_units = logprob.shape[1]
+    units.blank = blank
+    if kind.shape[0] != units.num_units or units.num_units == 0 or not 0 <= blank < units.num_units:
+        raise ValueError("a kind for each unit is needed, and a blank among them")
+    units.kind = &kind[0]
+    lexicon.num_states = is_word.shape[0]
+    lexicon.child_begin = NULL
+    lexicon.unit = NULL
+    lexicon.child = NULL
+    lexicon.is_word = NULL
+    if lexicon.num_states:
+        if child_begin.shape[0] != lexicon.num_states + 1 or unit.shape[0] == 0 or unit.shape[0] != child.shape[0]:
+            raise ValueError("the arrays of the lexicon do not fit each other")
+        lexicon.child_begin = &child_begin[0]
+        lexicon.unit = &unit[0]
+        lexicon.child = &child[0]
+        lexicon.is_word = &is_word[0]
+    options.beam = beam
+    options.score_beam = score_beam
+    options.max_units = max_units
+    cdef const double* first = &logprob[0, 0] if num_frames else NULL
+    with nogil:
+        kernel = new c.CtcSearch(units, lexicon, options)
+        try:
+            kernel.search(first, num_frames, result)
+        finally:
+            del kernel
+    return (
+        int32s(result.parent), int32s(result.state), int64s(result.unit_begin), int32s(result.unit),
+        doubles(result.total), int64s(result.word_begin), int32s(result.place), int32s(result.first),
+        int32s(result.end), doubles(result.cost), int32s(result.alignment),
+    )
+
+
+def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob not None,
+            const int64_t[::1] word_begin not None, const int32_t[::1] place not None,
+            const int32_t[::1] first not None, const int32_t[::1] end not None, const double[::1] cost not None,
+            const int32_t[:, ::1] alignment not None, int32_t silence, const int32_t[::1] same not None,
+            const int32_t[::1] kind not None, const int64_t[::1] id_begin not None, const int32_t[::1] id not None):
+    """Make a lattice of the hypotheses of a search, at least one; see ext/ctc/ctc_lattice.hpp.
+
+    Returns:
+        (arc_begin, dst, word, acoustic, ali_begin, ali); only the last state is final.
+    """
+    cdef c.CtcHypotheses given
+    cdef c.CtcLattice made
+    given.num_hypotheses = hypothesis.shape[0]
+    given.num_frames = alignment.shape[1]
+    given.num_places = same.shape[0]
+    if (hypothesis.shape[0] == 0 or logprob.shape[0] != hypothesis.shape[0]
+            or word_begin.shape[0] != alignment.shape[0] + 1 or kind.shape[0] != same.shape[0]):
+        raise ValueError("the arrays of the hypotheses do not fit each other")
+    given.hypothesis = &hypothesis[0]
+    given.logprob = &logprob[0]
+    given.word_begin = &word_begin[0]
+    given.place = &place[0] if place.shape[0] else NULL
+    given.first = &first[0] if place.shape[0] else NULL
+    given.end = &end[0] if place.shape[0] else NULL
+    given.cost = &cost[0] if place.shape[0] else NULL
+    given.alignment = &alignment[0, 0] if given.num_frames else NULL
+    given.silence = silence
+    given.same = &same[0] if same.shape[0] else NULL
+    given.kind = &kind[0] if same.shape[0] else NULL
+    given.id_begin = &id_begin[0]
+    given.id = &id[0] if id.shape[0] else NULL
+    with nogil:
+        made.make(given)
+    return (
+        int64s(made.arc_begin), int32s(made.dst), int32s(made.word), floats(made.acoustic), int64s(made.ali_begin),
+        int32s(made.ali),
+    )

@@ -1,0 +1,390 @@
+"""Lattices of HTK, Sphinx, SRILM, Moses, OpenFst's text and k2 between bytes and arrays: converts only."""
+
+cimport numpy as np
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cimport formats.texts as c
+from core.lattice cimport Arcs, arcs_of, copied, data_of, doubles, filled, floats, freeze, int32s, int64s, new_array, string_view
+
+from ninja.errors import FormatError, LatticeError
+from ninja.lattice import SLOTS, Lattice
+
+np.import_array()
+
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
+
+
+cdef bytes _bytes(string_view text):
+    return PyBytes_FromStringAndSize(text.data(), text.size())
+
+
+cdef list _words(const vector[c.WordEntry]& entries):
+    """Return ``(word, line)`` of each word that has a number, from 1 on."""
+    cdef list result = []
+    cdef size_t number
+    for number in range(entries.size()):
+        if entries[number].word > 0:
+            result.append((_bytes(entries[number].text), entries[number].line))
+    return result
+
+
+cdef list _silent(const vector[c.WordEntry]& entries):
+    """Return ``(word, times)`` of each word that was read as silence."""
+    cdef list result = []
+    cdef size_t number
+    for number in range(entries.size()):
+        if entries[number].num_silent > 0:
+            result.append((_bytes(entries[number].text), entries[number].num_silent))
+    return result
+
+
+cdef int _raise(c.Fault& fault, str path, str key) except -1:
+    cdef object kind = LatticeError if fault.kind == c.kLattice else FormatError
+    cdef object line = fault.line if fault.line >= 0 else None
+    raise kind(fault.message.decode("ascii", "replace"), path, key=key, line=line)
+
+
+cdef dict _arrays(c.TextLattice& made):
+    cdef dict arrays = {
+        "arc_begin": int64s(made.arc_begin),
+        "dst": int32s(made.dst),
+        "word": int32s(made.word),
+        "graph": floats(made.graph),
+        "acoustic": floats(made.acoustic),
+        "final_graph": floats(made.final_graph),
+        "final_acoustic": floats(made.final_acoustic),
+        "link": int32s(made.link),
+        "final_link": int32s(made.final_link),
+        "node": int32s(made.node),
+        "time": int32s(made.time) if made.time.size() > 0 else None,
+        "end_node": made.end_node,
+        "end_time": made.end_time if made.end_time >= 0 else None,
+    }
+    return arrays
+
+
+cdef vector[string] _strings(object names):
+    cdef vector[string] result
+    for name in names:
+        result.push_back(name)
+    return result
+
+
+def read_slf(bytes content not None, str path, str key, *, double frame_shift, cbool keep, int words, int fold,
+             list costs not None, object missing_score, list silent not None, list null not None):
+    """Read the bytes of an HTK lattice.
+
+    Args:
+        content: The whole file.
+        path, key: For error messages.
+        frame_shift: Seconds.
+        keep: Return the fields that have no place in a lattice.
+        words: Where the words of nodes begin or end: 0 as the file says, 1 begin, 2 end.
+        fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
+        costs: ``(field, item or -1, is acoustic)`` of each cost.
+        missing_score: Score, a natural logarithm, that links get which lack one that others have; None: refuse them.
+        silent: Words that are read as epsilon.
+        null: Names of the null word.
+
+    Returns:
+        A dict: the arrays of the lattice (words counted from 1), ``words`` as ``(word, line)``, and what else there is.
+    """
+    cdef c.SlfOptions options
+    cdef c.SlfCost cost
+    options.frame_shift = frame_shift
+    options.keep = keep
+    options.fill = missing_score is not None
+    options.missing_score = missing_score or 0.0
+    for field, item, acoustic in costs:
+        cost.field = field
+        cost.item = item
+        cost.acoustic = acoustic
+        options.costs.push_back(cost)
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.SlfReading* reading = new c.SlfReading(
+        begin, begin + size, options, words, fold, _strings(silent), _strings(null)
+    )
+    cdef size_t number
+    try:
+        with nogil:
+            reading.read()
+        if reading.fault.kind != c.kNone:
+            _raise(reading.fault, path, key)
+        found = _arrays(reading.lattice)
+        found["words"] = _words(reading.parser.words.entries())
+        found["silent"] = _silent(reading.parser.words.entries())
+        found["header"] = [
+            (_bytes(reading.parser.header[number].name), _bytes(reading.parser.header[number].value))
+            for number in range(reading.parser.header.size())
+        ]
+        found["others"] = [
+            (_bytes(reading.parser.names[number]), reading.parser.on_links[number] != 0,
+             reading.parser.on_nodes[number] != 0)
+            for number in range(reading.parser.names.size())
+        ]
+        found["num_costs"] = list(reading.parser.num_costs)
+        found["fields"] = [
+            (reading.parser.fields[number].on_link, reading.parser.fields[number].row,
+             reading.parser.fields[number].name, _bytes(reading.parser.fields[number].value))
+            for number in range(reading.parser.fields.size())
+        ]
+        found["word_begins"] = reading.parser.word_begins
+        found["num_rounded"] = reading.parser.num_rounded
+        found["num_untimed"] = reading.parser.num_untimed
+        found["num_impossible"] = reading.parser.num_impossible
+        found["num_sublattices"] = reading.num_sublattices
+        return found
+    finally:
+        del reading
+
+
+def read_sphinx(bytes content not None, str path, str key, *, double base, cbool bracketed, list silent not None):
+    """Read the bytes of a Sphinx lattice.
+
+    Args:
+        base: Of the logarithms where the file does not say; 0: refuse such a file.
+        bracketed: Words within [] or ++ are silence.
+        silent: Words that are read as epsilon.
+    """
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.SphinxReading* reading = new c.SphinxReading(begin, begin + size, base, bracketed, _strings(silent))
+    try:
+        with nogil:
+            reading.read()
+        if reading.fault.kind != c.kNone:
+            _raise(reading.fault, path, key)
+        found = _arrays(reading.lattice)
+        found["words"] = _words(reading.words().entries())
+        found["silent"] = _silent(reading.words().entries())
+        found["base"] = reading.base()
+        found["frames"] = reading.num_frames()
+        found["variant"] = int32s(reading.variant())
+        found["first_end"] = int32s(reading.first_end())
+        found["last_end"] = int32s(reading.last_end())
+        return found
+    finally:
+        del reading
+
+
+def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str key, *, int fold, list null not None):
+    """Read the PFSG at an offset and line of a file; ``stop`` and ``line`` of the result say where the next one is."""
+    if not 0 <= at <= len(content):
+        raise ValueError("not in the file")
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.PfsgReading* reading = new c.PfsgReading(begin + at, begin + size, line, fold, _strings(null))
+    try:
+        with nogil:
+            reading.read()
+        if reading.fault.kind != c.kNone:
+            _raise(reading.fault, path, key)
+        found = _arrays(reading.lattice)
+        found["words"] = _words(reading.words().entries())
+        found["name"] = _bytes(reading.name())
+        found["stop"] = reading.stop() - begin
+        found["line"] = reading.line()
+        return found
+    finally:
+        del reading
+
+
+def read_plf(bytes content not None, int64_t line, str path, str key, *, int kind, int32_t graph, int32_t acoustic,
+             int fold, list null not None):
+    """Read the bytes of one PLF lattice, which stands on that line of its file.
+
+    Args:
+        kind: What the scores are: 0 seen from them, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
+        graph, acoustic: Which score is the cost, -1 for none.
+    """
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.PlfReading* reading = new c.PlfReading(begin, begin + size, line, kind, graph, acoustic, fold, _strings(null))
+    try:
+        with nogil:
+            reading.read()
+        if reading.fault.kind != c.kNone:
+            _raise(reading.fault, path, key)
+        found = _arrays(reading.lattice)
+        found["words"] = _words(reading.words().entries())
+        found["num_scores"] = max(reading.num_scores(), 0)
+        found["scores"] = freeze(copied(reading.scores().data(), reading.scores().size(), np.NPY_FLOAT64))
+        return found
+    finally:
+        del reading
+
+
+def slf_lines(object lattice, object place, list texts not None, object time, *, double frame_shift, int decimals,
+              double log_base, cbool linear, cbool graph, cbool acoustic, cbool end, int32_t end_time,
+              list on_node not None, list on_link not None):
+    """Return the node and link lines of an HTK lattice as bytes.
+
+    Args:
+        lattice: The lattice, its costs finite.
+        place: int32 [num_arcs], which of the texts is each arc's word.
+        texts: bytes, quoted where need be.
+        time: int32 [num_states], frames, or None.
+        frame_shift, decimals: Seconds a frame, and with how many decimals they are written.
+        log_base, linear: What scores are divided by, or whether they are probabilities.
+        graph, acoustic: Which costs are written.
+        end, end_time: Add an end node behind the final states, at this frame.
+        on_node, on_link: bytes to stand at the end of each line, or empty lists; links into the end come last.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef const int32_t* places = <const int32_t*>data_of(place, np.NPY_INT32, arcs.num_arcs)
+    cdef vector[string] words = _strings(texts)
+    cdef vector[string] behind_nodes = _strings(on_node)
+    cdef vector[string] behind_links = _strings(on_link)
+    cdef c.SlfStyle style
+    cdef string lines
+    if time is not None:
+        style.time = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    style.frame_shift = frame_shift
+    style.decimals = decimals
+    style.log_base = log_base
+    style.linear = linear
+    style.graph = graph
+    style.acoustic = acoustic
+    style.end = end
+    style.end_time = end_time
+    with nogil:
+        lines = c.slf_lines(arcs, places, words, style, behind_nodes, behind_links)
+    return <bytes>lines
+
+
+def look_at_fst_text(bytes content not None):
+    """Tell what the lines have.
+
+    Returns:
+        Whether there are lines of three fields; of five; and, where there are neither, whether the last of four fields
+        is always an integer; always a weight; and each of them once.
+    """
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.FstTextLook found
+    cdef size_t place
+    with nogil:
+        found = c.look_at_fst_text(begin, begin + size)
+    fourth = [_bytes(found.fourth[place]) for place in range(found.fourth.size())]
+    return found.three, found.five, found.fourth_integer, found.fourth_weight, fourth
+
+
+def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint spelled):
+    """Read the lines of an acceptor or a transducer.
+
+    Args:
+        content: The lines.
+        line: Number of the first one.
+        acceptor: Arcs have one label rather than two.
+        spelled: Return the spelling of labels that are integers, too.
+
+    Returns:
+        (fault, line, field, number of fields, None): 1 a number of fields that neither arcs nor final states have, 2 no
+        state, 3 no weight, 4 there is no line at all, 5 a state that is entered has no line. Or (0, -1, b"", 0,
+        machine), which is (labels, ids, arc_begin, dst, label, cost, final_cost): (output label, its first line) each
+        once, empty if they are integers and not wanted; what they are as integers, int32 [labels + 1], after a 0, or
+        None if some are none; labels of arcs by their places there, from 1.
+    """
+    cdef const char* begin = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.FstText made
+    cdef size_t place
+    with nogil:
+        c.read_fst_text(begin, begin + size, line, acceptor, made)
+    if made.fault != c.FstTextFault.kNone:
+        return <int>made.fault, made.line, _bytes(made.field), made.num_fields, None
+    ids = None if made.ids.empty() else int32s(made.ids)
+    labels = [] if ids is not None and not spelled else [
+        (_bytes(made.labels.entries()[place].text), made.labels.entries()[place].line)
+        for place in range(made.labels.entries().size())
+    ]
+    return 0, -1, b"", 0, (
+        labels, ids, int64s(made.arc_begin), int32s(made.dst), int32s(made.label), doubles(made.cost),
+        doubles(made.final_cost),
+    )
+
+
+def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_states, object word, object lm, object am,
+            *, bint as_graph, bint places):
+    """Make the arrays of a lattice of the arcs `first : last` of a k2 tensor.
+
+    Args:
+        arcs: int32 [4 * all arcs].
+        first: Where the FSA begins, in arcs; the caller has made sure that the stretch is there.
+        last: Where it ends.
+        num_states: Its states, the final one included.
+        word: int32 [all arcs] or None.
+        lm: float32 [all arcs] or None.
+        am: float32 [all arcs] or None.
+        as_graph: Scores without `lm` become graph costs.
+        places: Also tell which k2 arc each arc and each final cost was.
+
+    Returns:
+        (error, arc, malformed, arrays): what is wrong, or ""; the arc, counted from `first`, or -1; whether k2 would
+        refuse it; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic, arcs, final arcs).
+    """
+    cdef c.K2Fsa fsa
+    cdef int64_t count = np.PyArray_DIM(<np.ndarray?>arcs, 0) // 4
+    if not 0 <= first <= last <= count or num_states < 0 or num_states > 0x7fffffff:
+        raise ValueError("a stretch of arcs that is not there")
+    fsa.num_arcs = last - first
+    fsa.num_states = num_states
+    fsa.arcs = <const int32_t*>data_of(arcs, np.NPY_INT32, -1) + 4 * first
+    if word is not None:
+        fsa.word = <const int32_t*>data_of(word, np.NPY_INT32, count) + first
+    if lm is not None:
+        fsa.lm = <const float*>data_of(lm, np.NPY_FLOAT32, count) + first
+    if am is not None:
+        fsa.am = <const float*>data_of(am, np.NPY_FLOAT32, count) + first
+    fsa.as_graph = as_graph
+    cdef c.K2Plan plan
+    with nogil:
+        plan = c.plan_k2(fsa)
+    cdef c.K2Fault fault = plan.fault
+    if not fault.error.empty():
+        return fault.error.decode(), fault.arc, fault.malformed, None
+    cdef object arc_begin = new_array(plan.num_states + 1, np.NPY_INT64)
+    cdef object dst = new_array(plan.num_arcs, np.NPY_INT32)
+    cdef object words = new_array(plan.num_arcs, np.NPY_INT32)
+    cdef object graph = new_array(plan.num_arcs, np.NPY_FLOAT32)
+    cdef object acoustic = new_array(plan.num_arcs, np.NPY_FLOAT32)
+    cdef object final_graph = new_array(plan.num_states, np.NPY_FLOAT32)
+    cdef object final_acoustic = new_array(plan.num_states, np.NPY_FLOAT32)
+    cdef object row = new_array(plan.num_arcs, np.NPY_INT32) if places else None
+    cdef object final_row = new_array(plan.num_states, np.NPY_INT32) if places else None
+    cdef c.K2Target to
+    to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>arc_begin)
+    to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>dst)
+    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>words)
+    to.graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
+    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
+    to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
+    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
+    to.row = NULL
+    to.final_row = NULL
+    if places:
+        to.row = <int32_t*>np.PyArray_DATA(<np.ndarray>row)
+        to.final_row = <int32_t*>np.PyArray_DATA(<np.ndarray>final_row)
+    with nogil:
+        fault = c.fill_k2(fsa, plan, to)
+    if not fault.error.empty():
+        return fault.error.decode(), fault.arc, fault.malformed, None
+    return "", -1, False, (
+        freeze(arc_begin), freeze(dst), freeze(words), freeze(graph), freeze(acoustic), freeze(final_graph),
+        freeze(final_acoustic), row, final_row,
+    )
+
+
+def whole_lattice(str key not None, tuple arrays not None, ali_begin, ali, final_ali_begin, final_ali, str kind, time,
+                  frame_shift, words):
+    """Return the lattice that ``read_k2`` found, with what it did not find; the caller answers for the invariants."""
+    return filled(_new(Lattice), _SLOTS, (
+        key, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], ali_begin, ali, arrays[5], arrays[6],
+        final_ali_begin, final_ali, kind, time, frame_shift, words,
+    ))

@@ -1,0 +1,393 @@
+"""Kaldi tables between bytes and ``Lattice`` objects, and rows of columns as text: converts only."""
+
+cimport numpy as np
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove
+from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
+
+cimport formats.tables as c
+from core.lattice cimport Alignments, Arcs, Block, alignments_of, arcs_of, data_of, lattice_in, string_view
+
+import os
+
+from ninja.errors import FormatError, InputError, LatticeError, SymbolError
+from ninja.lattice import SLOTS, Lattice
+
+np.import_array()
+
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
+
+
+cdef inline object _lattice(object key, Block* block, object words):
+    return lattice_in(block, _new(Lattice), _SLOTS, key, "compact" if block.compact else "raw", None, None, words)
+
+
+cdef object _error(c.Fault* fault, object path, object key, cbool archive):
+    cdef object kind = FormatError
+    cdef str message = fault.message.decode("ascii", "replace")
+    if fault.kind == c.kLattice:
+        kind = LatticeError
+    elif fault.kind == c.kSymbol:
+        kind = SymbolError
+    if archive and fault.fatal and fault.byte >= 0:
+        message += "; there is no resynchronising, the rest of this archive is not read"
+    return kind(
+        message,
+        path,
+        key=key or None,
+        line=fault.line if fault.line >= 0 else None,
+        byte=fault.byte if fault.byte >= 0 else None,
+    )
+
+
+cdef int64_t _wrap(vector[c.Entry]& entries, object path, object words, list result) except -1:
+    """Append ``(key, lattice or error)`` for each entry; returns how many are faulty."""
+    cdef int64_t num_faults = 0
+    cdef size_t number
+    cdef c.Entry* entry
+    cdef object key
+    for number in range(entries.size()):
+        entry = &entries[number]
+        key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
+        if entry.fault.kind == c.kNone:
+            result.append((key, _lattice(key, &entry.block, words)))
+        else:
+            num_faults += 1
+            result.append((key, _error(&entry.fault, path, key, True)))
+    return num_faults
+
+
+cdef class FileBatches:
+    """The entries of a plain file, read ahead by a thread that does not need the interpreter.
+
+    Args:
+        path: Name of the file in errors.
+        file: Its descriptor, at the begin of an archive; it is closed in the end.
+        known, words: As for ``TableReader``.
+        chunk: Bytes read at once.
+        ahead: Bytes read ahead, at most (or one batch).
+        largest: Bytes that one entry may take.
+    """
+
+    cdef c.FileReader* reader
+    cdef object path
+    cdef object known
+    cdef object words
+    cdef readonly int64_t size  # of the last batch, in bytes of the file
+    cdef readonly int64_t num_faults  # in it
+
+    def __init__(self, object path, int file, object known, object words, *, int64_t chunk, int64_t ahead,
+                 int64_t largest):
+        if self.reader != NULL:
+            raise RuntimeError("begun already")
+        self.path = path
+        self.known = known
+        self.words = words
+        cdef const uint8_t* ids = NULL
+        cdef int64_t num_ids = 0
+        if known is not None:
+            ids = <const uint8_t*>np.PyArray_DATA(<np.ndarray?>known)
+            num_ids = np.PyArray_DIM(<np.ndarray>known, 0)
+        self.reader = new c.FileReader(file, ids, num_ids, chunk, ahead, largest)
+
+    def next(self):
+        """Return ``(key, lattice)``, or ``(key, error)``, of each entry of the next batch; an empty list at the end."""
+        cdef c.EntryBatch batch
+        cdef c.ReaderState state = c.kWait
+        cdef list result = []
+        if self.reader == NULL:
+            raise RuntimeError("closed")
+        while state == c.kWait:
+            PyErr_CheckSignals()  # Ctrl-C
+            with nogil:
+                state = self.reader.next(batch, 100)
+        if state == c.kFailed:
+            raise InputError(f"cannot be read: {os.strerror(self.reader.error_number())}", self.path)
+        if state == c.kTooLarge:
+            raise FormatError("a lattice that seems to be larger than any can be; the rest of this archive is not read",
+                              self.path, byte=self.reader.position())
+        if state == c.kBatch:
+            self.num_faults = _wrap(batch.entries, self.path, self.words, result)
+            self.size = batch.size
+        return result
+
+    def close(self):
+        """End the thread and close the file."""
+        cdef c.FileReader* reader = self.reader
+        self.reader = NULL
+        with nogil:
+            del reader
+
+    def __dealloc__(self):
+        del self.reader
+
+
+cdef class TableReader:
+    """A window that slides over the bytes of one table and turns them into lattices.
+
+    Call ``space``, fill it, ``advance``, ``parse``; again until ``broken`` or the file ends.
+
+    Args:
+        path: Name of the table in errors.
+        known: bool [largest word id + 1], which word ids may occur; None: all.
+        words: Symbol table to attach to the lattices.
+    """
+
+    cdef c.TableParser parser
+    cdef vector[c.Entry] entries
+    cdef bytearray memory
+    cdef int64_t begin
+    cdef int64_t end
+    cdef int64_t offset  # of the window's begin in the file
+    cdef object path
+    cdef object known
+    cdef readonly object words  # the symbol table attached to the lattices
+    cdef readonly int64_t num_faults  # of the last `parse`
+    cdef readonly list offsets  # in the file, of the lattices of the last `parse` (behind their keys)
+
+    def __init__(self, object path, object known=None, object words=None):
+        self.memory = bytearray(c.kSlack)
+        self.path = path
+        self.words = words
+        self.known = known
+        if known is not None:
+            self.parser.known = <const uint8_t*>np.PyArray_DATA(<np.ndarray?>known)
+            self.parser.num_known = np.PyArray_DIM(<np.ndarray>known, 0)
+
+    @property
+    def pending(self):
+        """Bytes that wait to be parsed."""
+        return self.end - self.begin
+
+    @property
+    def position(self):
+        """Offset in the file of the first byte that waits to be parsed."""
+        return self.offset
+
+    @property
+    def broken(self):
+        """Whether nothing more of this table can be read."""
+        return self.parser.broken
+
+    def space(self, int64_t size):
+        """Return a writable view of ``size`` bytes behind those that wait."""
+        cdef int64_t pending = self.end - self.begin
+        cdef bytearray grown
+        if pending + size + c.kSlack > len(self.memory):
+            grown = bytearray(pending + size + c.kSlack)
+            memcpy(PyByteArray_AS_STRING(grown), PyByteArray_AS_STRING(self.memory) + self.begin, pending)
+            self.memory = grown
+        elif self.begin > 0:
+            memmove(PyByteArray_AS_STRING(self.memory), PyByteArray_AS_STRING(self.memory) + self.begin, pending)
+        self.begin = 0
+        self.end = pending
+        return memoryview(self.memory)[pending:pending + size]
+
+    def advance(self, int64_t size):
+        """Say that ``size`` bytes of the space have been filled."""
+        if size < 0 or self.end + size + c.kSlack > len(self.memory):
+            raise ValueError("more bytes than there was space for")
+        self.end += size
+
+    def waiting(self):
+        """Return a copy of the bytes that wait."""
+        return PyByteArray_AS_STRING(self.memory)[self.begin:self.end]
+
+    def skip(self, int64_t offset):
+        """Go to an offset in the file; returns whether the window holds it, else the window is emptied."""
+        cdef int64_t distance = offset - self.offset
+        cdef cbool inside = 0 <= distance <= self.end - self.begin
+        self.begin = self.begin + distance if inside else self.end
+        self.offset = offset
+        return inside
+
+    cdef c.Window _window(self, int64_t bytes_behind):
+        cdef c.Window window
+        window.begin = PyByteArray_AS_STRING(self.memory) + self.begin
+        window.end = PyByteArray_AS_STRING(self.memory) + self.end
+        window.offset = self.offset
+        window.bytes_behind = bytes_behind
+        return window
+
+    def parse(self, int64_t bytes_behind):
+        """Return ``(key, lattice)``, or ``(key, error)`` where one is faulty, of all whole entries that wait.
+
+        Args:
+            bytes_behind: Bytes of the file still to come; 0 at its end, a huge number where unknown.
+        """
+        cdef c.Window window = self._window(bytes_behind)
+        cdef int64_t consumed = 0
+        cdef int64_t before = self.offset
+        cdef list result = []
+        try:
+            with nogil:
+                consumed = self.parser.parse(window, self.entries)
+            self.begin += consumed
+            self.offset += consumed
+            self.offsets = [before + (entry.object - window.begin) for entry in self.entries]
+            self.num_faults = _wrap(self.entries, self.path, self.words, result)
+        finally:
+            self._clear()
+        return result
+
+    def parse_one(self, str key not None, int64_t bytes_behind):
+        """Return the lattice, or the error, at the window's begin, where no key stands; None: more bytes are needed."""
+        cdef c.Window window = self._window(bytes_behind)
+        cdef c.Entry entry
+        cdef const char* at = window.begin
+        cdef cbool more
+        entry.key = string_view(window.begin, 0)
+        with nogil:
+            more = self.parser.parse_one(window, at, entry) == c.kMore
+        if more:
+            return None
+        self.offset += at - window.begin
+        self.begin += at - window.begin
+        if entry.fault.kind == c.kNone:
+            return _lattice(key, &entry.block, self.words)
+        return _error(&entry.fault, self.path, key, False)
+
+    cdef void _clear(self) noexcept:
+        cdef size_t number
+        for number in range(self.entries.size()):
+            free(self.entries[number].block.memory)
+        self.entries.clear()
+
+    def __dealloc__(self):
+        self._clear()
+
+
+cdef class TableWriter:
+    """Turns lattices into the bytes of a table, kept until ``take``.
+
+    Args:
+        text: Text rather than binary.
+    """
+
+    cdef c.Output output
+    cdef cbool text
+
+    def __init__(self, *, cbool text=False):
+        self.text = text
+
+    @property
+    def pending(self):
+        """Bytes that wait to be taken."""
+        return self.output.size()
+
+    def append(self, object lattice, bytes key not None, cbool compact):
+        """Append an entry; returns the offset of its lattice (what an scp file names) among the pending bytes."""
+        cdef Arcs arcs = arcs_of(lattice)
+        cdef Alignments alignments = alignments_of(lattice)
+        cdef string_view name = string_view(<const char*>key, len(key))
+        cdef int64_t begin = self.output.size()
+        cdef c.RawLattice raw
+        _check(arcs, alignments, lattice)
+        with nogil:
+            if not compact and not c.fits_raw(arcs, alignments):
+                raw = c.expand(arcs, alignments)
+                _borrow(raw, arcs, alignments)
+            if self.text:
+                c.write_text(name, arcs, alignments, compact, self.output)
+            else:
+                c.write_binary(name, arcs, alignments, compact, self.output)
+        return begin + len(key) + 1
+
+    def view(self):
+        """Return the pending bytes as a read-only view, valid until the next call of ``append`` or ``clear``."""
+        return PyMemoryView_FromMemory(<char*>self.output.data(), self.output.size(), PyBUF_READ)
+
+    def clear(self):
+        """Forget the pending bytes."""
+        self.output.clear()
+
+
+cdef void _borrow(c.RawLattice& raw, Arcs& arcs, Alignments& alignments) noexcept nogil:
+    arcs.num_states = raw.final_graph.size()
+    arcs.num_arcs = raw.dst.size()
+    arcs.arc_begin = raw.arc_begin.data()
+    arcs.dst = raw.dst.data()
+    arcs.word = raw.word.data()
+    arcs.graph = raw.graph.data()
+    arcs.acoustic = raw.acoustic.data()
+    arcs.final_graph = raw.final_graph.data()
+    arcs.final_acoustic = raw.final_acoustic.data()
+    alignments.ali_begin = raw.ali_begin.data()
+    alignments.ali = raw.ali.data()
+    alignments.final_ali_begin = raw.final_ali_begin.data()
+    alignments.final_ali = raw.ali.data()
+
+
+cdef int _check(Arcs arcs, Alignments alignments, object lattice) except -1:
+    """Make sure that the label pools are as long as the lattice says, or the kernels would read beyond them."""
+    if (np.PyArray_DIM(<np.ndarray>lattice.ali_begin, 0) != arcs.num_arcs + 1
+            or np.PyArray_DIM(<np.ndarray>lattice.final_ali_begin, 0) != arcs.num_states + 1
+            or alignments.ali_begin[arcs.num_arcs] != np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
+            or alignments.final_ali_begin[arcs.num_states] != np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
+            or arcs.arc_begin[arcs.num_states] != arcs.num_arcs):
+        raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
+    return 0
+
+
+cdef class Rows:
+    """Columns of so many rows; they must outlive it."""
+
+    cdef vector[c.TextColumn] columns
+    cdef int64_t num_rows
+    cdef list held
+
+    def __init__(self, int64_t num_rows):
+        self.num_rows = num_rows
+        self.held = []
+
+    def integers(self, values not None):
+        cdef c.TextColumn column
+        column.kind = c.kIntegers
+        column.integer = <const int32_t*>data_of(values, np.NPY_INT32, self.num_rows)
+        self.columns.push_back(column)
+        self.held.append(values)
+
+    def numbers(self, values not None):
+        cdef c.TextColumn column
+        column.kind = c.kNumbers
+        column.number = <const double*>data_of(values, np.NPY_FLOAT64, self.num_rows)
+        self.columns.push_back(column)
+        self.held.append(values)
+
+    def names(self, number not None, bytes letters not None, begin not None, end not None):
+        cdef c.TextColumn column
+        column.kind = c.kNames
+        column.integer = <const int32_t*>data_of(number, np.NPY_INT32, self.num_rows)
+        column.letters = PyBytes_AS_STRING(letters)
+        column.begin = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+        column.end = <const int64_t*>data_of(end, np.NPY_INT64, -1)
+        self.columns.push_back(column)
+        self.held.append((number, letters, begin, end))
+
+    def runs(self, pool not None, begin not None, end not None, str separator not None, cbool may_lack):
+        cdef c.TextColumn column
+        column.kind = c.kRuns
+        column.integer = <const int32_t*>data_of(pool, np.NPY_INT32, -1)
+        column.begin = <const int64_t*>data_of(begin, np.NPY_INT64, self.num_rows)
+        column.end = <const int64_t*>data_of(end, np.NPY_INT64, self.num_rows)
+        column.separator = <char>ord(separator)
+        column.may_lack = may_lack
+        self.columns.push_back(column)
+        self.held.append((pool, begin, end))
+
+    def text(self, bytes prefix not None):
+        """Return the lines, each of which begins with `prefix`."""
+        cdef c.Output output
+        cdef string_view first = string_view(PyBytes_AS_STRING(prefix), len(prefix))
+        with nogil:
+            c.print_rows(first, self.columns, self.num_rows, output)
+        return PyUnicode_DecodeUTF8(output.data(), output.size(), "surrogateescape")

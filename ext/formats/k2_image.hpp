@@ -1,0 +1,248 @@
+// One k2 Fsa, as its tensor of arcs holds it, into the arrays of a lattice.
+//
+// A row of the tensor is {i32 source, i32 destination, i32 label, f32 score}, sources never fall, the last state is the
+// only final one, and just the arcs into it have the label -1 (k2/csrc/fsa.h; k2 calls anything else invalid).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/top_sort.hpp"
+
+namespace ninja {
+
+// Borrowed pointers, valid for one call.
+struct K2Fsa {
+  int64_t num_arcs = 0;
+  int64_t num_states = 0;
+  const int32_t* arcs = nullptr;   // [4 * num_arcs]
+  const int32_t* word = nullptr;   // [num_arcs]; none: labels are words
+  const float* lm = nullptr;       // [num_arcs], the part of the score that becomes the graph cost; none: see below
+  const float* am = nullptr;       // [num_arcs], the rest, used where both add up to the score; none: score - lm
+  bool as_graph = false;           // without `lm`: the score becomes the graph cost rather than the acoustic one
+};
+
+// What is wrong with an FSA, if anything.
+struct K2Fault {
+  std::string error;
+  int64_t arc = -1;                // the arc that is wrong, -1: none alone is
+  bool malformed = false;          // against k2's own rules, rather than no lattice
+};
+
+// What becomes of an FSA. If there is a fault nothing else holds.
+struct K2Plan {
+  K2Fault fault;
+  bool fold = true;                // arcs into the final state become final costs, and the state goes
+  bool sorted = true;              // states keep their numbers, and `state` and `number` are empty
+  std::vector<int64_t> row;        // [k2 states + 1], first arc of each k2 state
+  std::vector<int32_t> state;      // [num_states], the k2 state each state is
+  std::vector<int32_t> number;     // [k2 states], the state each k2 state becomes, -1: none
+  int64_t num_states = 0;
+  int64_t num_arcs = 0;
+};
+
+// Where the arrays of the lattice go, of the plan's sizes.
+struct K2Target {
+  int64_t* arc_begin;      // [num_states + 1]
+  int32_t* dst;            // [num_arcs]
+  int32_t* word;           // [num_arcs]
+  float* graph;            // [num_arcs]
+  float* acoustic;         // [num_arcs]
+  float* final_graph;      // [num_states]
+  float* final_acoustic;   // [num_states]
+  int32_t* row;            // [num_arcs], the k2 arc each arc was; none: not wanted
+  int32_t* final_row;      // [num_states], the k2 arc each final cost was, -1: none; none: not wanted
+};
+
+namespace k2_image {
+
+inline const int32_t* row_of(const K2Fsa& fsa, int64_t arc) { return fsa.arcs + 4 * arc; }
+
+inline float score_of(const K2Fsa& fsa, int64_t arc) {
+  float score;
+  std::memcpy(&score, row_of(fsa, arc) + 3, sizeof(score));
+  return score;
+}
+
+// k2 puts -1 on arcs into the final state in its word labels, too; other than that words are not negative.
+inline int32_t word_of(const K2Fsa& fsa, int64_t arc) {
+  const int32_t label = row_of(fsa, arc)[2];
+  const int32_t word = fsa.word == nullptr ? label : fsa.word[arc];
+  return word == -1 && label == -1 ? 0 : word;
+}
+
+struct Costs {
+  float graph, acoustic;
+};
+
+enum class Split { kNone, kLm, kBoth };  // what there is to tell the parts of a score
+
+template <Split split>
+inline Costs costs_of(const K2Fsa& fsa, int64_t arc) {
+  const float score = score_of(fsa, arc);
+  if (split == Split::kNone) return fsa.as_graph ? Costs{0 - score, 0} : Costs{0, 0 - score};
+  const float lm = fsa.lm[arc];
+  if (split == Split::kBoth && lm + fsa.am[arc] == score) return {0 - lm, 0 - fsa.am[arc]};
+  return {0 - lm, lm - score};
+}
+
+inline bool wrong(const K2Fsa& fsa, const int32_t* row, int64_t before) {
+  const int64_t last = fsa.num_states - 1;
+  return row[0] < before || row[0] >= last || row[1] < 0 || row[1] > last || (row[2] == -1) != (row[1] == last) ||
+         row[2] < -1;
+}
+
+inline K2Fault malformed(const K2Fsa& fsa, int64_t arc, int64_t before) {
+  const int32_t* row = row_of(fsa, arc);
+  const std::string states = std::to_string(fsa.num_states);
+  std::string message;
+  if (row[0] < before || row[0] >= fsa.num_states - 1) {
+    message = "leaves state " + std::to_string(row[0]) + " behind state " + std::to_string(before) + ", of " + states +
+              " states of which the last is final";
+  } else if (row[1] < 0 || row[1] >= fsa.num_states) {
+    message = "enters state " + std::to_string(row[1]) + " of " + states;
+  } else {
+    message = "has the label " + std::to_string(row[2]) + " and enters state " + std::to_string(row[1]) + " of " +
+              states + "; -1 stands on arcs into the last state, and there alone";
+  }
+  return {message, arc, true};
+}
+
+// Check the shape; fill `row`; find out whether to fold and whether the states are in topological order.
+inline void inspect(const K2Fsa& fsa, K2Plan& plan) {
+  const int64_t last = fsa.num_states - 1;
+  plan.row.assign(fsa.num_states + 1, 0);
+  int64_t before = 0, ending = -1;
+  for (int64_t arc = 0; arc < fsa.num_arcs; ++arc) {
+    const int32_t* row = row_of(fsa, arc);
+    if (wrong(fsa, row, before)) {
+      plan.fault = malformed(fsa, arc, before);
+      return;
+    }
+    for (; before < row[0]; ++before) plan.row[before + 1] = arc;
+    plan.sorted = plan.sorted && row[1] > row[0];
+    if (row[1] != last) continue;
+    plan.fold = plan.fold && word_of(fsa, arc) == 0 && ending != row[0];
+    ending = row[0];
+    --plan.num_arcs;  // of those that stay arcs; put right below
+  }
+  for (; before < fsa.num_states; ++before) plan.row[before + 1] = fsa.num_arcs;
+  plan.num_arcs = plan.fold ? plan.num_arcs + fsa.num_arcs : fsa.num_arcs;
+  plan.num_states = fsa.num_states - plan.fold;
+  if (ending < 0) plan.fault.error = "no arc enters the final state, so there is no path";
+}
+
+// Number the states anew, leaving out those that cannot be reached.
+inline void sort(const K2Fsa& fsa, K2Plan& plan) {
+  const int64_t last = fsa.num_states - 1;
+  std::vector<int32_t> dst(fsa.num_arcs);
+  for (int64_t arc = 0; arc < fsa.num_arcs; ++arc) dst[arc] = row_of(fsa, arc)[1];
+  plan.number.resize(fsa.num_states);
+  const std::vector<int32_t> cycle = top_sort(fsa.num_states, plan.row.data(), dst.data(), 0, plan.number.data());
+  if (!cycle.empty()) {
+    plan.fault.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice has none";
+    return;
+  }
+  if (plan.number[last] < 0) {
+    plan.fault.error = "the final state cannot be reached, so there is no path";
+    return;
+  }
+  if (plan.fold) {  // the final state goes; those behind it move up
+    const int32_t gone = plan.number[last];
+    for (int32_t& number : plan.number) number -= number > gone;
+    plan.number[last] = -1;
+  }
+  plan.num_states = plan.num_arcs = 0;
+  for (int32_t number : plan.number) plan.num_states += number >= 0;
+  plan.state.resize(plan.num_states);
+  for (int64_t state = 0; state < fsa.num_states; ++state) {
+    if (plan.number[state] < 0) continue;
+    plan.state[plan.number[state]] = static_cast<int32_t>(state);
+    for (int64_t arc = plan.row[state]; arc < plan.row[state + 1]; ++arc) {
+      plan.num_arcs += !plan.fold || row_of(fsa, arc)[1] != last;
+    }
+  }
+}
+
+// Returns whether every cost is finite and every word one.
+template <Split split>
+inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+  const int64_t last = fsa.num_states - 1;
+  int64_t place = 0;
+  bool sound = true;
+  for (int64_t state = 0; state < plan.num_states; ++state) {
+    const int64_t was = plan.sorted ? state : plan.state[state];
+    const float end = !plan.fold && was == last ? 0 : INFINITY;
+    to.arc_begin[state] = place;
+    to.final_graph[state] = to.final_acoustic[state] = end;
+    if (to.final_row != nullptr) to.final_row[state] = -1;
+    const int64_t arcs_end = plan.row[was + 1];
+    for (int64_t arc = plan.row[was]; arc < arcs_end; ++arc) {
+      const int32_t dst = row_of(fsa, arc)[1];
+      const Costs costs = costs_of<split>(fsa, arc);
+      sound &= std::isfinite(costs.graph) & std::isfinite(costs.acoustic);
+      if (plan.fold && dst == last) {
+        to.final_graph[state] = costs.graph;
+        to.final_acoustic[state] = costs.acoustic;
+        if (to.final_row != nullptr) to.final_row[state] = static_cast<int32_t>(arc);
+        continue;
+      }
+      const int32_t word = word_of(fsa, arc);
+      sound &= word >= 0;
+      to.dst[place] = plan.sorted ? dst : plan.number[dst];
+      to.word[place] = word;
+      to.graph[place] = costs.graph;
+      to.acoustic[place] = costs.acoustic;
+      if (to.row != nullptr) to.row[place] = static_cast<int32_t>(arc);
+      ++place;
+    }
+  }
+  to.arc_begin[plan.num_states] = place;
+  return sound;
+}
+
+// Returns the first arc whose word or cost is none.
+template <Split split>
+inline K2Fault unsound(const K2Fsa& fsa) {
+  for (int64_t arc = 0; arc < fsa.num_arcs; ++arc) {
+    const int32_t word = word_of(fsa, arc);
+    if (word < 0) return {"has the word label " + std::to_string(word), arc, false};
+    const Costs costs = costs_of<split>(fsa, arc);
+    if (std::isfinite(costs.graph) && std::isfinite(costs.acoustic)) continue;
+    const std::string lm = split == Split::kNone ? "" : " and the LM score " + std::to_string(fsa.lm[arc]);
+    return {"has the score " + std::to_string(score_of(fsa, arc)) + lm, arc, false};
+  }
+  return {};
+}
+
+template <Split split>
+inline K2Fault filled(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+  return fill<split>(fsa, plan, to) ? K2Fault{} : unsound<split>(fsa);
+}
+
+}  // namespace k2_image
+
+// Find out how many states and arcs the lattice has, and in which order.
+inline K2Plan plan_k2(const K2Fsa& fsa) {
+  K2Plan plan;
+  if (fsa.num_states < 1) {
+    plan.fault.error = "the FSA is empty: it has no states";
+    return plan;
+  }
+  k2_image::inspect(fsa, plan);
+  if (plan.fault.error.empty() && !plan.sorted) k2_image::sort(fsa, plan);
+  return plan;
+}
+
+// Fill the arrays. If there is a fault they hold nothing.
+inline K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+  using k2_image::Split;
+  if (fsa.lm == nullptr) return k2_image::filled<Split::kNone>(fsa, plan, to);
+  if (fsa.am == nullptr) return k2_image::filled<Split::kLm>(fsa, plan, to);
+  return k2_image::filled<Split::kBoth>(fsa, plan, to);
+}
+
+}  // namespace ninja

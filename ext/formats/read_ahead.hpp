@@ -1,0 +1,171 @@
+// A plain file read and parsed in a thread of its own, which never needs Python's lock: a thread that waits for the lock
+// slows down whoever holds it.
+#pragma once
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "formats/kaldi_table.hpp"
+
+namespace ninja {
+
+// Entries in their order, with the bytes of their keys.
+struct EntryBatch {
+  std::vector<Entry> entries;
+  std::vector<char> keys;  // what `Entry::key` points into; a moved string might move its letters
+  int64_t size = 0;  // bytes of the file
+
+  EntryBatch() = default;
+  EntryBatch(EntryBatch&& other) noexcept { *this = std::move(other); }
+  EntryBatch& operator=(EntryBatch&& other) noexcept {
+    entries.swap(other.entries);
+    keys.swap(other.keys);
+    std::swap(size, other.size);
+    return *this;
+  }
+  ~EntryBatch() {
+    for (Entry& entry : entries) std::free(entry.block.memory);
+  }
+};
+
+class FileReader {
+ public:
+  enum State { kBatch, kWait, kEnd, kFailed, kTooLarge };
+
+  // Args: an open file, which is closed in the end; word ids that may occur (null: any); bytes read at once; bytes read
+  // ahead at most (or one batch); bytes an entry may take.
+  FileReader(int file, const uint8_t* known, int64_t num_known, int64_t chunk, int64_t ahead, int64_t largest)
+      : file_(file), chunk_(chunk), ahead_(ahead), largest_(largest) {
+    parser_.known = known;
+    parser_.num_known = num_known;
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~FileReader() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopped_ = true;
+    }
+    room_.notify_one();
+    thread_.join();
+    ::close(file_);
+  }
+
+  // Wait for the next batch, at most so long; kWait: none came.
+  State next(EntryBatch& batch, int milliseconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ready_.wait_for(lock, std::chrono::milliseconds(milliseconds), [this] { return !batches_.empty() || end_ != kWait; });
+    if (batches_.empty()) return end_;
+    batch = std::move(batches_.front());
+    batches_.pop_front();
+    waiting_ -= batch.size;
+    lock.unlock();
+    room_.notify_one();
+    return kBatch;
+  }
+
+  int error_number() const { return error_number_; }  // after kFailed
+  int64_t position() const { return position_; }      // after kTooLarge: where the entry begins
+
+ private:
+  void run() {
+    State end = kFailed;
+    try {
+      end = read_all();
+    } catch (const std::exception&) {  // what else can fail here is the memory
+      error_number_ = ENOMEM;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      end_ = end;
+    }
+    ready_.notify_one();
+  }
+
+  State read_all() {
+    Pool<char> window;
+    int64_t pending = 0;  // bytes at the window's begin that wait for the rest of their entry
+    while (true) {
+      if (pending > largest_) return kTooLarge;
+      const int64_t space = std::max(chunk_, pending);
+      char* begin = window.reserve(pending + space + kSlack, pending);
+      ssize_t count;
+      do {
+        count = ::read(file_, begin + pending, space);
+      } while (count < 0 && errno == EINTR);
+      if (count < 0) {
+        error_number_ = errno;
+        return kFailed;
+      }
+      EntryBatch batch;
+      const int64_t end = pending + count;
+      const int64_t behind = count > 0 ? std::max<int64_t>(1, file_size() - position_ - end) : 0;
+      batch.size = parser_.parse({begin, begin + end, position_, behind}, batch.entries);
+      keep_keys(batch);
+      pending = end - batch.size;
+      std::memmove(begin, begin + batch.size, pending);
+      position_ += batch.size;
+      const bool last = count == 0 || parser_.broken;
+      if (!batch.entries.empty() && !hand_over(std::move(batch))) return kEnd;
+      if (last) return kEnd;
+    }
+  }
+
+  int64_t file_size() const {
+    struct stat status;
+    return ::fstat(file_, &status) == 0 ? static_cast<int64_t>(status.st_size) : 0;
+  }
+
+  static void keep_keys(EntryBatch& batch) {
+    size_t size = 0;
+    for (const Entry& entry : batch.entries) size += entry.key.size();
+    batch.keys.reserve(size);  // so that no key moves
+    for (Entry& entry : batch.entries) {
+      const char* key = batch.keys.data() + batch.keys.size();
+      batch.keys.insert(batch.keys.end(), entry.key.begin(), entry.key.end());
+      entry.key = {key, entry.key.size()};
+    }
+  }
+
+  // Returns false when nobody wants the batch any more.
+  bool hand_over(EntryBatch&& batch) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    room_.wait(lock, [&] { return stopped_ || batches_.empty() || waiting_ + batch.size <= ahead_; });
+    if (stopped_) return false;
+    waiting_ += batch.size;
+    batches_.push_back(std::move(batch));
+    lock.unlock();
+    ready_.notify_one();
+    return true;
+  }
+
+  int file_;
+  int64_t chunk_, ahead_, largest_;
+  TableParser parser_;
+  int64_t position_ = 0;  // in the file, of the window's begin
+  int error_number_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable ready_, room_;
+  std::deque<EntryBatch> batches_;
+  int64_t waiting_ = 0;  // bytes of the batches
+  bool stopped_ = false;
+  State end_ = kWait;  // set when the thread ends
+  std::thread thread_;
+};
+
+}  // namespace ninja

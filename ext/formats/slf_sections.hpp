@@ -1,0 +1,83 @@
+// Sub-lattices of HTK's lattice files, put in the place of the nodes that stand for them.
+// Source: HTK HNet.c (ExpandLattice).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/slf.hpp"
+
+namespace ninja {
+
+class SlfExpander {
+ public:
+  // Args: `most`: nodes and links of the result, for sub-lattices within sub-lattices can grow beyond all bounds.
+  SlfExpander(const std::vector<SlfSection>& sections, int64_t most) : sections_(sections) {
+    constexpr int32_t kDeepest = 32;  // as in HTK
+    std::vector<int64_t> size(sections.size());
+    std::vector<int32_t> depth(sections.size(), 0);
+    for (size_t number = 0; number < sections.size(); ++number) {
+      const SlfSection& section = sections[number];
+      size[number] = section.text.num_nodes + section.text.num_links();
+      for (const int32_t sub : section.sub) {
+        if (sub < 0) continue;
+        size[number] += size[sub];
+        depth[number] = std::max(depth[number], depth[sub] + 1);
+        if (size[number] > most) refuse("the sub-lattices make more than " + std::to_string(most) + " nodes and links", -1);
+        if (depth[number] > kDeepest) refuse("sub-lattices within sub-lattices, more than 32 of them", -1);
+      }
+    }
+  }
+
+  // Return a section with all its sub-lattices; the nodes are numbered anew, times are left out.
+  TextGraph expand(size_t number) const {
+    const SlfSection& section = sections_[number];
+    const TextGraph& from = section.text;
+    TextGraph made;
+    made.word_begins = from.word_begins;
+    std::vector<int32_t> entry(from.num_nodes), exit(from.num_nodes);
+    for (int64_t node = 0; node < from.num_nodes; ++node) {
+      const int32_t first = static_cast<int32_t>(made.num_nodes);
+      const int32_t sub = section.sub.empty() ? -1 : section.sub[node];
+      if (sub < 0) {
+        add_node(from, node, made);
+        entry[node] = exit[node] = first;
+        continue;
+      }
+      const TextGraph inner = expand(sub);
+      for (int64_t each = 0; each < inner.num_nodes; ++each) add_node(inner, each, made);
+      for (int64_t link = 0; link < inner.num_links(); ++link) {
+        made.add_link(first + inner.src[link], first + inner.dst[link], inner.word[link], inner.graph[link],
+                      inner.acoustic[link], inner.line[link]);
+      }
+      entry[node] = first + inner.start;
+      exit[node] = first + inner.end;
+      // Costs of the node itself belong to what enters it, or to what leaves it where words begin at nodes.
+      if (from.node_graph.empty()) continue;
+      const int32_t edge = from.word_begins ? exit[node] : entry[node];
+      made.node_graph[edge] += from.node_graph[node];
+      made.node_acoustic[edge] += from.node_acoustic[node];
+    }
+    for (int64_t link = 0; link < from.num_links(); ++link) {
+      made.add_link(exit[from.src[link]], entry[from.dst[link]], from.word[link], from.graph[link], from.acoustic[link],
+                    from.line[link]);
+    }
+    made.start = entry[from.start];
+    made.end = exit[from.end];
+    return made;
+  }
+
+ private:
+  static void add_node(const TextGraph& from, int64_t node, TextGraph& made) {
+    made.node_word.push_back(from.node_word.empty() ? kNoWord : from.node_word[node]);
+    made.node_graph.push_back(from.node_graph.empty() ? 0 : from.node_graph[node]);
+    made.node_acoustic.push_back(from.node_graph.empty() ? 0 : from.node_acoustic[node]);
+    ++made.num_nodes;
+  }
+
+  const std::vector<SlfSection>& sections_;
+};
+
+}  // namespace ninja

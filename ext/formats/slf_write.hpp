@@ -1,0 +1,132 @@
+// The nodes and links of HTK's standard lattice format, written so that every cost reads back as it was.
+// Source: HTK HNet.c (WriteOneLattice).
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+struct SlfStyle {
+  const int32_t* time = nullptr;  // [num_states], frames; null: none
+  double frame_shift = 0.01;      // seconds
+  int decimals = 2;               // of times
+  double log_base = 1;            // what natural logarithms are divided by
+  bool linear = false;            // probabilities instead
+  bool graph = true, acoustic = true;
+  bool end = false;  // a node more, behind the final states
+  int32_t end_time = -1;
+};
+
+class SlfLines {
+ public:
+  SlfLines(const SlfStyle& style) : style_(style) {}
+
+  std::string lines;
+
+  void node(int64_t number, int32_t time) {
+    lines += "I=";
+    integer(number);
+    if (style_.time == nullptr) return;
+    lines += "\tt=";
+    fixed(time * style_.frame_shift);
+  }
+
+  void link(int64_t number, int64_t start, int64_t end, const std::string& word, float graph, float acoustic) {
+    lines += "J=";
+    integer(number);
+    lines += "\tS=";
+    integer(start);
+    lines += "\tE=";
+    integer(end);
+    lines += "\tW=";
+    lines += word;
+    if (style_.acoustic) {
+      lines += "\ta=";
+      score(acoustic);
+    }
+    if (style_.graph) {
+      lines += "\tl=";
+      score(graph);
+    }
+  }
+
+  void end_line(const std::vector<std::string>& fields, int64_t number) {
+    if (!fields.empty()) lines += fields[number];
+    lines += '\n';
+  }
+
+ private:
+  void integer(int64_t number) {
+    char text[24];
+    lines.append(text, std::to_chars(text, text + sizeof text, number).ptr - text);
+  }
+
+  // The shortest digits that read back as the same number.
+  template <class Number>
+  void shortest(Number number) {
+    char text[40];
+#ifdef __cpp_lib_to_chars
+    lines.append(text, std::to_chars(text, text + sizeof text, number).ptr - text);
+#else
+    lines.append(text, std::snprintf(text, sizeof text, sizeof(Number) == 4 ? "%.9g" : "%.17g", double{number}));
+#endif
+  }
+
+  void score(float cost) {
+    const double log = cost == 0 ? 0 : -static_cast<double>(cost);
+    if (style_.linear) {
+      shortest(std::exp(log));
+    } else if (style_.log_base == 1) {
+      shortest(static_cast<float>(log));
+    } else {
+      shortest(log / style_.log_base);
+    }
+  }
+
+  void fixed(double seconds) {
+    char text[64];
+    lines.append(text, std::snprintf(text, sizeof text, "%.*f", style_.decimals, seconds));
+  }
+
+  const SlfStyle& style_;
+};
+
+// Return the lines of all nodes and links. `place`: which of `texts` is the word of each arc. The fields in `on_node`
+// and `on_link` (empty, or one for each line, with blanks before them) stand at the ends of the lines.
+inline std::string slf_lines(const Arcs& arcs, const int32_t* place, const std::vector<std::string>& texts,
+                             const SlfStyle& style, const std::vector<std::string>& on_node,
+                             const std::vector<std::string>& on_link) {
+  SlfLines out(style);
+  out.lines.reserve(16 * arcs.num_states + 48 * arcs.num_arcs + 64);
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    out.node(state, style.time == nullptr ? 0 : style.time[state]);
+    out.end_line(on_node, state);
+  }
+  if (style.end) {
+    out.node(arcs.num_states, style.end_time);
+    out.end_line(on_node, arcs.num_states);
+  }
+  int64_t state = 0, number = 0;
+  for (; number < arcs.num_arcs; ++number) {
+    while (arcs.arc_begin[state + 1] <= number) ++state;
+    out.link(number, state, arcs.dst[number], texts[place[number]], arcs.graph[number], arcs.acoustic[number]);
+    out.end_line(on_link, number);
+  }
+  if (!style.end) return out.lines;
+  static const std::string kNullWord = "!NULL";
+  for (state = 0; state < arcs.num_states; ++state) {
+    if (!is_final(arcs, state)) continue;
+    out.link(number, state, arcs.num_states, kNullWord, arcs.final_graph[state], arcs.final_acoustic[state]);
+    out.end_line(on_link, number++);
+  }
+  return out.lines;
+}
+
+}  // namespace ninja

@@ -1,0 +1,91 @@
+// Words and numbers between blanks, as the simpler text formats have them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "core/decimal.hpp"
+#include "formats/text_lattices.hpp"
+
+namespace ninja {
+
+// Words between blanks, with the line each stands on. The bytes must be followed by a NUL.
+class TextTokens {
+ public:
+  Vocabulary words;
+  TextGraph text;
+
+  TextTokens(const char* begin, const char* end, int64_t line) : at_(begin), end_(end), line_(line) {}
+
+  int64_t line() const { return line_; }
+  const char* at() const { return at_; }
+
+ protected:
+  [[noreturn]] void fail(std::string message) const { refuse(std::move(message), line_); }
+
+  bool at_break(const char* at) const { return is_blank(*at) || *at == '\n' || at == end_; }
+
+  void skip_blanks() {
+    while (is_blank(*at_)) ++at_;
+  }
+
+  void skip_space() {
+    for (; is_blank(*at_) || *at_ == '\n'; ++at_) line_ += *at_ == '\n';
+  }
+
+  void skip_line() {
+    const void* stop = std::memchr(at_, '\n', end_ - at_);
+    at_ = stop == nullptr ? end_ : static_cast<const char*>(stop) + 1;
+    line_ += stop != nullptr;
+  }
+
+  std::string_view word() {
+    const char* from = at_;
+    while (!at_break(at_)) ++at_;
+    return {from, static_cast<size_t>(at_ - from)};
+  }
+
+  std::string_view seen() const {
+    const char* stop = at_;
+    while (!at_break(stop)) ++stop;
+    return {at_, static_cast<size_t>(stop - at_)};
+  }
+
+  int32_t integer(const char* what, int64_t limit) {
+    int32_t number = 0;
+    const char* stop = at_ == end_ ? nullptr : parse_integer(at_, number);
+    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is no integer: " + shown(seen()));
+    if (number < 0 || number >= limit) {
+      fail(std::string(what) + " " + std::to_string(number) + " is out of range: 0 to " + std::to_string(limit - 1));
+    }
+    at_ = stop;
+    return number;
+  }
+
+  double decimal(const char* what) {
+    double number = 0;
+    const char* stop = at_ == end_ ? nullptr : parse_decimal(at_, end_, number);
+    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is no finite number: " + shown(seen()));
+    at_ = stop;
+    return number;
+  }
+
+  // Read how many there are of something that takes so many bytes of the file at least.
+  int32_t count(const char* what, int64_t bytes_each) {
+    const int32_t number = integer(what, std::numeric_limits<int32_t>::max());
+    if (number > (end_ - at_) / bytes_each + 1) {
+      fail(std::string(what) + " is " + std::to_string(number) + ", but " + std::to_string(end_ - at_) +
+           " bytes follow only");
+    }
+    return number;
+  }
+
+  const char* at_;
+  const char* const end_;
+  int64_t line_;
+};
+
+}  // namespace ninja

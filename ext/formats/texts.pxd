@@ -1,0 +1,174 @@
+"""C++ declarations of the formats that are text or tensors; declarations only."""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from core.lattice cimport Alignments, Arcs, string_view
+
+cdef extern from "formats/text_lattices.hpp" namespace "ninja" nogil:
+    cdef struct Fault:
+        int kind
+        string message
+        int64_t line
+    const int kNone "ninja::Fault::kNone"
+    const int kLattice "ninja::Fault::kLattice"
+    cdef struct WordEntry "ninja::Vocabulary::Entry":
+        string_view text
+        int64_t line
+        int32_t word
+        int64_t num_silent
+    cdef cppclass Vocabulary:
+        const vector[WordEntry]& entries()
+    cdef cppclass TextLattice:
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+        vector[int32_t] time
+        vector[int32_t] link
+        vector[int32_t] final_link
+        vector[int32_t] node
+        int32_t end_node
+        int32_t end_time
+
+cdef extern from "formats/text_lattices_read.hpp" namespace "ninja" nogil:
+    cdef cppclass SlfCost:
+        string field
+        int32_t item
+        cbool acoustic
+    cdef struct SlfEntry:
+        string_view name
+        string_view value
+    cdef struct SlfField:
+        cbool on_link
+        int32_t row
+        int32_t name
+        string_view value
+    cdef cppclass SlfOptions:
+        double frame_shift
+        cbool keep
+        vector[SlfCost] costs
+        cbool fill
+        double missing_score
+    cdef cppclass SlfParser:
+        Vocabulary words
+        vector[SlfEntry] header
+        vector[SlfField] fields
+        vector[string_view] names
+        vector[char] on_links
+        vector[char] on_nodes
+        vector[int64_t] num_costs
+        cbool word_begins
+        int64_t num_rounded
+        int64_t num_untimed
+        int64_t num_impossible
+    cdef cppclass SlfReading:
+        SlfReading(const char*, const char*, const SlfOptions&, int words, int fold, const vector[string]& silent,
+                   const vector[string]& null) except +
+        SlfParser parser
+        TextLattice lattice
+        Fault fault
+        int64_t num_sublattices
+        void read() except +
+    cdef cppclass SphinxReading:
+        SphinxReading(const char*, const char*, double base, cbool bracketed, const vector[string]& silent) except +
+        Vocabulary& words()
+        TextLattice lattice
+        Fault fault
+        double base()
+        int32_t num_frames()
+        const vector[int32_t]& variant()
+        const vector[int32_t]& first_end()
+        const vector[int32_t]& last_end()
+        void read() except +
+    cdef cppclass PfsgReading:
+        PfsgReading(const char*, const char*, int64_t line, int fold, const vector[string]& null) except +
+        Vocabulary& words()
+        TextLattice lattice
+        Fault fault
+        string_view name()
+        const char* stop()
+        int64_t line()
+        void read() except +
+    cdef cppclass PlfReading:
+        PlfReading(const char*, const char*, int64_t line, int kind, int32_t graph, int32_t acoustic, int fold,
+                   const vector[string]& null) except +
+        Vocabulary& words()
+        TextLattice lattice
+        Fault fault
+        const vector[double]& scores()
+        int32_t num_scores()
+        void read() except +
+
+cdef extern from "formats/slf_write.hpp" namespace "ninja" nogil:
+    cdef cppclass SlfStyle:
+        const int32_t* time
+        double frame_shift
+        int decimals
+        double log_base
+        cbool linear
+        cbool graph
+        cbool acoustic
+        cbool end
+        int32_t end_time
+    string slf_lines(const Arcs& arcs, const int32_t* place, const vector[string]& texts, const SlfStyle& style,
+        const vector[string]& on_node, const vector[string]& on_link) except +
+
+cdef extern from "formats/fst_text.hpp" namespace "ninja" nogil:
+    cdef enum class FstTextFault(int):
+        kNone
+    cdef cppclass FstTextLook:
+        cbool three
+        cbool five
+        cbool fourth_integer
+        cbool fourth_weight
+        vector[string_view] fourth
+    cdef cppclass FstText:
+        FstTextFault fault
+        int64_t line
+        string_view field
+        int64_t num_fields
+        Vocabulary labels
+        vector[int32_t] ids
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] label
+        vector[double] cost
+        vector[double] final_cost
+    FstTextLook look_at_fst_text(const char* at, const char* end) except +
+    void read_fst_text(const char* at, const char* end, int64_t line, cbool acceptor, FstText& made) except +
+
+cdef extern from "formats/k2_image.hpp" namespace "ninja" nogil:
+    cdef struct K2Fsa:
+        int64_t num_arcs
+        int64_t num_states
+        const int32_t* arcs
+        const int32_t* word
+        const float* lm
+        const float* am
+        cbool as_graph
+    cdef cppclass K2Fault:
+        string error
+        int64_t arc
+        cbool malformed
+    cdef cppclass K2Plan:
+        K2Fault fault
+        int64_t num_states
+        int64_t num_arcs
+    cdef struct K2Target:
+        int64_t* arc_begin
+        int32_t* dst
+        int32_t* word
+        float* graph
+        float* acoustic
+        float* final_graph
+        float* final_acoustic
+        int32_t* row
+        int32_t* final_row
+    K2Plan plan_k2(const K2Fsa& fsa) except +
+    K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) except +

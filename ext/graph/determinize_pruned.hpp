@@ -1,0 +1,399 @@
+// Pruned determinization over words, as lattice-determinize-pruned does it: best first, epsilons followed on the way.
+//
+// Weighted subset construction. A new state is a set of (old state, residual costs, residual alignment), of old states
+// that a word leaves or that are final. Arcs wait in a queue by the cost of the best path through them; what lies
+// outside the beam is never made, and where a bound stops the work, what was made is the best part.
+// Sums are in single precision and in Kaldi's order, so that of nearly equal paths the same one wins.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "graph/determinize_pruned_result.hpp"
+#include "graph/determinize_pruned_strings.hpp"
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+class PrunedDeterminizer {
+ public:
+  // `keep_arc` are the arcs that may be taken, each of them on a path to the end; `rest` is the cost from each state to
+  // the end over them.
+  PrunedDeterminizer(const ScaledLattice& lattice, const std::vector<uint8_t>& keep_arc,
+                     const std::vector<double>& rest, double beam, const DeterminizeBounds& bounds)
+      : arcs_(lattice.arcs), labels_(lattice.labels), lattice_(lattice), keep_arc_(keep_arc), rest_(rest),
+        best_(rest[0]), cutoff_(rest[0] + beam), beam_(beam), bounds_(bounds), start_table_(bounds.delta),
+        table_(bounds.delta), way_(arcs_.num_states), known_(arcs_.num_states, -1), place_(arcs_.num_states, -1) {
+    for (int64_t state = 0; state < arcs_.num_states; ++state) {
+      for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+        if (keep_arc[arc]) way_[state] |= arcs_.word[arc] == 0 ? kEpsilon : kWord;
+      }
+      if (lattice.is_final(state)) way_[state] |= kFinal;
+    }
+  }
+
+  SearchedLattice run() {
+    follow({{0, 0, {}}});
+    if (!spell_wanted() || found_.stopped_by != Bound::kNone) return std::move(found_);
+    subset_.clear();
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      subset_.push_back({nodes_[wanted_[i]].state, intern(i, 0), nodes_[wanted_[i]].cost});
+    }
+    add_state(subset_, 0.0, SubsetTable<int32_t>::hash_of(subset_));
+    while (!queue_.empty()) {
+      const Waiting next = queue_.top();
+      if (!out_of_bounds()) {
+        queue_.pop();
+        take(tasks_[next.task]);
+      }
+      if (found_.stopped_by != Bound::kNone) {  // before it or in the middle of it
+        found_.effective_beam = std::min(beam_, std::max(0.0, next.priority - best_));
+        return std::move(found_);
+      }
+    }
+    found_.effective_beam = beam_;
+    return std::move(found_);
+  }
+
+ private:
+  enum : uint8_t { kEpsilon = 1, kWord = 2, kFinal = 4 };
+
+  // A step over an arc from an element of a subset: the element's string stands before the arc's labels.
+  struct Step {
+    int32_t arc;
+    int32_t string;
+    PairCost cost;
+  };
+  struct Task {  // the arcs with one word from one new state: together one new arc
+    int32_t state;
+    int32_t word;
+    int64_t first;
+    int32_t count;
+  };
+  struct Waiting {
+    double priority;
+    int32_t task;
+    bool operator<(const Waiting& other) const { return priority > other.priority; }
+  };
+  // A state that epsilons lead to, and the arc there from another such state; -1 where a subset began there.
+  struct Node {
+    int32_t state;
+    int32_t arc;
+    int32_t before;  // node, or the string of the element
+    PairCost cost;
+  };
+  // What a subset before its epsilons leads to.
+  struct Entrance {
+    int32_t state;
+    int32_t string;
+    PairCost cost;
+  };
+
+  const int32_t* ali(int64_t arc) const { return labels_.ali + labels_.ali_begin[arc]; }
+  int64_t ali_size(int64_t arc) const { return labels_.ali_begin[arc + 1] - labels_.ali_begin[arc]; }
+
+  void spell(const Step& step, std::vector<int32_t>& to) const {
+    to.insert(to.end(), strings_.begin(step.string), strings_.end(step.string));
+    to.insert(to.end(), ali(step.arc), ali(step.arc) + ali_size(step.arc));
+  }
+
+  void spell(const Node& node, std::vector<int32_t>& to) const {
+    const auto begin = static_cast<std::ptrdiff_t>(to.size());
+    const Node* at = &node;
+    for (; at->arc >= 0; at = &nodes_[at->before]) {
+      for (int64_t i = ali_size(at->arc); i > 0; --i) to.push_back(ali(at->arc)[i - 1]);
+    }
+    std::reverse(to.begin() + begin, to.end());
+    to.insert(to.begin() + begin, strings_.begin(at->before), strings_.end(at->before));
+  }
+
+  template <class Way>
+  bool is_better(const Way& a, const Way& b) {
+    if (const int by_cost = compare(a.cost, b.cost)) return by_cost > 0;
+    tie_[0].clear();
+    tie_[1].clear();
+    spell(a, tie_[0]);
+    spell(b, tie_[1]);
+    return compare_strings(tie_[0], tie_[1]) > 0;
+  }
+
+  // Make the new state of a subset: its final costs, and a task for each word that leaves it within the beam.
+  int32_t add_state(const std::vector<Element>& subset, double forward, uint64_t hash) {
+    const auto state = static_cast<int32_t>(forward_.size());
+    forward_.push_back(forward);
+    if (subset.size() == 1) {  // nothing is left over, but at the start, whose states no word leads to
+      known_[subset[0].state] = state;
+    } else {
+      table_.add(subset, hash, state);
+    }
+    add_final(subset, forward);
+    steps_.clear();
+    for (const Element& element : subset) {
+      if (!(way_[element.state] & kWord)) continue;
+      for (int64_t arc = arcs_.arc_begin[element.state]; arc < arcs_.arc_begin[element.state + 1]; ++arc) {
+        if (arcs_.word[arc] == 0 || !keep_arc_[arc]) continue;
+        steps_.push_back({static_cast<int32_t>(arc), element.string, element.cost + lattice_.cost(arc)});
+      }
+    }
+    const auto before = [&](const Step& a, const Step& b) {
+      if (arcs_.word[a.arc] != arcs_.word[b.arc]) return arcs_.word[a.arc] < arcs_.word[b.arc];
+      return arcs_.dst[a.arc] < arcs_.dst[b.arc];
+    };
+    if (!std::is_sorted(steps_.begin(), steps_.end(), before)) std::sort(steps_.begin(), steps_.end(), before);
+    for (size_t i = 0; i < steps_.size();) {
+      const int32_t word = arcs_.word[steps_[i].arc];
+      const size_t begin = i;
+      double priority = kNever;
+      for (; i < steps_.size() && arcs_.word[steps_[i].arc] == word; ++i) {
+        priority = std::min(priority, total(steps_[i].cost) + rest_[arcs_.dst[steps_[i].arc]]);
+      }
+      priority += forward;
+      if (priority > cutoff_) continue;
+      const auto first = static_cast<int64_t>(kept_.size());
+      for (size_t j = begin; j < i; ++j) {
+        // Kaldi sees an arc of several labels as a chain, whose ways meet only behind the costs' being normalized.
+        const bool meets = j > begin && arcs_.dst[steps_[j].arc] == arcs_.dst[kept_.back().arc] &&
+                           ali_size(steps_[j].arc) < 2 && ali_size(kept_.back().arc) < 2;
+        if (!meets) {
+          kept_.push_back(steps_[j]);
+        } else if (is_better(steps_[j], kept_.back())) {
+          kept_.back() = steps_[j];
+        }
+      }
+      queue_.push({priority, static_cast<int32_t>(tasks_.size())});
+      tasks_.push_back({state, word, first, static_cast<int32_t>(static_cast<int64_t>(kept_.size()) - first)});
+    }
+    return state;
+  }
+
+  void add_final(const std::vector<Element>& subset, double forward) {
+    const Element* end = nullptr;
+    PairCost end_cost;
+    for (const Element& element : subset) {
+      if (!(way_[element.state] & kFinal)) continue;
+      const PairCost stop = element.cost + lattice_.final_cost(element.state);
+      int better = end == nullptr ? 1 : compare(stop, end_cost);
+      if (better == 0) {
+        for (int side = 0; side < 2; ++side) {
+          const Element& each = side == 0 ? element : *end;
+          tie_[side].assign(strings_.begin(each.string), strings_.end(each.string));
+          tie_[side].insert(tie_[side].end(), labels_.final_ali + labels_.final_ali_begin[each.state],
+                            labels_.final_ali + labels_.final_ali_begin[each.state + 1]);
+        }
+        better = compare_strings(tie_[0], tie_[1]);
+      }
+      if (better > 0) {
+        end = &element;
+        end_cost = stop;
+      }
+    }
+    NewFinal made{false, end_cost, static_cast<int64_t>(found_.final_ali.size())};
+    if (end != nullptr && total(end_cost) + forward <= cutoff_) {
+      made.is_final = true;
+      std::vector<int32_t>& to = found_.final_ali;
+      to.insert(to.end(), strings_.begin(end->string), strings_.end(end->string));
+      to.insert(to.end(), labels_.final_ali + labels_.final_ali_begin[end->state],
+                labels_.final_ali + labels_.final_ali_begin[end->state + 1]);
+      ++num_arcs_;
+    }
+    found_.finals.push_back(made);
+  }
+
+  // Make the new arc of a task, and the state it leads to.
+  void take(const Task task) {
+    NewArc arc{task.state, -1, task.word, {}, static_cast<int64_t>(found_.ali.size())};
+    normalize(task, arc);
+    if (found_.stopped_by == Bound::kNone) {
+      const Entrance entrance = enter(subset_, forward_[task.state] + total(arc.cost));
+      if (entrance.state >= 0) {
+        arc.cost = arc.cost + entrance.cost;
+        arc.dst = entrance.state;
+        found_.ali.insert(found_.ali.end(), strings_.begin(entrance.string), strings_.end(entrance.string));
+        found_.arcs.push_back(arc);
+        ++num_arcs_;
+        return;
+      }
+    }
+    found_.ali.resize(static_cast<size_t>(arc.ali));  // labels that no arc carries
+  }
+
+  // Give what the steps of a task share to the new arc, and leave the rest in `subset_`.
+  void normalize(const Task& task, NewArc& arc) {
+    const Step* steps = kept_.data() + task.first;
+    subset_.clear();
+    arc.cost = steps[0].cost;
+    if (task.count == 1) {
+      spell(steps[0], found_.ali);
+      subset_.push_back({arcs_.dst[steps[0].arc], 0, {}});
+      return;
+    }
+    spelled_.clear();
+    for (int32_t i = 0; i < task.count; ++i) {
+      if (i > 0 && compare(steps[i].cost, arc.cost) > 0) arc.cost = steps[i].cost;
+      spell(steps[i], spelled_.labels);
+      spelled_.close();
+      if (no_room()) return;
+    }
+    const size_t shared = spelled_.shared();
+    for (int32_t i = 0; i < task.count; ++i) {
+      const Element element{arcs_.dst[steps[i].arc], intern(i, shared), steps[i].cost - arc.cost};
+      if (!subset_.empty() && subset_.back().state == element.state) {
+        Element& other = subset_.back();
+        int better = compare(element.cost, other.cost);
+        if (better == 0) {
+          tie_[0].assign(strings_.begin(element.string), strings_.end(element.string));
+          tie_[1].assign(strings_.begin(other.string), strings_.end(other.string));
+          better = compare_strings(tie_[0], tie_[1]);
+        }
+        if (better > 0) other = element;
+      } else {
+        subset_.push_back(element);
+      }
+    }
+    found_.ali.insert(found_.ali.end(), spelled_.begin(0), spelled_.begin(0) + shared);
+    if (subset_.size() == 1) {  // all ways meet in one state
+      Element& only = subset_[0];
+      found_.ali.insert(found_.ali.end(), strings_.begin(only.string), strings_.end(only.string));
+      arc.cost = arc.cost + only.cost;
+      only = {only.state, 0, {}};
+    }
+  }
+
+  // Find or make the state that a normalized subset leads to over epsilons.
+  Entrance enter(const std::vector<Element>& subset, double forward) {
+    if (subset.size() == 1 && !(way_[subset[0].state] & kEpsilon)) {
+      const int32_t old = subset[0].state;
+      if (known_[old] < 0) add_state(subset, forward, 0);  // sets known_[old]
+      return {known_[old], 0, {}};
+    }
+    const uint64_t hash = SubsetTable<Entrance>::hash_of(subset);
+    if (const Entrance* found = start_table_.find(subset, hash)) return *found;
+    const std::vector<Element> start(subset);  // `subset` may be ours
+    follow(start);
+    if (wanted_.empty() || !spell_wanted()) return {-1, 0, {}};
+    Entrance entrance{-1, 0, nodes_[wanted_[0]].cost};
+    for (const int32_t node : wanted_) {
+      if (compare(nodes_[node].cost, entrance.cost) > 0) entrance.cost = nodes_[node].cost;
+    }
+    const size_t shared = spelled_.shared();
+    entrance.string = strings_.intern(spelled_.labels.data(), shared);
+    subset_.clear();
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      const Node& node = nodes_[wanted_[i]];
+      subset_.push_back({node.state, intern(i, shared), node.cost - entrance.cost});
+    }
+    forward += total(entrance.cost);
+    if (subset_.size() == 1) {
+      const int32_t old = subset_[0].state;
+      if (known_[old] < 0) add_state(subset_, forward, 0);
+      entrance.state = known_[old];
+    } else {
+      const uint64_t name = SubsetTable<int32_t>::hash_of(subset_);
+      const int32_t* found = table_.find(subset_, name);
+      entrance.state = found != nullptr ? *found : add_state(subset_, forward, name);
+    }
+    start_table_.add(start, hash, entrance);
+    return entrance;
+  }
+
+  // Follow epsilons from a subset: `nodes_` are all states met, with the best way to each; `wanted_` those that a word
+  // leaves or that are final, in their order.
+  void follow(const std::vector<Element>& start) {
+    nodes_.clear();
+    wanted_.clear();
+    for (const Element& element : start) {
+      place_[element.state] = static_cast<int32_t>(nodes_.size());
+      nodes_.push_back({element.state, -1, element.string, element.cost});
+      open_.push(element.state);
+    }
+    int64_t followed = 0;
+    while (!open_.empty()) {  // epsilons lead forwards: the way to the first open state is the best there is
+      const int32_t state = open_.top();
+      open_.pop();
+      const int32_t here = place_[state];
+      if (way_[state] & (kWord | kFinal)) wanted_.push_back(here);
+      if (bounds_.max_loop > 0 && ++followed > bounds_.max_loop) found_.stopped_by = Bound::kLoop;
+      if (!(way_[state] & kEpsilon) || found_.stopped_by == Bound::kLoop) continue;
+      for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+        if (arcs_.word[arc] != 0 || !keep_arc_[arc]) continue;
+        const int32_t dst = arcs_.dst[arc];
+        const Node node{dst, static_cast<int32_t>(arc), here, nodes_[here].cost + lattice_.cost(arc)};
+        if (place_[dst] < 0) {
+          place_[dst] = static_cast<int32_t>(nodes_.size());
+          nodes_.push_back(node);
+          open_.push(dst);
+        } else if (is_better(node, nodes_[place_[dst]])) {
+          nodes_[place_[dst]] = node;
+        }
+      }
+    }
+    for (const Node& node : nodes_) place_[node.state] = -1;
+  }
+
+  // Write out the strings of the wanted nodes; false where there is no room for them.
+  bool spell_wanted() {
+    spelled_.clear();
+    for (const int32_t node : wanted_) {
+      spell(nodes_[node], spelled_.labels);
+      spelled_.close();
+      if (no_room()) return false;
+    }
+    return true;
+  }
+
+  // Tell whether the strings at hand alone take more than may be taken.
+  bool no_room() {
+    if (bounds_.max_mem <= 0 || spelled_.bytes() <= bounds_.max_mem) return false;
+    found_.stopped_by = Bound::kMemory;
+    return true;
+  }
+
+  // Keep a spelled string without its first labels.
+  int32_t intern(size_t string, size_t from) {
+    return strings_.intern(spelled_.begin(string) + from, spelled_.size(string) - from);
+  }
+
+  int64_t bytes() const {
+    return strings_.bytes() + start_table_.bytes() + table_.bytes() + found_.bytes() +
+           static_cast<int64_t>(sizeof(Step) * kept_.size() + sizeof(Task) * tasks_.size() +
+                                sizeof(Waiting) * queue_.size() + sizeof(double) * forward_.size());
+  }
+
+  bool out_of_bounds() {
+    const auto over = [](int64_t count, int64_t most) { return most > 0 && count > most; };
+    if (over(num_arcs_, bounds_.max_arcs)) found_.stopped_by = Bound::kArcs;
+    if (over(static_cast<int64_t>(forward_.size()), bounds_.max_states)) found_.stopped_by = Bound::kStates;
+    if (over(bytes(), bounds_.max_mem)) found_.stopped_by = Bound::kMemory;
+    return found_.stopped_by != Bound::kNone;
+  }
+
+  const Arcs& arcs_;
+  const Alignments& labels_;
+  const ScaledLattice& lattice_;
+  const std::vector<uint8_t>& keep_arc_;
+  const std::vector<double>& rest_;
+  const double best_, cutoff_, beam_;
+  const DeterminizeBounds& bounds_;
+
+  LabelStrings strings_;
+  SubsetTable<Entrance> start_table_;  // subsets before their epsilons
+  SubsetTable<int32_t> table_;         // the new states' own subsets
+  std::vector<uint8_t> way_;           // [num_states], how a state can be left
+  std::vector<int32_t> known_;         // [num_states], new state of a subset of this one state with nothing left over
+  std::vector<double> forward_;        // cost of the best way to each new state
+  std::vector<Task> tasks_;
+  std::vector<Step> kept_;             // of the tasks
+  std::priority_queue<Waiting> queue_;
+  int64_t num_arcs_ = 0;               // final states count, too
+  SearchedLattice found_;
+  std::vector<Step> steps_;            // this and what follows: room used again and again
+  std::vector<Element> subset_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> wanted_, place_, tie_[2];
+  SpelledStrings spelled_;
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> open_;
+};
+
+}  // namespace ninja

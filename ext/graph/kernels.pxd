@@ -1,0 +1,234 @@
+"""C++ declarations of the graph kernels; declarations only."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from core.kernels cimport FstArcs
+from core.lattice cimport Alignments, Arcs, Block, Scales
+
+cdef extern from "graph/select.hpp" namespace "ninja" nogil:
+    cdef cppclass Selection:
+        Selection() except +
+        int64_t num_states
+        int64_t num_arcs
+        int64_t num_labels
+        int64_t num_final_labels
+        cbool everything
+
+    Selection take_selection() noexcept
+    void give_back(Selection& selection) noexcept
+
+    cdef cppclass NewLattice(Block):
+        NewLattice()
+        int64_t* arc_map
+        const int32_t* old_time
+        int32_t* time
+
+    void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
+                   int64_t num_final_labels) except +
+    void write_selection(const Arcs& arcs, const Alignments& alignments, const Selection& selection,
+                         const NewLattice& to) noexcept
+
+cdef extern from "graph/connect.hpp" namespace "ninja" nogil:
+    void connect(const Arcs& arcs, const Alignments& alignments, const uint8_t* wanted,
+                 Selection& selection) except +
+
+cdef extern from "graph/prune.hpp" namespace "ninja" nogil:
+    void prune(const Arcs& arcs, const Alignments& alignments, const Scales& scales, double beam,
+               Selection& selection) except +
+
+cdef extern from "graph/limit_depth.hpp" namespace "ninja" nogil:
+    void limit_depth(const Arcs& arcs, const Alignments& alignments, const Scales& scales, const int32_t* time,
+                     int64_t frames, int64_t max_arcs_per_frame, Selection& selection) except +
+
+cdef extern from "graph/best_path.hpp" namespace "ninja" nogil:
+    cdef struct PathSize:
+        int64_t num_words
+        int64_t num_labels
+        double graph_cost
+        double acoustic_cost
+
+    PathSize measure_path(const Arcs& arcs, const Alignments& alignments, const int64_t* path,
+                          int64_t length) noexcept
+    void write_path(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length,
+                    int32_t* words, int32_t* labels) noexcept
+    void write_linear(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length,
+                      const NewLattice& to) noexcept
+    cbool best_path(const Arcs& arcs, const Scales& scales, vector[int64_t]& path) except +
+
+cdef extern from "graph/nbest.hpp" namespace "ninja" nogil:
+    void nbest(const Arcs& arcs, const Scales& scales, int64_t n, vector[int64_t]& path_arc,
+               vector[int64_t]& path_begin) except +
+
+cdef extern from "graph/posteriors.hpp" namespace "ninja" nogil:
+    cbool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) except +
+    double forward_backward(const Arcs& arcs, const Scales& scales, double* alpha, double* beta) except +
+
+cdef extern from "core/top_sort.hpp" namespace "ninja" nogil:
+    vector[int32_t] top_sort(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, int32_t start,
+                             int32_t* new_state) except +
+
+cdef extern from "graph/potential.hpp" namespace "ninja" nogil:
+    void path_extremes(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, const double* cost,
+        const double* final_cost, double* least, double* most) except +
+
+cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
+    cdef cppclass EpsilonFree:
+        cbool too_large
+        vector[int32_t] state
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] ali
+        vector[int32_t] final_ali
+    EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
+        int64_t max_arcs) except +
+
+cdef extern from "graph/determinize_pruned_retry.hpp" namespace "ninja" nogil:
+    cdef enum class Bound:
+        kNone
+    cdef struct DeterminizeBounds:
+        float delta
+        int64_t max_mem
+        int64_t max_arcs
+        int64_t max_states
+        int64_t max_loop
+    cdef cppclass DeterminizedLattice:
+        Bound stopped_by
+        double beam
+        double effective_beam
+        int32_t retries
+        int32_t num_states
+        vector[int64_t] arc_begin
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int32_t] ali
+        vector[int32_t] final_ali
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+    DeterminizedLattice determinize_pruned(
+        const Arcs& arcs, const Alignments& labels, double beam, float acoustic_scale, double retry_cutoff,
+        const DeterminizeBounds& bounds) except +
+
+cdef extern from "graph/determinize.hpp" namespace "ninja" nogil:
+    cdef cppclass Determinized:
+        cbool too_large
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int64_t] taken_begin
+        vector[int32_t] taken
+        vector[int32_t] final_state
+        vector[int64_t] final_taken_begin
+        vector[int32_t] final_taken
+    Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t max_arcs) except +
+
+cdef extern from "graph/union.hpp" namespace "ninja" nogil:
+    cdef cppclass Operand:
+        Operand() except +
+        Arcs arcs
+        Alignments labels
+        int64_t first
+    cdef cppclass United:
+        cbool too_large
+        vector[int64_t] arc_begin
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int32_t] ali
+        vector[int32_t] final_ali
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+    United unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
+        int64_t max_labels) except +
+
+cdef extern from "graph/push.hpp" namespace "ninja" nogil:
+    cdef cppclass Pushing:
+        int64_t num_labels
+        int64_t num_final_labels
+    Pushing plan_push(const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
+                      double acoustic_scale) except +
+    void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) noexcept
+
+cdef extern from "graph/minimize.hpp" namespace "ninja" nogil:
+    cdef cppclass Merged:
+        int64_t num_states
+        int64_t num_arcs
+        int64_t num_labels
+        int64_t num_final_labels
+    cdef cppclass Minimized:
+        Merged merged
+    Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) except +
+    void write_minimized(const Arcs& arcs, const Minimized& found, const Block& to) noexcept
+
+cdef extern from "graph/expand_ngram.hpp" namespace "ninja" nogil:
+    cdef cppclass SplitLattice:
+        cbool too_large
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int64_t] arc_map
+        vector[int32_t] state_map
+        vector[int32_t] followed
+    SplitLattice expand_ngram(const Arcs& arcs, int32_t num_words, int64_t max_arcs) except +
+    SplitLattice follow_transcript(const Arcs& arcs, const int32_t* words, int64_t length, int64_t max_arcs) except +
+
+cdef extern from "graph/compose_lattices.hpp" namespace "ninja" nogil:
+    cdef cppclass ComposedPair:
+        cbool too_large
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int64_t] first
+        vector[int64_t] second
+        vector[int32_t] of_first
+        vector[int32_t] of_second
+    ComposedPair compose_pair(const Arcs& a, const Arcs& b, int64_t max_arcs) except +
+
+cdef extern from "graph/compose_fst.hpp" namespace "ninja" nogil:
+    cdef cppclass ComposedFst:
+        cbool too_large
+        int64_t cycle
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int64_t] arc_map
+        vector[double] cost
+        vector[int32_t] state_map
+        vector[double] final_cost
+    ComposedFst compose_fst(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi,
+        int64_t max_arcs) except +
+
+cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
+    cdef struct Oracle:
+        int64_t substitutions
+        int64_t insertions
+        int64_t deletions
+        cbool reached
+        vector[int64_t] arc
+    Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length) except +
+
+cdef extern from "graph/align_words.hpp" namespace "ninja" nogil:
+    cdef struct EditCosts:
+        int64_t insertion
+        int64_t deletion
+        int64_t substitution
+    cdef struct WordAlignment:
+        vector[int32_t] reference
+        vector[int32_t] hypothesis
+    WordAlignment align_words(
+        const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns, const EditCosts& costs
+    ) except +

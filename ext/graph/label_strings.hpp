@@ -1,0 +1,80 @@
+// Alignment strings, each stored once, and the hash tables that find them again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace ninja {
+
+inline uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
+// Chains of entries with the same place; the newest entry comes first.
+class Chains {
+ public:
+  int32_t first(uint64_t hash) const { return heads_.empty() ? -1 : heads_[hash & (heads_.size() - 1)]; }
+  int32_t next(int32_t entry) const { return entries_[entry].next; }
+  uint64_t hash(int32_t entry) const { return entries_[entry].hash; }
+  int64_t size() const { return static_cast<int64_t>(entries_.size()); }
+
+  int32_t add(uint64_t hash) {
+    if (entries_.size() >= heads_.size()) grow();
+    const auto entry = static_cast<int32_t>(entries_.size());
+    int32_t& head = heads_[hash & (heads_.size() - 1)];
+    entries_.push_back({hash, head});
+    head = entry;
+    return entry;
+  }
+
+ private:
+  struct Entry {
+    uint64_t hash;
+    int32_t next;
+  };
+
+  void grow() {
+    heads_.assign(heads_.empty() ? 64 : 2 * heads_.size(), -1);
+    for (size_t entry = 0; entry < entries_.size(); ++entry) {
+      int32_t& head = heads_[entries_[entry].hash & (heads_.size() - 1)];
+      entries_[entry].next = head;
+      head = static_cast<int32_t>(entry);
+    }
+  }
+
+  std::vector<int32_t> heads_;
+  std::vector<Entry> entries_;
+};
+
+// Strings of labels, each stored once; string 0 is empty.
+class LabelStrings {
+ public:
+  LabelStrings() { intern(nullptr, 0); }
+
+  int32_t intern(const int32_t* labels, size_t length) {
+    uint64_t hash = length;
+    for (size_t i = 0; i < length; ++i) hash = mixed(hash, static_cast<uint32_t>(labels[i]));
+    for (int32_t string = chains_.first(hash); string >= 0; string = chains_.next(string)) {
+      const bool alike = chains_.hash(string) == hash && size(string) == length;
+      if (alike && std::equal(labels, labels + length, begin(string))) return string;
+    }
+    pool_.insert(pool_.end(), labels, labels + length);
+    ends_.push_back(static_cast<int64_t>(pool_.size()));
+    return chains_.add(hash);
+  }
+
+  const int32_t* begin(int32_t string) const { return pool_.data() + (string == 0 ? 0 : ends_[string - 1]); }
+  const int32_t* end(int32_t string) const { return pool_.data() + ends_[string]; }
+  size_t size(int32_t string) const { return static_cast<size_t>(end(string) - begin(string)); }
+  int64_t num_labels() const { return static_cast<int64_t>(pool_.size()); }
+  int64_t bytes() const { return static_cast<int64_t>(4 * pool_.size() + 28 * ends_.size()); }
+
+ private:
+  std::vector<int32_t> pool_;
+  std::vector<int64_t> ends_;
+  Chains chains_;
+};
+
+}  // namespace ninja

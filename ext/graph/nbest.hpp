@@ -1,0 +1,312 @@
+// The n best word sequences, each with its best path.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "core/scales.hpp"
+
+namespace ninja {
+
+// The set of all word sequences is split again and again (Lawler's partition) along a search that determinizes on the
+// fly: a *place* is the set of states that one word prefix leads to, each with its best cost, so every prefix and hence
+// every word sequence occurs once. With the exact cost to the end as estimate, a place's estimate is the cost of its
+// best completion: following the best word costs no queue, and each other word leaving the way there is one more
+// candidate, for one more word sequence whose cost is known. Candidates beyond the n-th best known are never stored,
+// nor are states of a place that can only lead beyond it, so memory is bounded however many paths spell the same words.
+class NBest {
+ public:
+  struct Result {
+    double cost;
+    int32_t last;  // element in which the path ends
+  };
+
+  // Find at most n sequences; results are sorted by cost. No path at all gives no result.
+  void search(const Arcs& arcs, const Scales& scales, int64_t n) {
+    if (arcs.num_arcs >= kMost) throw std::length_error("too many arcs");
+    arcs_ = arcs;
+    n_ = n;
+    pool_.clear();
+    candidates_.clear();
+    best_costs_.clear();
+    results_.clear();
+    look_back(scales);
+    if (!(to_end_[0] < kNoPath)) return;
+    pool_.push_back({0.0, 0, kNone, kNone});
+    if (admit(to_end_[0])) push({to_end_[0], 0, 1});
+    while (!candidates_.empty() && static_cast<int64_t>(results_.size()) < n_) {
+      std::pop_heap(candidates_.begin(), candidates_.end());
+      const Candidate best = candidates_.back();
+      candidates_.pop_back();
+      follow(best);
+    }
+    std::stable_sort(results_.begin(), results_.end(),
+                     [](const Result& a, const Result& b) { return a.cost < b.cost; });
+  }
+
+  const std::vector<Result>& results() const { return results_; }
+
+  void path(const Result& result, std::vector<int64_t>& arcs) const {
+    arcs.clear();
+    for (int32_t at = result.last; pool_[at].arc != kNone; at = pool_[at].previous) arcs.push_back(pool_[at].arc);
+    std::reverse(arcs.begin(), arcs.end());
+  }
+
+  // Give back what an unusually large lattice has taken.
+  void trim() {
+    if (pool_.capacity() * sizeof(Element) > (size_t{1} << 26)) *this = NBest();
+  }
+
+ private:
+  static constexpr int32_t kNone = -1;
+  static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+
+  struct Element {     // one state of a place
+    double cost;       // of the best path there that spells the prefix
+    int32_t state;
+    int32_t arc;       // the last arc on it
+    int32_t previous;  // the element before that arc
+  };
+  struct Candidate {  // one word sequence: the best one that goes on from a place
+    double cost;
+    int32_t first;  // the place: elements first .. first + count
+    int32_t count;  // 0: the sequence ends in `first`
+    bool operator<(const Candidate& other) const {  // the front of the heap is the largest: the cheapest, then earliest
+      return cost != other.cost ? cost > other.cost : first > other.first;
+    }
+  };
+  struct Step {  // an arc with a word that leaves a place
+    int32_t word;
+    int32_t dst;
+    double cost;
+    double through;  // with the cost to the end
+    int32_t arc;
+    int32_t previous;
+    bool operator<(const Step& other) const {
+      if (word != other.word) return word < other.word;
+      if (dst != other.dst) return dst < other.dst;
+      return cost != other.cost ? cost < other.cost : arc < other.arc;
+    }
+  };
+  struct Word {  // the steps of one word
+    size_t begin, end;
+    double through;
+  };
+  enum : uint8_t { kUnknown, kSimple, kMixed };
+
+  void look_back(const Scales& scales) {
+    const int64_t num_states = arcs_.num_states;
+    cost_.resize(arcs_.num_arcs);
+    through_.resize(arcs_.num_arcs);
+    to_end_.resize(num_states);
+    stop_cost_.resize(num_states);
+    best_arc_.resize(num_states);
+    kind_.assign(num_states, kUnknown);
+    element_of_.assign(num_states, kNone);
+    for (int64_t arc = 0; arc < arcs_.num_arcs; ++arc) cost_[arc] = arc_cost(arcs_, arc, scales);
+    for (int64_t state = num_states - 1; state >= 0; --state) {
+      double least = stop_cost_[state] = final_cost(arcs_, state, scales);
+      int32_t best = kNone;
+      for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+        through_[arc] = cost_[arc] + to_end_[arcs_.dst[arc]];
+        if (through_[arc] < least) {
+          least = through_[arc];
+          best = static_cast<int32_t>(arc);
+        }
+      }
+      to_end_[state] = least;
+      best_arc_[state] = best;
+    }
+  }
+
+  // Whether a candidate is among the n best known so far, and if so, count it.
+  bool admit(double cost) {
+    if (static_cast<int64_t>(best_costs_.size()) < n_) {
+      best_costs_.push_back(cost);
+      std::push_heap(best_costs_.begin(), best_costs_.end());
+      return true;
+    }
+    if (!(cost < best_costs_.front())) return false;
+    std::pop_heap(best_costs_.begin(), best_costs_.end());
+    best_costs_.back() = cost;
+    std::push_heap(best_costs_.begin(), best_costs_.end());
+    return true;
+  }
+
+  // Nothing dearer can be wanted; with room for sums rounded in another order.
+  double limit() const {
+    if (static_cast<int64_t>(best_costs_.size()) < n_) return std::numeric_limits<double>::max();
+    const double worst = best_costs_.front();
+    return worst + 1e-9 * (1.0 + (worst < 0.0 ? -worst : worst));
+  }
+
+  void push(const Candidate& candidate) {
+    candidates_.push_back(candidate);
+    std::push_heap(candidates_.begin(), candidates_.end());
+  }
+
+  int32_t add(const Element& element) {
+    if (static_cast<int64_t>(pool_.size()) >= kMost) throw std::length_error("too many hypotheses; prune first");
+    pool_.push_back(element);
+    return static_cast<int32_t>(pool_.size() - 1);
+  }
+
+  // Whether every arc of a state that leads anywhere carries a word of its own: then a place of that state alone
+  // leads to places of one state, and nothing needs grouping.
+  bool simple(int32_t state) {
+    uint8_t& kind = kind_[state];
+    if (kind != kUnknown) return kind == kSimple;
+    words_seen_.clear();
+    for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+      if (through_[arc] < kNoPath) words_seen_.push_back(arcs_.word[arc]);
+    }
+    std::sort(words_seen_.begin(), words_seen_.end());
+    const bool distinct = std::adjacent_find(words_seen_.begin(), words_seen_.end()) == words_seen_.end();
+    kind = distinct && (words_seen_.empty() || words_seen_.front() != 0) ? kSimple : kMixed;
+    return kind == kSimple;
+  }
+
+  // Complete a candidate along the best words, leaving a candidate for each other word on the way.
+  void follow(Candidate at) {
+    while (at.count > 0) {
+      const bool alone = at.count == 1 && simple(pool_[at.first].state);
+      if (!(alone ? step_from_state(at) : step_from_set(at))) return;
+    }
+    results_.push_back({at.cost, at.first});
+  }
+
+  bool step_from_state(Candidate& at) {
+    const Element from = pool_[at.first];
+    const int32_t state = from.state, best = best_arc_[state];
+    if (best != kNone && stop_cost_[state] < kNoPath) {
+      const double cost = from.cost + stop_cost_[state];
+      if (admit(cost)) push({cost, at.first, 0});
+    }
+    for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+      if (arc == best || !(through_[arc] < kNoPath)) continue;
+      const double cost = from.cost + through_[arc];
+      if (!admit(cost)) continue;
+      push({cost, add({from.cost + cost_[arc], arcs_.dst[arc], static_cast<int32_t>(arc), at.first}), 1});
+    }
+    if (best == kNone) {
+      at.count = 0;
+    } else {
+      at.first = add({from.cost + cost_[best], arcs_.dst[best], best, at.first});
+    }
+    return true;
+  }
+
+  bool step_from_set(Candidate& at) {
+    steps_.clear();
+    words_.clear();
+    double stop = kNoPath;
+    const int32_t stop_at = close(at, stop);
+    std::sort(steps_.begin(), steps_.end());
+    for (size_t begin = 0, end; begin < steps_.size(); begin = end) {
+      double least = kNoPath;
+      for (end = begin; end < steps_.size() && steps_[end].word == steps_[begin].word; ++end) {
+        least = std::min(least, steps_[end].through);
+      }
+      words_.push_back({begin, end, least});
+    }
+    size_t best = words_.size();  // the word to follow; none: stop here
+    double least = stop;
+    for (size_t word = 0; word < words_.size(); ++word) {
+      if (words_[word].through < least) {
+        least = words_[word].through;
+        best = word;
+      }
+    }
+    if (!(least < kNoPath)) return false;
+    if (best < words_.size() && stop < kNoPath && admit(stop)) push({stop, stop_at, 0});
+    for (size_t word = 0; word < words_.size(); ++word) {
+      if (word != best && admit(words_[word].through)) push(enter(words_[word]));
+    }
+    at = best < words_.size() ? enter(words_[best]) : Candidate{at.cost, stop_at, 0};
+    return true;
+  }
+
+  // Follow the epsilons from a place, lowest state first, and collect its arcs with words in `steps_`.
+  // Returns the element in which it is best to stop, `stop` its cost.
+  int32_t close(const Candidate& at, double& stop) {
+    const double most = limit();
+    const auto later = [](int32_t a, int32_t b) { return a > b; };
+    agenda_.clear();
+    for (int32_t element = at.first; element < at.first + at.count; ++element) {
+      element_of_[pool_[element].state] = element;
+      agenda_.push_back(pool_[element].state);
+    }
+    std::make_heap(agenda_.begin(), agenda_.end(), later);
+    int32_t stop_at = kNone;
+    while (!agenda_.empty()) {
+      std::pop_heap(agenda_.begin(), agenda_.end(), later);
+      const int32_t state = agenda_.back(), here = element_of_[state];
+      agenda_.pop_back();
+      element_of_[state] = kNone;
+      const double so_far = pool_[here].cost;
+      if (so_far + stop_cost_[state] < stop) {
+        stop = so_far + stop_cost_[state];
+        stop_at = here;
+      }
+      for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+        if (!(so_far + through_[arc] <= most)) continue;
+        const int32_t dst = arcs_.dst[arc];
+        const Element next{so_far + cost_[arc], dst, static_cast<int32_t>(arc), here};
+        if (arcs_.word[arc] != 0) {
+          steps_.push_back({arcs_.word[arc], dst, next.cost, so_far + through_[arc], next.arc, here});
+        } else if (element_of_[dst] == kNone) {
+          element_of_[dst] = add(next);
+          agenda_.push_back(dst);
+          std::push_heap(agenda_.begin(), agenda_.end(), later);
+        } else if (next.cost < pool_[element_of_[dst]].cost) {
+          pool_[element_of_[dst]] = next;  // its own arcs come later: the state is higher
+        }
+      }
+    }
+    return stop_at;
+  }
+
+  // Make the place that a word leads to: each state once, with its best cost.
+  Candidate enter(const Word& word) {
+    Candidate place{word.through, static_cast<int32_t>(pool_.size()), 0};
+    for (size_t step = word.begin; step < word.end; ++step) {
+      if (step > word.begin && steps_[step].dst == steps_[step - 1].dst) continue;
+      add({steps_[step].cost, steps_[step].dst, steps_[step].arc, steps_[step].previous});
+      ++place.count;
+    }
+    return place;
+  }
+
+  Arcs arcs_{};
+  int64_t n_ = 0;
+  std::vector<double> cost_, through_;      // [num_arcs], of the arc; with the best cost to the end
+  std::vector<double> to_end_, stop_cost_;  // [num_states]
+  std::vector<int32_t> best_arc_;           // [num_states], kNone: it is best to stop
+  std::vector<uint8_t> kind_;               // [num_states]
+  std::vector<int32_t> element_of_;         // [num_states], of the place being closed
+  std::vector<Element> pool_;
+  std::vector<Candidate> candidates_;       // heap, cheapest first
+  std::vector<double> best_costs_;          // heap, dearest first: costs of the n best known word sequences
+  std::vector<Result> results_;
+  std::vector<int32_t> agenda_, words_seen_;
+  std::vector<Step> steps_;
+  std::vector<Word> words_;
+};
+
+// Write the arcs of the n best paths one after the other; path p is path_arc[path_begin[p] : path_begin[p + 1]].
+inline void nbest(const Arcs& arcs, const Scales& scales, int64_t n, std::vector<int64_t>& path_arc,
+                  std::vector<int64_t>& path_begin) {
+  static thread_local NBest search;
+  std::vector<int64_t> path;
+  path_begin.assign(1, 0);
+  search.search(arcs, scales, n);
+  for (const NBest::Result& result : search.results()) {
+    search.path(result, path);
+    path_arc.insert(path_arc.end(), path.begin(), path.end());
+    path_begin.push_back(static_cast<int64_t>(path_arc.size()));
+  }
+  search.trim();
+}
+
+}  // namespace ninja

@@ -1,0 +1,98 @@
+// Forward-backward: how probable each arc is, given the lattice.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/scales.hpp"
+
+namespace ninja {
+
+// A running log-sum of exp(-cost): one exponential a term, whatever their order and range.
+struct LogSum {
+  double least = kNoPath;  // smallest cost so far
+  double sum = 0.0;        // of exp(least - cost)
+
+  void add(double cost) {
+    if (!(cost < kNoPath)) return;
+    if (cost < least) {
+      sum = sum * std::exp(cost - least) + 1.0;  // exp(-inf) = 0 at the first term
+      least = cost;
+    } else {
+      sum += std::exp(least - cost);
+    }
+  }
+  double cost() const { return sum > 0.0 ? least - std::log(sum) : kNoPath; }
+};
+
+// Fill in each arc's posterior; false if there is no path from the start to a final state.
+//
+// Backwards, a state's arcs are normalised to probabilities given the state: the largest is taken out of the sum, so
+// nothing overflows and what underflows is below 1e-300. Forwards, the probability of being in a state is handed on
+// linearly. One exponential an arc, one logarithm a state.
+inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) {
+  static thread_local std::vector<double> backward_space, inside_space;
+  backward_space.resize(arcs.num_states);
+  inside_space.assign(arcs.num_states, 0.0);
+  double* backward = backward_space.data();  // cost of all that may follow a state
+  double* inside = inside_space.data();      // probability of passing a state
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) posterior[arc] = arc_cost(arcs, arc, scales);
+  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+    const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
+    const double stop = final_cost(arcs, state, scales);
+    double least = stop;
+    for (int64_t arc = begin; arc < end; ++arc) {
+      posterior[arc] += backward[arcs.dst[arc]];
+      least = std::min(least, posterior[arc]);
+    }
+    if (!(least < kNoPath)) {  // a dead end
+      backward[state] = kNoPath;
+      for (int64_t arc = begin; arc < end; ++arc) posterior[arc] = 0.0;
+      continue;
+    }
+    if (end - begin == 1 && !(stop < kNoPath)) {
+      backward[state] = least;
+      posterior[begin] = 1.0;
+      continue;
+    }
+    double sum = stop < kNoPath ? std::exp(least - stop) : 0.0;
+    for (int64_t arc = begin; arc < end; ++arc) sum += posterior[arc] = std::exp(least - posterior[arc]);
+    backward[state] = least - std::log(sum);
+    const double scale = 1.0 / sum;
+    for (int64_t arc = begin; arc < end; ++arc) posterior[arc] *= scale;
+  }
+  if (!(backward[0] < kNoPath)) return false;
+  inside[0] = 1.0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    const double here = inside[state];
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      inside[arcs.dst[arc]] += posterior[arc] *= here;
+    }
+  }
+  return true;
+}
+
+// Fill in the cost of all paths from the start to each state and from each state to the end (+inf: none).
+// Returns the cost of all paths together.
+inline double forward_backward(const Arcs& arcs, const Scales& scales, double* alpha, double* beta) {
+  std::vector<LogSum> forward(arcs.num_states);
+  forward[0].add(0.0);
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    alpha[state] = forward[state].cost();
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      forward[arcs.dst[arc]].add(alpha[state] + arc_cost(arcs, arc, scales));
+    }
+  }
+  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+    LogSum backward;
+    backward.add(final_cost(arcs, state, scales));
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      backward.add(arc_cost(arcs, arc, scales) + beta[arcs.dst[arc]]);
+    }
+    beta[state] = backward.cost();
+  }
+  return beta[0];
+}
+
+}  // namespace ninja

@@ -1,0 +1,279 @@
+// Pushing towards the start: labels that all completions of a state begin with go to the arcs that enter it, and so does
+// the cost of its best completion. State 0 keeps its own, for nothing enters it.
+// Source: Kaldi, lat/push-lattice.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/block.hpp"
+#include "core/lattice.hpp"
+#include "graph/potential.hpp"
+
+namespace ninja {
+
+// The labels of one completion of a state, piece by piece: of its final state if it is final, else along its first arc.
+class Completion {
+ public:
+  Completion(const Arcs& arcs, const Alignments& labels) : arcs_(arcs), labels_(labels) {}
+
+  void begin_at_arc(int64_t arc) {
+    take(labels_.ali, labels_.ali_begin, arc);
+    state = arcs_.dst[arc];
+  }
+  void begin_at_final(int64_t from) {
+    take(labels_.final_ali, labels_.final_ali_begin, from);
+    state = -1;
+  }
+  void begin_at_state(int64_t from) {
+    at = end = nullptr;
+    state = from;
+  }
+
+  // Go on to the next piece, which may be empty; there must be one.
+  void next() {
+    if (is_final(arcs_, state)) {
+      begin_at_final(state);
+    } else {
+      begin_at_arc(arcs_.arc_begin[state]);
+    }
+  }
+
+  void skip(int64_t count) {
+    while (end - at < count) {
+      count -= end - at;
+      next();
+    }
+    at += count;
+  }
+  int32_t* copy(int64_t count, int32_t* to) {
+    while (count > 0) {
+      if (at == end) {
+        next();
+        continue;
+      }
+      const int64_t here = std::min<int64_t>(count, end - at);
+      std::memcpy(to, at, sizeof(int32_t) * static_cast<size_t>(here));
+      to += here;
+      at += here;
+      count -= here;
+    }
+    return to;
+  }
+
+  const int32_t* at = nullptr;   // labels of the piece that are left
+  const int32_t* end = nullptr;
+  int64_t state = -1;            // where the next piece begins, -1: nowhere
+
+ private:
+  void take(const int32_t* pool, const int64_t* begin, int64_t of) {
+    at = pool + begin[of];
+    end = pool + begin[of + 1];
+  }
+
+  const Arcs& arcs_;
+  const Alignments& labels_;
+};
+
+// How many labels two completions begin with in common, of `most` at most, which both must have.
+inline int64_t common_labels(Completion a, Completion b, int64_t most) {
+  int64_t count = 0;
+  while (count < most) {
+    if (a.at == a.end && b.at == b.end && a.state == b.state) return most;  // the same from here on
+    if (a.at == a.end) {
+      a.next();
+    } else if (b.at == b.end) {
+      b.next();
+    } else {
+      const int64_t here = std::min({static_cast<int64_t>(a.end - a.at), static_cast<int64_t>(b.end - b.at), most - count});
+      const int64_t same = std::mismatch(a.at, a.at + here, b.at).first - a.at;
+      count += same;
+      if (same < here) return count;
+      a.at += here;
+      b.at += here;
+    }
+  }
+  return count;
+}
+
+// How many labels all completions of a state begin with in common, told by the labels of its own arcs alone; -1: these
+// do not tell, for they agree as far as one of them goes.
+inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_t state) {
+  const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
+  const int32_t* first = labels.ali + labels.ali_begin[begin];
+  int64_t common = labels.ali_begin[begin + 1] - labels.ali_begin[begin];
+  bool parted = false;
+  for (int64_t arc = begin + 1; arc < end; ++arc) {
+    const int32_t* other = labels.ali + labels.ali_begin[arc];
+    const int64_t both = std::min(common, labels.ali_begin[arc + 1] - labels.ali_begin[arc]);
+    int64_t same = 0;
+    while (same < both && first[same] == other[same]) ++same;
+    if (same < both) {
+      common = same;
+      parted = true;
+      if (same == 0) break;
+    } else if (both < common) {
+      return -1;
+    }
+  }
+  return parted ? common : -1;
+}
+
+// The same, along whole completions; `shift` holds what the states behind give away.
+inline int64_t common_on_ways(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
+                              int64_t state) {
+  const bool ends = is_final(arcs, state);
+  int64_t common = ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]
+                        : std::numeric_limits<int64_t>::max();
+  int64_t arc = arcs.arc_begin[state];
+  const int64_t end = arcs.arc_begin[state + 1];
+  for (int64_t each = arc; each < end; ++each) {
+    common = std::min(common, labels.ali_begin[each + 1] - labels.ali_begin[each] + shift[arcs.dst[each]]);
+  }
+  Completion first(arcs, labels), other(arcs, labels);
+  if (ends) {
+    first.begin_at_final(state);
+  } else {
+    first.begin_at_arc(arc++);
+  }
+  for (; arc < end && common > 0; ++arc) {
+    other.begin_at_arc(arc);
+    common = common_labels(first, other, common);
+  }
+  return common;
+}
+
+// How many labels each state gives away. The lattice must be connected.
+inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector<int64_t>& shift) {
+  shift.assign(static_cast<size_t>(arcs.num_states), 0);
+  for (int64_t state = arcs.num_states - 1; state > 0; --state) {
+    const int64_t arc = arcs.arc_begin[state], num_arcs = arcs.arc_begin[state + 1] - arc;
+    int64_t common = -1;
+    if (!is_final(arcs, state)) {
+      common = num_arcs == 1 ? labels.ali_begin[arc + 1] - labels.ali_begin[arc] + shift[arcs.dst[arc]]
+                             : common_on_arcs(arcs, labels, state);
+    }
+    shift[state] = common >= 0 ? common : common_on_ways(arcs, labels, shift, state);
+  }
+}
+
+// What pushing does to a connected lattice.
+struct Pushing {
+  std::vector<int64_t> shift;  // how many labels each state gives away; empty: alignments stay
+  int64_t num_labels = 0;      // afterwards
+  int64_t num_final_labels = 0;
+  std::vector<Costs> rest;     // of the best completion of each state; empty: costs stay
+};
+
+inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool strings, bool weights,
+                         double acoustic_scale) {
+  Pushing plan;
+  if (weights) plan.rest = best_completion(arcs, acoustic_scale);
+  plan.num_labels = labels.ali_begin[arcs.num_arcs];
+  plan.num_final_labels = labels.final_ali_begin[arcs.num_states];
+  if (!strings) return plan;
+  label_shifts(arcs, labels, plan.shift);
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    plan.num_labels -= plan.shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
+    const bool ends = is_final(arcs, state);  // labels of a state that is not final mean nothing, and are left out
+    plan.num_final_labels -= ends ? plan.shift[state] : labels.final_ali_begin[state + 1] - labels.final_ali_begin[state];
+  }
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) plan.num_labels += plan.shift[arcs.dst[arc]];
+  return plan;
+}
+
+// Where pushed alignments go: room as Alignments demands and the plan says, and kLabelSlack more for `ali`.
+struct PushedLabels {
+  int64_t* ali_begin;
+  int32_t* ali;
+  int64_t* final_ali_begin;
+  int32_t* final_ali;
+};
+
+inline void push_labels(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
+                        const PushedLabels& to) {
+  Completion completion(arcs, labels);
+  int64_t* ali_begin = to.ali_begin;
+  int64_t* final_ali_begin = to.final_ali_begin;
+  int32_t* ali = to.ali;
+  int32_t* final_ali = to.final_ali;
+  const int32_t* const pool_end = labels.ali + labels.ali_begin[arcs.num_arcs];
+  const auto copy = [&](const int32_t* from, int64_t length) {
+    if (pool_end - from >= length + kLabelSlack) {
+      ali = copy_labels(ali, reinterpret_cast<const char*>(from), length);
+    } else {
+      ali = std::copy(from, from + length, ali);
+    }
+  };
+  *ali_begin++ = *final_ali_begin++ = 0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    const int64_t away = shift[state];
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      const int64_t begin = labels.ali_begin[arc], own = labels.ali_begin[arc + 1] - begin;
+      const int64_t dst = arcs.dst[arc];
+      const int64_t beyond = std::max<int64_t>(away - own, 0);  // labels given away of those that come from `dst`
+      const int64_t more = shift[dst] - beyond;
+      if (own > away) copy(labels.ali + begin + away, own - away);
+      if (more > 0) {
+        const int64_t next = arcs.arc_begin[dst];
+        if (!is_final(arcs, dst) && labels.ali_begin[next + 1] - labels.ali_begin[next] >= shift[dst]) {
+          copy(labels.ali + labels.ali_begin[next] + beyond, more);
+        } else {
+          completion.begin_at_state(dst);
+          completion.skip(beyond);
+          ali = completion.copy(more, ali);
+        }
+      }
+      *ali_begin++ = ali - to.ali;
+    }
+    if (is_final(arcs, state)) {
+      const int64_t from = labels.final_ali_begin[state] + away, count = labels.final_ali_begin[state + 1] - from;
+      final_ali = std::copy(labels.final_ali + from, labels.final_ali + from + count, final_ali);
+    }
+    *final_ali_begin++ = final_ali - to.final_ali;
+  }
+}
+
+// `rest` is the cost of the best completion of each state.
+inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const Block& to) {
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    const Costs here = state == 0 ? Costs{0.0, 0.0, 0.0} : rest[state];
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      const Costs& after = rest[arcs.dst[arc]];
+      to.graph[arc] = static_cast<float>(arcs.graph[arc] + after.graph - here.graph);
+      to.acoustic[arc] = static_cast<float>(arcs.acoustic[arc] + after.acoustic - here.acoustic);
+    }
+    to.final_graph[state] = to.final_acoustic[state] = kInfinity;
+    if (!is_final(arcs, state)) continue;
+    to.final_graph[state] = static_cast<float>(arcs.final_graph[state] - here.graph);
+    to.final_acoustic[state] = static_cast<float>(arcs.final_acoustic[state] - here.acoustic);
+  }
+}
+
+// Write the lattice as planned.
+inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {
+  std::copy_n(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
+  std::copy_n(arcs.dst, arcs.num_arcs, to.dst);
+  std::copy_n(arcs.word, arcs.num_arcs, to.word);
+  if (plan.shift.empty()) {
+    std::copy_n(labels.ali_begin, arcs.num_arcs + 1, to.ali_begin);
+    std::copy_n(labels.ali, plan.num_labels, to.ali);
+    std::copy_n(labels.final_ali_begin, arcs.num_states + 1, to.final_ali_begin);
+    std::copy_n(labels.final_ali, plan.num_final_labels, to.final_ali);
+  } else {
+    push_labels(arcs, labels, plan.shift, {to.ali_begin, to.ali, to.final_ali_begin, to.final_ali});
+  }
+  if (plan.rest.empty()) {
+    std::copy_n(arcs.graph, arcs.num_arcs, to.graph);
+    std::copy_n(arcs.acoustic, arcs.num_arcs, to.acoustic);
+    std::copy_n(arcs.final_graph, arcs.num_states, to.final_graph);
+    std::copy_n(arcs.final_acoustic, arcs.num_states, to.final_acoustic);
+  } else {
+    push_costs(arcs, plan.rest, to);
+  }
+}
+
+}  // namespace ninja

@@ -1,0 +1,348 @@
+"""N-gram language models and kernels of recurrent ones; conversions only."""
+
+cimport numpy as np
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
+
+cimport lm.kernels as c
+cimport lm.ngram as n
+from core.lattice cimport Alignments, Arcs, alignments_of, arcs_of, data_of, floats, freeze, int32s, int64s, new_array
+
+from ninja.errors import LatticeError, ModelError, OptionError
+from ninja.lattice import Lattice
+
+np.import_array()
+
+
+cdef class Model:
+    """A back-off model: states and words are integers from 0."""
+
+    cdef n.NgramModel model
+
+    @property
+    def order(self):
+        """Words of the longest n-gram."""
+        return self.model.order
+
+    @property
+    def num_ngrams(self):
+        """N-grams of all lengths."""
+        return self.model.num_ngrams
+
+    @property
+    def num_words(self):
+        """Distinct words."""
+        return self.model.num_words()
+
+    @property
+    def num_states(self):
+        """States are below this number."""
+        return self.model.num_states()
+
+    @property
+    def start(self):
+        """The state after <s>."""
+        return self.model.start
+
+    @property
+    def num_bytes(self):
+        """Memory the model takes."""
+        return self.model.bytes()
+
+    @property
+    def address(self):
+        """The C++ model, for other extension modules; whoever takes it holds this object."""
+        return PyCapsule_New(&self.model, "ninja.NgramModel", NULL)
+
+    def logprob(self, states not None, words not None):
+        """Return ln P(word | state), float32 [n], of states int64 [n] and words int32 [n]."""
+        return self._look_up(states, words, True, False)[0]
+
+    def advance(self, states not None, words not None):
+        """Return the states after words, int64 [n], of states int64 [n] and words int32 [n]."""
+        return self._look_up(states, words, False, True)[1]
+
+    def step(self, states not None, words not None):
+        """Return both, (float32 [n], int64 [n]), at the cost of one."""
+        return self._look_up(states, words, True, True)
+
+    cdef _look_up(self, states, words, cbool score, cbool advance):
+        cdef int64_t count = np.PyArray_SIZE(<np.ndarray?>states)
+        cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
+        cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
+        cdef float* logprob = NULL
+        cdef int64_t* after = NULL
+        cdef int64_t bad
+        scores, following = None, None
+        if score:
+            scores = new_array(count, np.NPY_FLOAT32)
+            logprob = <float*>np.PyArray_DATA(<np.ndarray>scores)
+        if advance:
+            following = new_array(count, np.NPY_INT64)
+            after = <int64_t*>np.PyArray_DATA(<np.ndarray>following)
+        with nogil:
+            bad = self.model.look_up(state, word, count, logprob, after)
+        if bad >= 0:
+            raise OptionError(
+                f"state {state[bad]} or word {word[bad]} is not one of the model's {self.model.num_states()} and "
+                f"{self.model.num_words()}"
+            )
+        return scores, following
+
+
+cdef class ArpaReader:
+    """Reads an ARPA file piece by piece."""
+
+    cdef unique_ptr[c.ArpaReader] reader
+    cdef object path
+
+    def __init__(self, str path not None, int64_t most_ngrams):
+        self.path = path
+        self.reader.reset(new c.ArpaReader(most_ngrams))
+
+    def feed(self, const unsigned char[::1] text not None):
+        """Read the whole lines of a text; return how many bytes they are. After the end everything is taken."""
+        cdef int64_t taken
+        cdef const char* at = <const char*>&text[0] if text.shape[0] > 0 else NULL
+        cdef int64_t size = text.shape[0]
+        with nogil:
+            taken = self.reader.get().feed(at, size)
+        self._check()
+        return taken
+
+    def finish(self):
+        """Return (model, words as bytes in order of their ids); the last call."""
+        cdef Model model = Model.__new__(Model)
+        cdef c.ArpaReader* reader = self.reader.get()
+        reader.close()
+        self._check()
+        with nogil:
+            model.model = move(reader.finish())
+        cdef const c.WordList* words = &reader.words()
+        cdef int32_t word
+        spelled = [words[0][word].data()[:words[0][word].size()] for word in range(words.size())]
+        return model, spelled
+
+    cdef _check(self):
+        cdef c.ArpaReader* reader = self.reader.get()
+        if not reader.error().empty():
+            raise ModelError(reader.error().decode("utf-8", "replace"), self.path, line=reader.line())
+
+
+cdef _numbered(c.NumberedNgrams& found, path):
+    if not found.error.empty():
+        raise ModelError(
+            found.error.decode("utf-8", "replace"), path, byte=None if found.byte < 0 else found.byte
+        )
+    cdef Model model = Model.__new__(Model)
+    model.model = move(found.model)
+    return model, int32s(found.word_id), found.bos, found.eos, found.unk
+
+
+def read_const_arpa(bytes content not None, str path not None):
+    """Read a const-arpa file.
+
+    Returns:
+        (model, the file's word id of each of its words int32 [num_words] ascending, then the model's words <s>, </s>
+        and <unk>, -1 where it has none).
+    """
+    cdef const char* at = PyBytes_AS_STRING(content)
+    cdef int64_t size = len(content)
+    cdef c.NumberedNgrams found
+    with nogil:
+        found = move(c.read_const_arpa(at, size))
+    return _numbered(found, path)
+
+
+cdef class Grammar:
+    """An OpenFst acceptor with back-off arcs."""
+
+    cdef c.GrammarFst machine
+    cdef object path
+
+    def __init__(self, bytes content not None, str path not None):
+        cdef const char* at = PyBytes_AS_STRING(content)
+        cdef int64_t size = len(content)
+        self.path = path
+        with nogil:
+            self.machine = move(c.parse_grammar(at, size))
+        if not self.machine.fst.error.empty():
+            raise ModelError(
+                self.machine.fst.error.decode("utf-8", "replace"), path,
+                byte=None if self.machine.fst.byte < 0 else self.machine.fst.byte,
+            )
+
+    @property
+    def symbols(self):
+        """The symbol table in the file as (word as bytes, id) pairs, or None."""
+        cdef size_t i
+        if self.machine.fst.symbol.empty():
+            return None
+        return [(self.machine.fst.symbol[i], self.machine.fst.symbol_id[i])
+                for i in range(self.machine.fst.symbol.size())]
+
+    def model(self, int32_t backoff, int32_t bos, int32_t eos):
+        """Return what `read_const_arpa` returns; takes the labels of #0, <s> and </s>, -1 for none of the first two."""
+        cdef c.GrammarLabels label
+        cdef c.NumberedNgrams found
+        label.backoff = backoff
+        label.bos = bos
+        label.eos = eos
+        with nogil:
+            found = move(c.grammar_of(self.machine, label))
+        return _numbered(found, self.path)
+
+
+def compose_ngram(lattice not None, Model model not None, lm_word not None, extra not None, int32_t eos, double scale,
+                  int64_t max_arcs):
+    """Compose a lattice with a model.
+
+    Takes the model's word of each arc, -1 = none, int32 [num_arcs], a cost on top of the model's, float32 [num_arcs],
+    and the factor of both.
+
+    Returns:
+        (lattice, old arc of each arc int64 [num_arcs]).
+
+    Raises:
+        LatticeError: More than max_arcs arcs arise.
+        ModelError: The model does not allow a word.
+        OptionError: A word is none of the model's.
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
+    cdef const float* costs = <const float*>data_of(extra, np.NPY_FLOAT32, arcs.num_arcs)
+    cdef int64_t arc
+    for arc in range(arcs.num_arcs):
+        if words[arc] >= model.model.num_words():
+            raise OptionError(f"word {words[arc]} is not one of the model's {model.model.num_words()}")
+    cdef n.ComposedLattice out
+    with nogil:
+        out = move(c.compose_ngram(arcs, model.model, words, costs, eos, scale, max_arcs))
+    if out.too_large:
+        raise LatticeError(f"more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
+    if out.impossible >= 0:
+        what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
+        raise ModelError(f"the language model gives probability zero to {what}", key=lattice.key)
+    cdef int64_t num_ali, num_final_ali
+    n.pool_sizes(out.origin, alignments, &num_ali, &num_final_ali)
+    cdef np.npy_intp num_arcs = out.dst.size()
+    cdef np.npy_intp num_states = out.origin.state_map.size()
+    cdef n.Copies to
+    word = new_array(num_arcs, np.NPY_INT32)
+    acoustic = new_array(num_arcs, np.NPY_FLOAT32)
+    ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
+    ali = new_array(num_ali, np.NPY_INT32)
+    final_acoustic = new_array(num_states, np.NPY_FLOAT32)
+    final_ali_begin = new_array(num_states + 1, np.NPY_INT64)
+    final_ali = new_array(num_final_ali, np.NPY_INT32)
+    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
+    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
+    to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
+    to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
+    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
+    to.final_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
+    to.final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
+    with nogil:
+        n.copy(out.origin, arcs, alignments, to)
+    time = lattice.time
+    if time is not None:
+        time = freeze(time[int32s(out.origin.state_map)])
+    return Lattice(
+        lattice.key, int64s(out.arc_begin), int32s(out.dst), freeze(word), floats(out.graph), freeze(acoustic),
+        freeze(ali_begin), freeze(ali), floats(out.origin.final_graph), freeze(final_acoustic),
+        freeze(final_ali_begin), freeze(final_ali), kind=lattice.kind, time=time, frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    ), int64s(out.origin.arc_map)
+
+
+def logsumexp(scores, int64_t num_rows):
+    """Return ln of the sum of e to the power of each row's scores, float32 [num_rows].
+
+    Scores are float32 [num_rows * length], row by row, length at least 1.
+    """
+    cdef int64_t size = np.PyArray_SIZE(<np.ndarray>scores)
+    if num_rows < 1 or size < num_rows or size % num_rows != 0:
+        raise ValueError(f"{size} scores are not {num_rows} rows")
+    cdef const float* source = <const float*>data_of(scores, np.NPY_FLOAT32, size)
+    result = new_array(num_rows, np.NPY_FLOAT32)
+    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
+    with nogil:
+        c.logsumexp(source, num_rows, size // num_rows, target)
+    return result
+
+
+def lstm_cell(float[:, ::1] gates, float[:, :] old, float[:, :] new):
+    """Return a cell's outputs, float32 [n, cells], and fill in the new cells.
+
+    Gates are float32 [n, 4 * cells], in the order input, forget, output, candidate, before their non-linearities, and
+    are overwritten. Old and new cells are float32 [n, cells]; their rows may lie apart.
+    """
+    cdef int64_t num_rows = gates.shape[0], cells = gates.shape[1] // 4
+    if gates.shape[1] != 4 * cells or old.shape[0] != num_rows or new.shape[0] != num_rows:
+        raise ValueError("gates and cells are not of one shape")
+    if old.shape[1] != cells or new.shape[1] != cells or old.strides[1] != 4 or new.strides[1] != 4:
+        raise ValueError("cells are not rows of the gates' width")
+    cdef np.npy_intp[2] shape = [num_rows, cells]
+    output = np.PyArray_SimpleNew(2, shape, np.NPY_FLOAT32)
+    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>output)
+    if num_rows and cells:
+        with nogil:
+            c.lstm_cell(
+                &gates[0, 0], &old[0, 0], old.strides[0] // 4, &new[0, 0], new.strides[0] // 4, num_rows, cells, target
+            )
+    return output
+
+
+def peephole_cell(float[:, ::1] gates, const float[:, :] before, const float[:, ::1] peephole):
+    """Return the new cells and what they let out, float32 [n, 2 * cells].
+
+    Gates are float32 [n, 4 * cells], in the order input, forget, candidate, output, before their non-linearities, and
+    are overwritten. The cells before are float32 [n, cells], their rows may lie apart; peephole is float32 [3, cells].
+    """
+    cdef int64_t num_rows = gates.shape[0], cells = peephole.shape[1]
+    if gates.shape[1] != 4 * cells or peephole.shape[0] != 3 or before.shape[0] != num_rows:
+        raise ValueError("gates, cells and peepholes are not of one shape")
+    if before.shape[1] != cells or before.strides[1] != 4:
+        raise ValueError("cells are not rows of the gates' width")
+    cdef np.npy_intp[2] shape = [num_rows, 2 * cells]
+    result = np.PyArray_SimpleNew(2, shape, np.NPY_FLOAT32)
+    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
+    if num_rows and cells:
+        with nogil:
+            c.peephole_cell(
+                &gates[0, 0], &before[0, 0], before.strides[0] // 4, &peephole[0, 0], num_rows, cells, target
+            )
+    return result
+
+
+def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
+    """Write rows made of pieces that stand side by side into the rows of a slab.
+
+    Row i of the pieces, float32 [n, width] each, their rows may lie apart, becomes row slots[i], int64 [n], of the slab
+    that is float32 [slots, sum of widths].
+    """
+    cdef int64_t num_rows = slots.shape[0], width = 0, row
+    cdef vector[c.Columns] columns
+    cdef c.Columns one
+    cdef const float[:, :] piece
+    for piece in pieces:
+        if piece.shape[0] != num_rows or (piece.shape[1] > 1 and piece.strides[1] != 4):
+            raise ValueError("the pieces are not rows of one number")
+        if num_rows and piece.shape[1]:
+            one = c.Columns(&piece[0, 0], piece.strides[0] // 4, piece.shape[1])
+            columns.push_back(one)
+        width += piece.shape[1]
+    if width != slab.shape[1]:
+        raise ValueError(f"pieces of {width} columns for rows of {slab.shape[1]}")
+    for row in range(num_rows):
+        if not 0 <= slots[row] < slab.shape[0]:
+            raise ValueError(f"slot {slots[row]} is none of the slab's {slab.shape[0]}")
+    if num_rows and width:
+        with nogil:
+            c.scatter_rows(columns, &slots[0], num_rows, &slab[0, 0], width)

@@ -1,0 +1,142 @@
+// Kernels of recurrent networks: softmaxes, cells between their matrix products, rows put together; one pass each.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/clones.hpp"
+
+// No cost of a lattice is added up here, so that operations may be fused; and what a comparison of NaNs might signal
+// must not keep loops from becoming vector instructions.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("no-trapping-math", "fp-contract=fast")
+#endif
+
+namespace ninja {
+
+// e to the power of x, within two units of the last place; x counts as -87 below that, and as 87 above.
+// Cephes' expf: split off a power of two, then a polynomial on ±ln(2)/2.
+inline float exponential(float x) {
+  constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, held in the low bits
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 87.0f ? 87.0f : x;
+  const float shifted = x * 1.44269504088896341f + kRounder;
+  const float power = shifted - kRounder;
+  const float r = (x - power * 0.693359375f) + power * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  int32_t exponent, bits;
+  std::memcpy(&exponent, &shifted, 4);
+  std::memcpy(&bits, &p, 4);
+  bits += static_cast<int32_t>(static_cast<uint32_t>(exponent) << 23);  // the rounder's own bits fall off the top
+  std::memcpy(&p, &bits, 4);
+  return p;
+}
+
+constexpr int64_t kLanes = 64;  // sums kept side by side, so that vector registers fill and no addition waits
+
+// The log-normaliser of a softmax over a large vocabulary: one pass for the greatest score, one for the sum.
+// `score` [num_rows, length], row by row; `result` [num_rows].
+NINJA_CLONES void logsumexp(const float* score, int64_t num_rows, int64_t length, float* result) {
+  for (int64_t row = 0; row < num_rows; ++row, score += length) {
+    const int64_t whole = length / kLanes * kLanes;
+    float greatest[kLanes], sum[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      greatest[lane] = score[0];
+      sum[lane] = 0.0f;
+    }
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        greatest[lane] = score[i + lane] > greatest[lane] ? score[i + lane] : greatest[lane];
+      }
+    }
+    float most = greatest[0];
+    for (int64_t lane = 1; lane < kLanes; ++lane) most = greatest[lane] > most ? greatest[lane] : most;
+    for (int64_t i = whole; i < length; ++i) most = score[i] > most ? score[i] : most;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += exponential(score[i + lane] - most);
+    }
+    double total = 0.0;
+    for (int64_t lane = 0; lane < kLanes; ++lane) total += sum[lane];
+    for (int64_t i = whole; i < length; ++i) total += exponential(score[i] - most);
+    result[row] = static_cast<float>(most + std::log(total));
+  }
+}
+
+// Loops over one function of one array each: these the compiler turns into vector instructions, a whole cell it does not.
+inline void sigmoids(const float* x, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) y[i] = 1.0f / (1.0f + exponential(-x[i]));
+}
+inline void tanhs(const float* x, int64_t size, float* y) {  // within 3e-7
+  for (int64_t i = 0; i < size; ++i) y[i] = 2.0f / (1.0f + exponential(-2.0f * x[i])) - 1.0f;
+}
+
+// `gates` [num_rows, 4 * cells]: input, forget, output, candidate, before their non-linearities; overwritten.
+// `old_cell` and `new_cell` [num_rows, cells], their rows a stride apart; `output` [num_rows, cells].
+NINJA_CLONES void lstm_cell(float* gates, const float* old_cell, int64_t old_stride, float* new_cell,
+                            int64_t new_stride, int64_t num_rows, int64_t cells, float* output) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    float *in = gates + row * 4 * cells, *forget = in + cells, *out = forget + cells, *candidate = out + cells;
+    const float* before = old_cell + row * old_stride;
+    float *after = new_cell + row * new_stride, *to = output + row * cells;
+    sigmoids(in, 3 * cells, in);
+    tanhs(candidate, cells, candidate);
+    for (int64_t i = 0; i < cells; ++i) after[i] = forget[i] * before[i] + in[i] * candidate[i];
+    tanhs(after, cells, to);
+    for (int64_t i = 0; i < cells; ++i) to[i] *= out[i];
+  }
+}
+
+// What Kaldi's LSTM cell does after its matrix product.
+// `gates` [num_rows, 4 * cells], overwritten: input, forget, candidate, output, before their non-linearities.
+// `peephole` [3, cells]: how much the cell adds to the input, forget (the cell before) and output gate (the cell after).
+// `before` [num_rows, cells], its rows a stride apart; `result` [num_rows, 2 * cells]: the cell, and what it lets out.
+NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t stride, const float* peephole,
+                                int64_t num_rows, int64_t cells, float* result) {
+  const float *to_in = peephole, *to_forget = peephole + cells, *to_out = peephole + 2 * cells;
+  for (int64_t row = 0; row < num_rows; ++row, before += stride, gates += 4 * cells, result += 2 * cells) {
+    float *in = gates, *forget = in + cells, *candidate = forget + cells, *out = candidate + cells;
+    float *cell = result, *let_out = result + cells;
+    for (int64_t i = 0; i < cells; ++i) in[i] += to_in[i] * before[i];
+    for (int64_t i = 0; i < cells; ++i) forget[i] += to_forget[i] * before[i];
+    sigmoids(in, 2 * cells, in);
+    tanhs(candidate, cells, candidate);
+    for (int64_t i = 0; i < cells; ++i) cell[i] = forget[i] * before[i] + in[i] * candidate[i];
+    for (int64_t i = 0; i < cells; ++i) out[i] += to_out[i] * cell[i];
+    sigmoids(out, cells, out);
+    tanhs(cell, cells, let_out);
+    for (int64_t i = 0; i < cells; ++i) let_out[i] *= out[i];
+  }
+}
+
+struct Columns {
+  const float* first;  // of row 0
+  int64_t stride;      // from row to row
+  int64_t width;
+};
+
+// Row i of all pieces, one after the other, becomes row slot[i] of `slab`.
+inline void scatter_rows(const std::vector<Columns>& pieces, const int64_t* slot, int64_t num_rows, float* slab,
+                         int64_t stride) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    float* to = slab + slot[row] * stride;
+    for (const Columns& piece : pieces) {
+      std::memcpy(to, piece.first + row * piece.stride, piece.width * sizeof(float));
+      to += piece.width;
+    }
+  }
+}
+
+}  // namespace ninja
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif

@@ -1,0 +1,225 @@
+// Kaldi's const-arpa file (G.carpa): an n-gram model in one block of 32-bit words.
+//
+//   \0B<ConstArpaLm> <LmInfo> bos eos unk order </LmInfo> <LmStates> size, i32[size] </LmStates>
+//   <LmUnigram> words, i64[words] </LmUnigram> <LmOverflow> size, i64[size] </LmOverflow> </ConstArpaLm>
+//
+// Scalars carry their size in a byte before them. A state in LmStates: f32 ln probability, f32 ln back-off weight,
+// i32 children, and for each {i32 word, i32 what}: even = a leaf, the bits of its ln probability; odd = a state, at
+// distance what / 2 from its parent or, where that is not positive, at the overflow table's entry -(what / 2). Entries
+// of the two tables are 1 + a place in LmStates, or 0: none.
+//
+// Source: Kaldi, src/lm/const-arpa-lm.cc.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/fst_image.hpp"
+#include "lm/ngram_build.hpp"
+
+namespace ninja {
+
+// A model read from a file that numbers words and does not spell them. If `error` is not empty nothing else holds.
+struct NumberedNgrams {
+  std::string error;
+  int64_t byte = -1;             // where the file is malformed; -1: well formed, but no language model
+  NgramModel model;
+  std::vector<int32_t> word_id;  // [num_words] the file's id of each word of the model, ascending
+  int32_t bos = -1, eos = -1, unk = -1;  // words of the model; -1: none
+};
+
+namespace const_arpa {
+
+using fst_image::Cursor;
+using fst_image::Malformed;
+
+inline void expect(Cursor& cursor, const std::string& token) {
+  for (const char wanted : token + " ") {
+    const int64_t here = cursor.at();
+    if (cursor.get<char>(token.c_str()) != wanted) throw Malformed{"expected the token " + token, here};
+  }
+}
+
+template <typename T>
+inline T scalar(Cursor& cursor, const char* what) {
+  const int64_t here = cursor.at();
+  if (cursor.get<char>(what) != static_cast<char>(sizeof(T))) {
+    throw Malformed{std::string("expected an integer of ") + std::to_string(sizeof(T)) + " bytes: " + what, here};
+  }
+  return cursor.get<T>(what);
+}
+
+// A table whose size stands before it, each entry `width` bytes; returns where its entries begin.
+inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
+  if (size < 0 || size > cursor.left() / width) {
+    throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +
+                    std::to_string(cursor.left()) + " bytes are left", cursor.at()};
+  }
+  const int64_t begin = cursor.at();
+  cursor.skip(size * width);
+  return begin;
+}
+
+class Reader {
+ public:
+  Reader(const char* bytes, int64_t size) : bytes_(bytes), cursor_(bytes, size) {}
+
+  void read(NumberedNgrams& out) {
+    layout();
+    NgramBuilder builder(order_);
+    // A state takes three words and a child two, so there are no more of them than fit.
+    builder.reserve(num_unigrams_, num_states_ / 2);
+    std::vector<int32_t> new_id(static_cast<size_t>(num_unigrams_), -1);
+    for (int32_t id = 0; id < num_unigrams_; ++id) {
+      const int64_t place = load<int64_t>(unigrams_ + 8 * id) - 1;
+      if (place == -1) continue;
+      new_id[id] = builder.num_words();
+      out.word_id.push_back(id);
+      visit(builder, place, builder.add_word(probability(place)), 1);
+    }
+    while (!open_.empty()) {
+      const Context context = open_.back();
+      open_.pop_back();
+      children(builder, context, new_id);
+    }
+    builder.flush();
+    if (builder.duplicate() >= 0) throw Malformed{"an n-gram that was there before", builder.duplicate()};
+    const auto known = [&](int32_t id) { return id >= 0 && id < num_unigrams_ ? new_id[id] : -1; };
+    out.bos = known(bos_);
+    out.eos = known(eos_);
+    out.unk = known(unk_);
+    out.model = builder.finish(out.bos);
+  }
+
+ private:
+  struct Context {
+    int64_t place;  // in LmStates
+    int32_t node;
+    int32_t length;
+  };
+
+  template <typename T>
+  T load(int64_t byte) const {
+    T value;
+    std::memcpy(&value, bytes_ + byte, sizeof(T));
+    return value;
+  }
+
+  int64_t byte_of(int64_t place) const { return states_ + 4 * place; }
+
+  void layout() {
+    for (const char wanted : {'\0', 'B'}) {
+      if (cursor_.get<char>("the header") != wanted) throw Malformed{"not a binary file of Kaldi", 0};
+    }
+    expect(cursor_, "<ConstArpaLm>");
+    expect(cursor_, "<LmInfo>");
+    bos_ = scalar<int32_t>(cursor_, "<s>");
+    eos_ = scalar<int32_t>(cursor_, "</s>");
+    unk_ = scalar<int32_t>(cursor_, "<unk>");
+    const int64_t here = cursor_.at();
+    order_ = scalar<int32_t>(cursor_, "the order");
+    if (order_ < 1 || order_ > 64) {
+      throw Malformed{"an order of " + std::to_string(order_) + "; 1 to 64 are read", here};
+    }
+    expect(cursor_, "</LmInfo>");
+    expect(cursor_, "<LmStates>");
+    num_states_ = scalar<int64_t>(cursor_, "the size of LmStates");
+    states_ = table(cursor_, num_states_, 4, "LmStates");
+    expect(cursor_, "</LmStates>");
+    expect(cursor_, "<LmUnigram>");
+    num_unigrams_ = scalar<int32_t>(cursor_, "the size of LmUnigram");
+    unigrams_ = table(cursor_, num_unigrams_, 8, "LmUnigram");
+    expect(cursor_, "</LmUnigram>");
+    expect(cursor_, "<LmOverflow>");
+    num_overflow_ = scalar<int32_t>(cursor_, "the size of LmOverflow");
+    overflow_ = table(cursor_, num_overflow_, 8, "LmOverflow");
+    expect(cursor_, "</LmOverflow>");
+    expect(cursor_, "</ConstArpaLm>");
+    if (cursor_.left() > 0) throw Malformed{"bytes follow the end of the model", cursor_.at()};
+  }
+
+  double checked(float logprob, int64_t place) const {
+    if (!std::isfinite(logprob) || logprob > 0) {
+      throw Malformed{"a natural-log probability of " + std::to_string(logprob), byte_of(place)};
+    }
+    return logprob;
+  }
+
+  double probability(int64_t place) const {
+    if (place < 0 || place > num_states_ - 3) {
+      throw Malformed{"a state at " + std::to_string(place) + " of " + std::to_string(num_states_), states_};
+    }
+    return checked(load<float>(byte_of(place)), place);
+  }
+
+  // Take the back-off weight of a state; its children wait. The node may be a leaf, where the order ends.
+  void visit(NgramBuilder& builder, int64_t place, int32_t node, int32_t length) {
+    const float weight = load<float>(byte_of(place + 1));
+    const int32_t count = load<int32_t>(byte_of(place + 2));
+    if (!std::isfinite(weight)) throw Malformed{"a back-off weight of " + std::to_string(weight), byte_of(place + 1)};
+    if (count < 0 || count > (num_states_ - place - 3) / 2) {
+      throw Malformed{"a state claims " + std::to_string(count) + " children", byte_of(place + 2)};
+    }
+    // In a true file no two states overlap, so that together they take no more than there is.
+    taken_ += 3 + 2 * static_cast<int64_t>(count);
+    if (taken_ > num_states_) throw Malformed{"states overlap", byte_of(place)};
+    if (node == NgramBuilder::kLeaf) {
+      if (count > 0) throw Malformed{"n-grams longer than the order " + std::to_string(order_), byte_of(place + 2)};
+      return;
+    }
+    builder.set_backoff(node, weight);
+    if (count > 0) open_.push_back({place, node, length});
+  }
+
+  void children(NgramBuilder& builder, const Context& parent, const std::vector<int32_t>& new_id) {
+    const int32_t count = load<int32_t>(byte_of(parent.place + 2));
+    for (int32_t i = 0; i < count; ++i) {
+      const int64_t at = parent.place + 3 + 2 * static_cast<int64_t>(i);
+      const int32_t id = load<int32_t>(byte_of(at)), what = load<int32_t>(byte_of(at + 1));
+      if (id < 0 || id >= num_unigrams_ || new_id[id] < 0) {
+        throw Malformed{"an n-gram ends in word " + std::to_string(id) + ", which has no 1-gram", byte_of(at)};
+      }
+      const bool is_state = what % 2 != 0;
+      int64_t place = -1;
+      if (is_state) {
+        place = what / 2 > 0 ? parent.place + what / 2 : -1;
+        if (what / 2 <= 0) {
+          if (-(what / 2) >= num_overflow_) throw Malformed{"an entry beyond LmOverflow", byte_of(at + 1)};
+          place = load<int64_t>(overflow_ + 8 * -static_cast<int64_t>(what / 2)) - 1;
+        }
+      }
+      const double logprob =
+          is_state ? probability(place) : checked(load<float>(byte_of(at + 1)), at + 1);
+      const int32_t node = builder.add(parent.node, new_id[id], parent.length + 1, logprob, byte_of(at));
+      if (is_state) visit(builder, place, node, parent.length + 1);
+    }
+  }
+
+  const char* bytes_;
+  Cursor cursor_;
+  int32_t bos_ = 0, eos_ = 0, unk_ = 0, order_ = 0;
+  int64_t states_ = 0, num_states_ = 0;        // where the table begins, and its size
+  int64_t unigrams_ = 0, overflow_ = 0;
+  int32_t num_unigrams_ = 0, num_overflow_ = 0;
+  int64_t taken_ = 0;                          // words of LmStates that states took
+  std::vector<Context> open_;                  // whose children are still to be read
+};
+
+}  // namespace const_arpa
+
+inline NumberedNgrams read_const_arpa(const char* bytes, int64_t size) {
+  NumberedNgrams out;
+  try {
+    const_arpa::Reader(bytes, size).read(out);
+  } catch (const fst_image::Malformed& malformed) {
+    out.error = malformed.message;
+    out.byte = malformed.byte;
+  }
+  return out;
+}
+
+}  // namespace ninja

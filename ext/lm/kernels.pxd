@@ -1,0 +1,56 @@
+"""C++ declarations of language models; declarations only."""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from core.kernels cimport ParsedFst
+from core.lattice cimport Arcs, string_view
+from lm.ngram cimport ComposedLattice, NgramModel
+
+cdef extern from "lm/arpa.hpp" namespace "ninja" nogil:
+    cdef cppclass WordList:
+        int32_t size()
+        string_view operator[](int32_t word)
+    cdef cppclass ArpaReader:
+        ArpaReader(int64_t most_ngrams) except +
+        int64_t feed(const char* text, int64_t size) except +
+        void close() except +
+        NgramModel finish() except +
+        const string& error()
+        int64_t line()
+        const WordList& words()
+
+cdef extern from "lm/grammar.hpp" namespace "ninja" nogil:
+    cdef cppclass NumberedNgrams:
+        string error
+        int64_t byte
+        NgramModel model
+        vector[int32_t] word_id
+        int32_t bos
+        int32_t eos
+        int32_t unk
+    NumberedNgrams read_const_arpa(const char* content, int64_t size) except +
+    cdef cppclass GrammarFst:
+        ParsedFst fst
+    GrammarFst parse_grammar(const char* content, int64_t size) except +
+    cdef struct GrammarLabels:
+        int32_t backoff
+        int32_t bos
+        int32_t eos
+    NumberedNgrams grammar_of(const GrammarFst& machine, const GrammarLabels& label) except +
+
+cdef extern from "lm/compose_ngram.hpp" namespace "ninja" nogil:
+    ComposedLattice compose_ngram(
+        const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
+        double scale, int64_t max_arcs) except +
+
+cdef extern from "lm/cells.hpp" namespace "ninja" nogil:
+    cdef struct Columns:
+        const float* first
+        int64_t stride
+        int64_t width
+    void logsumexp(const float*, int64_t, int64_t, float*)
+    void lstm_cell(float*, const float*, int64_t, float*, int64_t, int64_t, int64_t, float*)
+    void peephole_cell(float*, const float*, int64_t, const float*, int64_t, int64_t, float*)
+    void scatter_rows(const vector[Columns]&, const int64_t*, int64_t, float*, int64_t)

@@ -1,0 +1,183 @@
+// From n-grams, given one by one in any order that has shorter contexts first, to a back-off automaton.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "lm/ngram.hpp"
+
+namespace ninja {
+
+// While it is built, every n-gram shorter than the order is a node, and arcs lead to nodes. Only nodes that change
+// anything as contexts, having n-grams of their own or a back-off weight, are states in the end.
+class NgramBuilder {
+ public:
+  static constexpr int32_t kRoot = 0;
+  static constexpr int32_t kLeaf = -1;        // an n-gram as long as the order: no context, so no node
+
+  explicit NgramBuilder(int32_t order) : order_(order) { add_node(kRoot, 0, 0); }
+
+  // Make room for words and for arcs of all longer n-grams.
+  void reserve(int64_t num_words, int64_t num_ngrams) {
+    model_.row.reserve(static_cast<size_t>(num_words));
+    model_.table.reserve(num_ngrams);
+  }
+
+  int32_t num_words() const { return static_cast<int32_t>(model_.row.size()); }
+
+  // Add the next word, whose id is the number of words so far; returns its node.
+  int32_t add_word(double logprob) {
+    const int32_t node = order_ > 1 ? add_node(kRoot, num_words(), 1) : kLeaf;
+    model_.row.push_back({static_cast<float>(logprob), node});
+    ++model_.num_ngrams;
+    return node;
+  }
+
+  // Add the n-gram of a context node and a word, its length in words at least 2; returns its node. It is to be found
+  // as a context after flush() only: meanwhile the memory where it goes is fetched. `place` tells where it stood.
+  int32_t add(int32_t context, int32_t word, int32_t length, double logprob, int64_t place) {
+    const int32_t node = length < order_ ? add_node(context, word, length) : kLeaf;
+    Waiting& waits = waiting_[num_waiting_++ % kWaiting];
+    if (num_waiting_ > kWaiting) settle(waits);
+    waits = {{static_cast<float>(logprob), node}, context, word, place};
+    model_.table.prefetch(context, word);
+    is_context_[context] = 1;
+    ++model_.num_ngrams;
+    return node;
+  }
+
+  // Make all n-grams so far contexts that can be found.
+  void flush() {
+    const int64_t first = std::max<int64_t>(0, num_waiting_ - kWaiting);
+    for (int64_t i = first; i < num_waiting_; ++i) settle(waiting_[i % kWaiting]);
+    num_waiting_ = 0;
+  }
+
+  // Where the first n-gram stood that had been added before, or -1; sure after flush().
+  int64_t duplicate() const { return duplicate_; }
+
+  void set_backoff(int32_t node, double weight) { weight_[node] = static_cast<float>(weight); }
+
+  // Find the node of a context. One that has no n-gram of its own, as pruning may leave it, is made: its n-gram gets
+  // the probability that backing off gives it, and as a context it has the weight 1.
+  int32_t context(const int32_t* word, int32_t length) {
+    int32_t node = kRoot;
+    for (int32_t i = 0; i < length; ++i) {
+      const NgramArc* arc = node == kRoot ? &model_.row[word[i]] : model_.table.find(node, word[i]);
+      if (arc != nullptr) {
+        node = arc->next;
+        continue;
+      }
+      const int32_t made = add_node(node, word[i], i + 1);
+      model_.table.add(node, word[i], {kImplied, made});
+      is_context_[node] = 1;
+      implied_.push_back(made);
+      node = made;
+    }
+    return node;
+  }
+
+  // Link every context to its longest known proper end, and every n-gram to the state it leads to. `bos` is a word or
+  // negative. Uses the builder up.
+  NgramModel finish(int32_t bos) {
+    flush();
+    const size_t num_nodes = word_.size();
+    std::vector<int32_t> by_length(num_nodes);
+    for (size_t node = 0; node < num_nodes; ++node) by_length[node] = static_cast<int32_t>(node);
+    std::stable_sort(by_length.begin(), by_length.end(), [&](int32_t a, int32_t b) { return length_[a] < length_[b]; });
+    link_.assign(num_nodes, kRoot);
+    link_[kRoot] = kNoState;
+    for (const int32_t node : by_length) {
+      if (length_[node] > 1) link_[node] = shorter(context_[node], word_[node]);
+    }
+    std::stable_sort(implied_.begin(), implied_.end(), [&](int32_t a, int32_t b) { return length_[a] < length_[b]; });
+    for (const int32_t node : implied_) {
+      model_.table.find(context_[node], word_[node])->logprob = backed_off(context_[node], word_[node]);
+    }
+
+    std::vector<int32_t> state(num_nodes);  // of the history that ends in each node
+    model_.backoff.resize(num_nodes);
+    for (const int32_t node : by_length) {
+      const bool own = node == kRoot || is_context_[node] != 0 || weight_[node] != 0;
+      state[node] = own ? node : state[link_[node]];
+      if (node != kRoot) model_.backoff[node] = {weight_[node], state[link_[node]]};
+    }
+    // The longest n-grams first, while the arcs of the shorter ones still lead to nodes.
+    model_.table.for_each([&](int32_t context, int32_t word, NgramArc& arc) {
+      if (arc.next == kLeaf) arc.next = kSettled - state[shorter(context, word)];
+    });
+    model_.table.for_each([&](int32_t, int32_t, NgramArc& arc) {
+      arc.next = arc.next <= kSettled ? kSettled - arc.next : state[arc.next];
+    });
+    for (NgramArc& arc : model_.row) arc.next = arc.next == kLeaf ? kRoot : state[arc.next];
+    model_.root = kRoot;
+    model_.start = bos >= 0 ? model_.row[bos].next : kRoot;
+    model_.order = order_;
+    return std::move(model_);
+  }
+
+ private:
+  struct Waiting {
+    NgramArc arc;
+    int32_t context, word;
+    int64_t place;
+  };
+  static constexpr int64_t kWaiting = 16;  // n-grams whose memory is on its way
+
+  void settle(const Waiting& waits) {
+    if (!model_.table.add(waits.context, waits.word, waits.arc) && duplicate_ < 0) duplicate_ = waits.place;
+  }
+
+  static constexpr int32_t kSettled = -2;  // arcs at or below lead to state kSettled - next already
+  static constexpr float kImplied = 0;     // until backing off tells
+
+  int32_t add_node(int32_t context, int32_t word, int32_t length) {
+    if (word_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+      throw std::length_error("more contexts than 31 bits count");
+    }
+    context_.push_back(context);
+    word_.push_back(word);
+    length_.push_back(static_cast<uint8_t>(length));
+    weight_.push_back(0);
+    is_context_.push_back(0);
+    return static_cast<int32_t>(word_.size() - 1);
+  }
+
+  // The node of the longest known end of (context, word) that is shorter than it.
+  int32_t shorter(int32_t context, int32_t word) {
+    for (int32_t from = link_[context]; from != kNoState; from = link_[from]) {
+      if (from == kRoot) return model_.row[word].next;
+      const NgramArc* arc = model_.table.find(from, word);
+      if (arc != nullptr) return arc->next;
+    }
+    return kRoot;
+  }
+
+  float backed_off(int32_t context, int32_t word) {
+    double paid = weight_[context];
+    for (int32_t from = link_[context]; from != kRoot; from = link_[from]) {
+      const NgramArc* arc = model_.table.find(from, word);
+      if (arc != nullptr) return static_cast<float>(paid + arc->logprob);
+      paid += weight_[from];
+    }
+    return static_cast<float>(paid + model_.row[word].logprob);
+  }
+
+  int32_t order_;
+  NgramModel model_;
+  Waiting waiting_[kWaiting];
+  int64_t num_waiting_ = 0;  // since the last flush(), settled ones included
+  int64_t duplicate_ = -1;
+  std::vector<int32_t> context_, word_;  // [num_nodes] the n-gram of each node
+  std::vector<uint8_t> length_;          // [num_nodes] its words
+  std::vector<float> weight_;            // [num_nodes] back-off weight
+  std::vector<uint8_t> is_context_;      // [num_nodes]
+  std::vector<int32_t> link_;            // [num_nodes] longest known proper end
+  std::vector<int32_t> implied_;         // nodes without an n-gram of their own
+};
+
+}  // namespace ninja

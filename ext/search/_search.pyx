@@ -1,0 +1,306 @@
+"""The searches of rescoring: lattices in, questions for the language model and unfolded lattices out; conversions only."""
+
+cimport numpy as np
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+cimport search.kernels as c
+from core.lattice cimport Alignments, Arcs, Scales, alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
+
+from ninja.lattice import Lattice
+
+np.import_array()
+
+
+NO_PATH = <int>c.SearchStatus.kNoPath
+NOT_FINITE = <int>c.SearchStatus.kNotFinite
+TOO_LARGE = <int>c.SearchStatus.kTooLarge
+
+
+cdef class Expander:
+    """All lattices in flight of one half-batch."""
+
+    cdef unique_ptr[c.Expander] engine
+    cdef dict taken  # ticket -> (lattice, lm_word, extra): the engine borrows their arrays
+    cdef double acoustic_scale, word_penalty
+
+    def __cinit__(
+        self,
+        int64_t root_slot,
+        *,
+        double graph_share,
+        double lm_scale,
+        double acoustic_scale,
+        double word_penalty,
+        double beam,
+        double first_pass_beam,
+        double growth_ratio,
+        int32_t max_hyps,
+        int32_t max_active,
+        int64_t max_arcs,
+        int32_t merge_order,
+        int32_t eos,
+        cbool pruned,
+        cbool per_arc,
+        cbool look_ahead,
+        cbool calibrate,
+    ):
+        cdef c.SearchOptions options
+        options.graph_share = graph_share
+        options.lm_scale = lm_scale
+        options.acoustic_scale = acoustic_scale
+        options.word_penalty = word_penalty
+        options.beam = beam
+        options.first_pass_beam = first_pass_beam
+        options.growth_ratio = growth_ratio
+        options.max_hyps = max_hyps
+        options.max_active = max_active
+        options.max_arcs = max_arcs
+        options.merge_order = merge_order
+        options.eos = eos
+        options.pruned = pruned
+        options.per_arc = per_arc
+        options.look_ahead = look_ahead
+        options.calibrate = calibrate
+        self.engine.reset(new c.Expander(options, root_slot))
+        self.taken = {}
+        self.acoustic_scale = acoustic_scale
+        self.word_penalty = word_penalty
+
+    def add(self, lattice, lm_word, extra, context=()):
+        """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
+
+        The language model reads the words of `context` before it scores any of the lattice.
+        """
+        cdef Arcs arcs = arcs_of(lattice)
+        cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
+        cdef const float* costs = <const float*>data_of(extra, np.NPY_FLOAT32, arcs.num_arcs)
+        cdef vector[int32_t] before = context
+        cdef int32_t ticket
+        with nogil:
+            ticket = self.engine.get().add(arcs, words, costs, before)
+        self.taken[ticket] = (lattice, lm_word, extra)
+        return ticket
+
+    def gather(self):
+        """Return (released slots, slots to advance, their words, slots to score, their words)."""
+        cdef c.Expander* engine = self.engine.get()
+        with nogil:
+            engine.gather()
+        cdef vector[int64_t]* released = &engine.released()
+        gone = copied(released.data(), released.size(), np.NPY_INT64)
+        released.clear()
+        return (
+            gone,
+            copied(engine.wave().advance_slot.data(), engine.wave().advance_slot.size(), np.NPY_INT64),
+            copied(engine.wave().advance_word.data(), engine.wave().advance_word.size(), np.NPY_INT32),
+            copied(engine.wave().score_slot.data(), engine.wave().score_slot.size(), np.NPY_INT64),
+            copied(engine.wave().score_word.data(), engine.wave().score_word.size(), np.NPY_INT32),
+        )
+
+    def scatter(self, slots, logprob):
+        """Hand in the answers to the questions of the last ``gather``."""
+        cdef c.Expander* engine = self.engine.get()
+        cdef const int64_t* made = <const int64_t*>data_of(slots, np.NPY_INT64, engine.wave().advance_slot.size())
+        cdef const float* answers = <const float*>data_of(logprob, np.NPY_FLOAT32, engine.wave().score_slot.size())
+        with nogil:
+            engine.scatter(made, answers)
+
+    def ended(self):
+        """Return (ticket, status, expanded arcs) of each search that has ended."""
+        cdef vector[int32_t] tickets = self.engine.get().ended()
+        cdef const c.Search* search
+        found = []
+        for ticket in tickets:
+            search = &self.engine.get().search(ticket)
+            found.append((ticket, <int>search.status(), search.num_expanded()))
+        return found
+
+    def remove(self, int32_t ticket):
+        """Forget a search and its lattice."""
+        self.engine.get().remove(ticket)
+        del self.taken[ticket]
+
+    def source(self, int32_t ticket):
+        """Return the lattice a search was started on."""
+        return self.taken[ticket][0]
+
+    def all_slots(self):
+        """Return every slot of the language model still in use, for the end of a run."""
+        cdef vector[int64_t] slots = self.engine.get().slots()
+        cdef vector[int64_t]* released = &self.engine.get().released()
+        slots.insert(slots.end(), released.begin(), released.end())
+        released.clear()
+        return copied(slots.data(), slots.size(), np.NPY_INT64)
+
+    def lattice(self, int32_t ticket):
+        """Return the expanded lattice of an ended search."""
+        source = self.taken[ticket][0]
+        cdef Arcs arcs = arcs_of(source)
+        cdef Alignments alignments = alignments_of(source)
+        cdef c.Expansion out
+        with nogil:
+            out = c.expansion(self.engine.get().search(ticket), alignments)
+        cdef np.npy_intp num_arcs = out.dst.size()
+        cdef np.npy_intp num_states = out.state_map.size()
+        word = new_array(num_arcs, np.NPY_INT32)
+        acoustic = new_array(num_arcs, np.NPY_FLOAT32)
+        ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
+        ali = new_array(out.num_ali, np.NPY_INT32)
+        final_acoustic = new_array(num_states, np.NPY_FLOAT32)
+        final_ali_begin = new_array(num_states + 1, np.NPY_INT64)
+        final_ali = new_array(out.num_final_ali, np.NPY_INT32)
+        cdef int32_t* to_word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
+        cdef float* to_acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
+        cdef int64_t* to_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
+        cdef int32_t* to_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
+        cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
+        cdef int64_t* to_final_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
+        cdef int32_t* to_final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
+        with nogil:
+            c.fill_expansion(
+                out, arcs, alignments, to_word, to_acoustic, to_ali_begin, to_ali, to_final, to_final_begin,
+                to_final_ali,
+            )
+        time = source.time
+        if time is not None:
+            time = freeze(time[int32s(out.state_map)])
+        return Lattice(
+            source.key,
+            int64s(out.arc_begin),
+            int32s(out.dst),
+            freeze(word),
+            floats(out.graph),
+            freeze(acoustic),
+            freeze(ali_begin),
+            freeze(ali),
+            floats(out.final_graph),
+            freeze(final_acoustic),
+            freeze(final_ali_begin),
+            freeze(final_ali),
+            source.kind,
+            time,
+            source.frame_shift,
+            source.words,
+        )
+
+    def replaced(self, int32_t ticket):
+        """Return (graph, final_graph) of the searched lattice with new costs, +inf where the search never went."""
+        source = self.taken[ticket][0]
+        cdef Arcs arcs = arcs_of(source)
+        cdef Alignments alignments = alignments_of(source)
+        graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
+        final_graph = new_array(arcs.num_states, np.NPY_FLOAT32)
+        cdef float* to_graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
+        cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
+        with nogil:
+            c.replaced_costs(
+                c.expansion(self.engine.get().search(ticket), alignments), arcs, self.acoustic_scale,
+                self.word_penalty, to_graph, to_final,
+            )
+        return graph, final_graph
+
+
+cdef inline Scales scales_of(double acoustic_scale, double word_penalty) noexcept:
+    cdef Scales scales
+    scales.acoustic = acoustic_scale
+    scales.lm = 1.0
+    scales.word_penalty = word_penalty
+    return scales
+
+
+cdef object arrays_of(const c.Unfolded& out):
+    return (
+        int32s(out.state_map),
+        int64s(out.arc_begin),
+        int32s(out.dst),
+        int64s(out.arc_map),
+        int32s(out.arc_node),
+        int32s(out.final_node),
+        int32s(out.trie.parent()),
+        int32s(out.trie.word()),
+    )
+
+
+def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
+          double min_posterior, int64_t max_arcs):
+    """Expand by posterior and cover with paths; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
+    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    cdef c.Unfolded out
+    cdef cbool found
+    with nogil:
+        found = c.expand_by_posterior(arcs, scales, min_posterior, max_arcs, words, out)
+        if found:
+            c.cover(arcs, scales, words, eos, out)
+    return arrays_of(out) if found else None
+
+
+def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
+             double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
+    """Unfold along the best word prefixes; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
+    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    cdef c.Unfolded out
+    cdef cbool found
+    cdef c.Prefixes* grown
+    with nogil:
+        grown = new c.Prefixes(arcs, scales, words, eos, beam, max_nodes, merge_order, max_arcs)
+        try:
+            found = not grown.empty()
+            if found:
+                grown.unfold(max_arcs, out)
+        finally:
+            del grown
+    return arrays_of(out) if found else None
+
+
+def sentence_costs(lattice not None, word not None, begin not None, double acoustic_scale, double word_penalty):
+    """Return the graph and acoustic cost of the best path of each word sequence, float64 [sequences]; +inf: no path.
+
+    Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1].
+    """
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef int64_t count = np.PyArray_SIZE(<np.ndarray>begin) - 1
+    cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+    cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, begins[count])
+    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    graph = new_array(count, np.NPY_FLOAT64)
+    acoustic = new_array(count, np.NPY_FLOAT64)
+    cdef double* to_graph = <double*>np.PyArray_DATA(<np.ndarray>graph)
+    cdef double* to_acoustic = <double*>np.PyArray_DATA(<np.ndarray>acoustic)
+    with nogil:
+        c.sentence_costs(arcs, scales, words, begins, count, to_graph, to_acoustic)
+    return graph, acoustic
+
+
+def replaced(lattice not None, state_map not None, arc_begin not None, dst not None, arc_map not None,
+             graph not None, final_graph not None, double acoustic_scale, double word_penalty):
+    """Return (graph, final_graph) of a lattice whose unfolding has new costs, +inf where no path of that goes."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray>state_map)
+    cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray>dst)
+    cdef c.Expansion out
+    cdef const int32_t* states = <const int32_t*>data_of(state_map, np.NPY_INT32, num_states)
+    cdef const int64_t* begins = <const int64_t*>data_of(arc_begin, np.NPY_INT64, num_states + 1)
+    cdef const int32_t* targets = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)
+    cdef const int64_t* arc = <const int64_t*>data_of(arc_map, np.NPY_INT64, num_arcs)
+    cdef const float* cost = <const float*>data_of(graph, np.NPY_FLOAT32, num_arcs)
+    cdef const float* end = <const float*>data_of(final_graph, np.NPY_FLOAT32, num_states)
+    out.state_map.assign(states, states + num_states)
+    out.arc_begin.assign(begins, begins + num_states + 1)
+    out.dst.assign(targets, targets + num_arcs)
+    out.arc_map.assign(arc, arc + num_arcs)
+    out.graph.assign(cost, cost + num_arcs)
+    out.final_graph.assign(end, end + num_states)
+    new_graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
+    new_final = new_array(arcs.num_states, np.NPY_FLOAT32)
+    cdef float* to_graph = <float*>np.PyArray_DATA(<np.ndarray>new_graph)
+    cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>new_final)
+    with nogil:
+        c.replaced_costs(out, arcs, acoustic_scale, word_penalty, to_graph, to_final)
+    return new_graph, new_final

@@ -1,0 +1,54 @@
+// The ways on from each state of a lattice, best first under the first pass.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+struct Exit {
+  float delta;  // cost of the best path this way, above that of the best path
+  int32_t arc;  // -1: the path ends here
+};
+
+class Exits {
+ public:
+  // `cost(arc)` and `end_cost(state)` are total costs under the first pass. They are rounded to floats where Kaldi
+  // does it, so that ties fall alike; the end, then the earlier arc, wins one. Dead ends are no ways on.
+  template <typename Cost, typename EndCost>
+  Exits(const Arcs& arcs, Cost cost, EndCost end_cost)
+      : ahead_(arcs.num_states, kNever), begin_(arcs.num_states), num_(arcs.num_states) {
+    exits_.reserve(arcs.num_arcs + 1);
+    std::vector<std::pair<double, int32_t>> ranked;
+    for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+      ranked.clear();
+      if (is_final(arcs, state)) ranked.push_back({static_cast<float>(end_cost(static_cast<int32_t>(state))), -1});
+      for (int64_t a = arcs.arc_begin[state]; a < arcs.arc_begin[state + 1]; ++a) {
+        const int32_t arc = static_cast<int32_t>(a);
+        const double ahead = ahead_[arcs.dst[arc]];
+        if (ahead < kNever) ranked.push_back({static_cast<float>(ahead + cost(arc)), arc});
+      }
+      std::sort(ranked.begin(), ranked.end());
+      begin_[state] = static_cast<int32_t>(exits_.size());
+      num_[state] = static_cast<int32_t>(ranked.size());
+      if (!ranked.empty()) ahead_[state] = ranked[0].first;
+      for (const auto& [through, arc] : ranked) exits_.push_back({static_cast<float>(through - ahead_[state]), arc});
+    }
+  }
+
+  // Cost of a state's best completion, kNever if there is none.
+  double ahead(int32_t state) const { return ahead_[state]; }
+  int32_t num(int32_t state) const { return num_[state]; }
+  const Exit& at(int32_t state, int32_t i) const { return exits_[begin_[state] + i]; }
+
+ private:
+  std::vector<double> ahead_;
+  std::vector<int32_t> begin_, num_;  // [num_states] into
+  std::vector<Exit> exits_;
+};
+
+}  // namespace ninja

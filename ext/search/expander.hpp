@@ -1,0 +1,112 @@
+// All lattices in flight, searched side by side so that the language model is asked in large batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "search/level_search.hpp"
+#include "search/pruned_search.hpp"
+
+namespace ninja {
+
+class Expander {
+ public:
+  Expander(const SearchOptions& options, int64_t root_slot) : options_(options), histories_(root_slot) {}
+
+  // Takes a lattice in; its arrays must stay until `remove`. The language model reads the words of `context` first.
+  // Returns its ticket.
+  int32_t add(const Arcs& arcs, const int32_t* lm_word, const float* extra, const std::vector<int32_t>& context) {
+    int32_t ticket = static_cast<int32_t>(places_.size());
+    if (free_.empty()) {
+      places_.emplace_back();
+    } else {
+      ticket = free_.back();
+      free_.pop_back();
+    }
+    Place& place = places_[ticket];
+    int32_t root = Histories::root();
+    for (int32_t word : context) {
+      root = histories_.intern(root, word);
+      place.context.push_back(root);
+    }
+    if (options_.pruned) {
+      place.search = std::make_unique<PrunedSearch>(arcs, lm_word, extra, options_, histories_, root);
+    } else {
+      place.search = std::make_unique<LevelSearch>(arcs, lm_word, extra, options_, histories_, root);
+    }
+    return ticket;
+  }
+
+  // Collects the questions of every running search.
+  void gather() {
+    wave_.clear();
+    for (Place& place : places_) {
+      if (!place.running()) continue;
+      while (place.num_read < place.context.size() && histories_.slot(place.context[place.num_read]) >= 0) {
+        if (place.num_read > 0) histories_.drop(place.context[place.num_read - 1]);
+        ++place.num_read;
+      }
+      place.reading = place.num_read < place.context.size();
+      if (place.reading) {
+        wave_.make(histories_, place.context[place.num_read]);
+      } else {
+        place.search->gather(wave_);
+      }
+    }
+  }
+
+  // Takes the answers: a slot for each history to make and a log-probability for each question.
+  void scatter(const int64_t* slots, const float* logprob) {
+    for (size_t i = 0; i < wave_.advance_history.size(); ++i) {
+      histories_.pending(wave_.advance_history[i]) = -1;
+      histories_.set_slot(wave_.advance_history[i], slots[i]);
+    }
+    for (Place& place : places_) {
+      if (place.running() && !place.reading) place.search->scatter(logprob);
+    }
+  }
+
+  // Tickets of the searches that have ended since, well or not.
+  std::vector<int32_t> ended() const {
+    std::vector<int32_t> tickets;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].search && !places_[i].running()) tickets.push_back(static_cast<int32_t>(i));
+    }
+    return tickets;
+  }
+
+  const Search& search(int32_t ticket) const { return *places_[ticket].search; }
+
+  void remove(int32_t ticket) {
+    places_[ticket].search->release();
+    const Place& place = places_[ticket];
+    for (size_t i = place.num_read > 0 ? place.num_read - 1 : 0; i < place.context.size(); ++i) {
+      histories_.drop(place.context[i]);
+    }
+    places_[ticket] = {};
+    free_.push_back(ticket);
+  }
+
+  const Wave& wave() const { return wave_; }
+  std::vector<int64_t>& released() { return histories_.released(); }
+  std::vector<int64_t> slots() const { return histories_.slots(); }
+
+ private:
+  struct Place {
+    std::unique_ptr<Search> search;
+    std::vector<int32_t> context;  // a history for each word that is read first, held until the next one is read
+    size_t num_read = 0;           // of these
+    bool reading = false;          // what it asked for in this wave is one of them
+
+    bool running() const { return search && search->status() == SearchStatus::kRunning; }
+  };
+
+  const SearchOptions options_;
+  Histories histories_;
+  Wave wave_;
+  std::vector<Place> places_;
+  std::vector<int32_t> free_;
+};
+
+}  // namespace ninja

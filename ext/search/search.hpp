@@ -1,0 +1,98 @@
+// What every search through one lattice is: it asks the language model wave by wave and ends in an expanded lattice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "search/history.hpp"
+#include "core/lattice.hpp"
+#include "search/wave.hpp"
+
+namespace ninja {
+
+struct SearchOptions {
+  double graph_share;  // of the old graph cost that stays
+  double lm_scale;     // of the language model's -ln p
+  double acoustic_scale;
+  double word_penalty;
+  double beam;
+  double first_pass_beam;
+  double growth_ratio;  // pruned: of its arcs between two looks at the whole expansion
+  int32_t max_hyps;    // 0: unlimited
+  int32_t max_active;  // 0: unlimited
+  int64_t max_arcs;    // of one expansion; pruned stops there, the others give the lattice up
+  int32_t merge_order;  // words of history that count, 0: all
+  int32_t eos;
+  bool pruned;         // best arc first, else level by level
+  bool per_arc;        // hypotheses compete per arc (arc-beam), else per state (push-forward)
+  bool look_ahead;     // prospects count the first pass's best completion
+  bool calibrate;      // and correct it by what the new language model thinks of the first pass's best path
+};
+
+enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
+
+class Search {
+ public:
+  // A surviving hypothesis becomes a state of the expanded lattice, ...
+  struct Hypothesis {
+    int32_t state;
+    float final_graph;  // new final cost, +inf if not final
+  };
+  // ... and every way into it an arc.
+  struct Link {
+    int32_t from;
+    int32_t to;
+    int32_t arc;
+    float graph;
+  };
+
+  // `lm_word` [num_arcs]: the language model's id of each arc's word, -1 where it takes no word;
+  // `extra` [num_arcs]: cost beyond the model's for words it lacks; `root`: the history that every path starts from.
+  Search(const Arcs& arcs, const int32_t* lm_word, const float* extra, const SearchOptions& options,
+         Histories& histories, int32_t root)
+      : arcs_(arcs), lm_word_(lm_word), extra_(extra), options_(options), histories_(histories), root_(root) {}
+  virtual ~Search() = default;
+
+  // Collects what this lattice wants to know in the next wave.
+  virtual void gather(Wave& wave) = 0;
+  // Takes the wave's answers, natural-log probabilities.
+  virtual void scatter(const float* logprob) = 0;
+  // Lets go of every history still held.
+  virtual void release() = 0;
+
+  SearchStatus status() const { return status_; }
+  const Arcs& arcs() const { return arcs_; }
+  // Once done: in topological order, and sorted by `to`.
+  const std::vector<Hypothesis>& hypotheses() const { return hyps_; }
+  const std::vector<Link>& links() const { return links_; }
+  int64_t num_expanded() const { return num_expanded_; }
+
+ protected:
+  // The one place where the language model's score joins a graph cost and the old model's share is taken out.
+  // `surprise` is -ln p, or a difference of such: it may be negative.
+  double new_graph(double old_graph, double surprise) const {
+    return options_.graph_share * old_graph + options_.lm_scale * surprise;
+  }
+  double penalty(int32_t arc) const { return arcs_.word[arc] != 0 ? options_.word_penalty : 0.0; }
+  // Total cost of an arc with a graph cost, and of ending in a state.
+  double arc_cost(int32_t arc, double graph) const {
+    return options_.acoustic_scale * arcs_.acoustic[arc] + graph + penalty(arc);
+  }
+  double final_cost(int32_t state, double graph) const {
+    return options_.acoustic_scale * arcs_.final_acoustic[state] + graph;
+  }
+
+  const Arcs arcs_;
+  const int32_t* lm_word_;
+  const float* extra_;
+  const SearchOptions& options_;
+  Histories& histories_;
+  const int32_t root_;
+
+  SearchStatus status_ = SearchStatus::kRunning;
+  std::vector<Hypothesis> hyps_;
+  std::vector<Link> links_;
+  int64_t num_expanded_ = 0;
+};
+
+}  // namespace ninja

@@ -1,0 +1,81 @@
+// One wave: what all lattices in flight ask the language model in one go, each question once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "search/history.hpp"
+
+namespace ninja {
+
+struct Wave {
+  std::vector<int64_t> advance_slot;     // parents of the histories to make, and
+  std::vector<int32_t> advance_word;     // the words that make them
+  std::vector<int32_t> advance_history;  // whose slots come back
+  std::vector<int64_t> score_slot;       // slots of the histories to ask; -1 - i: the i-th of those being made
+  std::vector<int32_t> score_word;       // words to score after them
+
+  void clear() {
+    advance_slot.clear();
+    advance_word.clear();
+    advance_history.clear();
+    score_slot.clear();
+    score_word.clear();
+    ++epoch_;
+  }
+
+  // Has a history made although no word is scored after it yet.
+  void make(Histories& histories, int32_t history) { slot_of(histories, history); }
+
+  // Place of the score of `word` after `history` among the answers.
+  int32_t ask(Histories& histories, int32_t history, int32_t word) {
+    if (2 * (score_word.size() + 1) > table_.size()) grow();
+    const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(history)) << 32) | static_cast<uint32_t>(word);
+    Entry& entry = find(key);
+    if (entry.epoch == epoch_) return entry.index;
+    entry = {key, epoch_, static_cast<int32_t>(score_word.size())};
+    score_slot.push_back(slot_of(histories, history));
+    score_word.push_back(word);
+    return entry.index;
+  }
+
+ private:
+  struct Entry {
+    uint64_t key = 0;
+    uint32_t epoch = 0;
+    int32_t index = 0;
+  };
+
+  int64_t slot_of(Histories& histories, int32_t history) {
+    int64_t slot = histories.slot(history);
+    if (slot >= 0) return slot;
+    int32_t& pending = histories.pending(history);
+    if (pending < 0) {
+      pending = static_cast<int32_t>(advance_history.size());
+      advance_slot.push_back(histories.slot(histories.parent(history)));
+      advance_word.push_back(histories.word(history));
+      advance_history.push_back(history);
+    }
+    return -1 - static_cast<int64_t>(pending);
+  }
+
+  Entry& find(uint64_t key) {
+    uint64_t x = (key ^ (key >> 31)) * 0x9e3779b97f4a7c15u;
+    size_t place = (x ^ (x >> 29)) & (table_.size() - 1);
+    while (table_[place].epoch == epoch_ && table_[place].key != key) place = (place + 1) & (table_.size() - 1);
+    return table_[place];
+  }
+
+  void grow() {
+    std::vector<Entry> old(table_.size() * 2);
+    old.swap(table_);
+    for (const Entry& entry : old) {
+      if (entry.epoch == epoch_) find(entry.key) = entry;
+    }
+  }
+
+  std::vector<Entry> table_ = std::vector<Entry>(1 << 12);
+  uint32_t epoch_ = 1;
+};
+
+}  // namespace ninja

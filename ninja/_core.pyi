@@ -1,0 +1,55 @@
+"""Types of the compiled tries, FSTs and times."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice import Lattice
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+UInt8 = npt.NDArray[np.uint8]
+UInt32 = npt.NDArray[np.uint32]
+Bool = npt.NDArray[np.bool_]
+Arrays = tuple[
+    Int64, Int32, Int32, Float32, Float32, Int64, Int32, Float32, Float32, Int64, Int32
+]  # a lattice's, in order
+
+class WordTrie:
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def parent(self) -> Int32: ...
+    @property
+    def word(self) -> Int32: ...
+    def add(self, word: Int32, begin: Int64) -> Int32: ...
+    def add_trie(self, parent: Int32, word: Int32, below: int = -1) -> Int32: ...
+
+Symbols = list[tuple[bytes, int]]
+
+def write_image(
+    arc_type: str,
+    arc_begin: Int64,
+    dst: Int32,
+    ilabel: Int32,
+    olabel: Int32,
+    cost: Float64,
+    final_cost: Float64,
+    symbols: bytes = b"",
+) -> bytes: ...
+def parse_image(
+    image: bytes, begin: int = 0
+) -> tuple[
+    str,
+    int,
+    tuple[str, int, Int64, Int32, Int32, Int32, Float64, Float64, tuple[Symbols | None, Symbols | None]] | None,
+]: ...
+def image_end(image: bytes, begin: int = 0) -> int: ...
+def parse_machine(
+    image: bytes,
+) -> tuple[str, int, tuple[int, Int64, Int32, Int32, Int32, Float64, Float64] | None]: ...
+def state_times(lattice: Lattice) -> tuple[Int32, int]: ...
+def first_backward_arc(lattice: Lattice, time: Int32) -> int: ...
+def num_frames(lattice: Lattice, time: Int32) -> int: ...
+def depth_per_frame(lattice: Lattice, time: Int32, frames: int) -> Int32: ...
