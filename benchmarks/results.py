@@ -31,7 +31,7 @@ from ninja.lm import LanguageModel, Mixture, load
 from ninja.lm.convert import convert
 from ninja.models import ENGLISH
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.tune.rescoring import tune
+from ninja.tune.weights import tune_weights
 
 HERE = Path(__file__).resolve().parent
 START, END = "<!-- results -->\n", "<!-- end -->"
@@ -117,7 +117,7 @@ def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set
     """Tune on dev, rescore test; return what there is to know."""
     options = replace(SEARCH, lm_weight=row.lm_weight, **dict(row.options), **COLUMNS[column])
     began = time.perf_counter()
-    tuned = tune(dev.lattices, dev.text, lm, options, num_best=NUM_SENTENCES)
+    tuned = tune_weights(dev.lattices, dev.text, lm, options, num_best=NUM_SENTENCES)
     tuning = time.perf_counter() - began
     weights = tuned.weights
     if isinstance(lm, Mixture):

@@ -24,7 +24,7 @@ from ninja.graph import best_path, determinize, nbest
 from ninja.lm import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.tune.features import Features, features
-from ninja.tune.rescoring import Weights, choose, tune
+from ninja.tune.weights import Weights, choose, tune_weights
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
@@ -228,22 +228,22 @@ def test_a_model_of_a_mixture_that_adds_nothing_is_left_out() -> None:
 
 def test_references_of_other_utterances_are_refused() -> None:
     with pytest.raises(FormatError, match="do the utterance ids belong together"):
-        tune(LATTICES, {"other": ["w1"]}, FakeLM(), OPTIONS)
+        tune_weights(LATTICES, {"other": ["w1"]}, FakeLM(), OPTIONS)
     with pytest.raises(OptionError, match="num_best is 0"):
-        tune(LATTICES, references(), FakeLM(), OPTIONS, num_best=0)
+        tune_weights(LATTICES, references(), FakeLM(), OPTIONS, num_best=0)
 
 
 def test_a_lattice_that_fails_is_left_out() -> None:
     failures: list[package.NinjaError] = []
     nameless = replace(LATTICES[1][1], key="seed-1", words=None)
     pairs = [LATTICES[0], ("seed-1", nameless), *LATTICES[2:]]
-    tuned = tune(pairs, references(), FakeLM(), OPTIONS, report=RescoreReport(on_error=failures.append))
+    tuned = tune_weights(pairs, references(), FakeLM(), OPTIONS, report=RescoreReport(on_error=failures.append))
     assert tuned.num_lattices == 5
     assert [failure.key for failure in failures] == ["seed-1"]
 
 
 def test_the_search_finds_back_what_made_the_references() -> None:
-    tuned = tune(LATTICES, references(), FakeLM(), OPTIONS)
+    tuned = tune_weights(LATTICES, references(), FakeLM(), OPTIONS)
     words = sum(map(len, references().values()))
     assert tuned.wer == pytest.approx(100 / words)  # the error that was put in
     assert tuned.wer < tuned.wer_first_pass

@@ -23,8 +23,9 @@ from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, from_arcs
 from ninja.lm.ngram.model import read_arpa
-from ninja.tune import context as tuning
-from ninja.tune.context import DevSet, Figures, TunedContext, _With, _Without, tune_context
+from ninja.log import Log
+from ninja.tune import boosts as tuning
+from ninja.tune.boosts import DevSet, Figures, TunedContext, _With, _Without, tune_context
 from ninja.tune.plot import Curve, Panel, plot_curves, plot_trade_off
 from ninja.tune.trials import Errors, Setting, Trials
 
@@ -374,7 +375,7 @@ def test_a_lattice_that_fails_is_left_out() -> None:
     good = dev_set(NAMES, far=FAR)
     contextual = DevSet([("near", dead), *good.lattices], {"near": ["call"], **good.references}, NAMES)
     general = dev_set(NAMES, other=OTHER)
-    found = tune_context(contextual, general, TABLE, on_error=failures.append)
+    found = tune_context(contextual, general, TABLE, log=Log(on_error=failures.append))
     assert [failure.key for failure in failures] == ["near"]
     assert found.after.contextual_wer == 0.0
     with pytest.raises(LatticeError, match="near"):

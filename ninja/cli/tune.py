@@ -23,7 +23,7 @@ from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.stage import Context
-    from ninja.tune.rescoring import Tuned
+    from ninja.tune.weights import Tuned
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
@@ -104,7 +104,7 @@ def tune(
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
     from ninja.cli.tune_context import General, tune_boosts
-    from ninja.tune.rescoring import tune as tune_weights
+    from ninja.tune.weights import tune_weights
 
     options = RescoreOptions(**chosen)
     _refuse_others(context)

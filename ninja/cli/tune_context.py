@@ -26,7 +26,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.engine import Keyed
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
-from ninja.tune.context import ContextSettings, TunedContext, tune_context
+from ninja.tune.boosts import ContextSettings, TunedContext, tune_context
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.trials import DevSet
 
@@ -105,7 +105,7 @@ def tune_boosts(
         max_general_rise=general.max_rise,
         margin=general.margin,
         fixed=() if context.augmentation is None else ("acoustic_scale",),
-        on_error=reading.failed if reading.on_error == "skip" else None,
+        log=reading.log,
     )
     if curve is not None:
         plot_trade_off(curve, tuned)

@@ -101,29 +101,44 @@ def features(
                 read.append((key, lattice))
                 yield key, lattice
 
-    batches: list[Features] = []
-    batch: list[_Sentences] = []
-    num_tokens = 0
-    scorer = _Scorer(models, old_lm, options)
+    sentences: list[_Sentences] = []
     for key, result in rescored(remembered()):
         while read[0][0] != key:
             read.popleft()  # one that failed
         _, source = read.popleft()
         try:
-            found = _sentences_of(source, result, references[key], options, num_best)
+            sentences.append(_sentences_of(source, result, references[key], options, num_best))
         except NinjaError as error:
             (log or Log()).fail(error)
-            continue
-        if batch and (num_tokens + found.word.size > MAX_TOKENS or found.words is not batch[0].words):
-            batches.append(scorer.features(batch))
-            batch, num_tokens = [], 0
-        batch.append(found)
-        num_tokens += found.word.size
-    if batch:
-        batches.append(scorer.features(batch))
-    if not batches:
+    if not sentences:
         raise FormatError("no lattice that could be rescored has a reference; do the utterance ids belong together?")
-    return _joined(batches)
+    begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in sentences)])
+    graph = np.concatenate([each.graph for each in sentences])
+    old: Floats | None = None
+    if len(models) == 1 and options.lm_weight >= LEAST_WEIGHT:
+        kept = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
+        new = np.concatenate([each.new for each in sentences])
+        token_begin = np.arange(begin.size)
+        logprob = ((kept - new) / options.lm_weight).astype(np.float32)[None]
+        old = None if old_lm is None else np.zeros(graph.size, np.float32)
+    else:
+        scored = list(_scored(sentences, [*models, *([] if old_lm is None else [old_lm])], options))
+        token_begin = np.cumsum([0, *chain.from_iterable(lengths for lengths, _ in scored)])
+        logprob = np.concatenate([each for _, each in scored], axis=1)
+        if old_lm is not None:
+            logprob, old = logprob[:-1], logprob[-1]
+    return Features(
+        lattice=np.repeat(np.arange(len(sentences)), [each.errors.size for each in sentences]),
+        errors=np.concatenate([each.errors for each in sentences]),
+        graph=graph,
+        acoustic=np.concatenate([each.acoustic for each in sentences]),
+        num_words=np.diff(begin),
+        token_begin=token_begin,
+        logprob=logprob,
+        old_logprob=old,
+        reference_words=sum(each.reference_words for each in sentences),
+        first_pass_errors=sum(each.first_pass_errors for each in sentences),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,99 +182,57 @@ def _sentences_of(
     )
 
 
-class _Scorer:
-    """Finds out what the models say of sentences."""
-
-    def __init__(
-        self, models: Sequence[LanguageModel | Mixture], old_lm: LanguageModel | Mixture | None, options: RescoreOptions
-    ) -> None:
-        self._given = [*models, *([] if old_lm is None else [old_lm])]
-        self._num_models = len(models)
-        self._options = options
-        self._words: SymbolTable | None = None
-        self._models: list[tuple[LanguageModel, WordMap]] = []
-
-    def features(self, batch: Sequence[_Sentences]) -> Features:
-        """Gather the sentences of some lattices, of one symbol table."""
+def _scored(
+    sentences: Sequence[_Sentences], models: Sequence[LanguageModel | Mixture], options: RescoreOptions
+) -> Iterator[tuple[Int64s, Floats]]:
+    """Ask every model about batches of lattices; yield tokens of each sentence, and the scores, [models, tokens]."""
+    bound: SymbolTable | None = None
+    maps: list[WordMap] = []
+    for batch in _batches(sentences):
+        if batch[0].words is not bound:
+            bound = batch[0].words
+            maps = [_word_map(bound, model, options) for model in models]
         begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in batch)])
-        graph = np.concatenate([each.graph for each in batch])
-        weight = self._options.lm_weight
-        if self._num_models == 1 and weight >= LEAST_WEIGHT:
-            has_old = len(self._given) > self._num_models
-            kept = graph if has_old else (1.0 - weight) * graph
-            token_begin = np.arange(begin.size)
-            logprob = ((kept - np.concatenate([each.new for each in batch])) / weight).astype(np.float32)[None]
-            old = np.zeros(graph.size, np.float32) if has_old else None
-        else:
-            token_begin, logprob, old = self._scored(batch, begin)
-        return Features(
-            lattice=np.repeat(np.arange(len(batch)), [each.errors.size for each in batch]),
-            errors=np.concatenate([each.errors for each in batch]),
-            graph=graph,
-            acoustic=np.concatenate([each.acoustic for each in batch]),
-            num_words=np.diff(begin),
-            token_begin=token_begin,
-            logprob=logprob,
-            old_logprob=old,
-            reference_words=sum(each.reference_words for each in batch),
-            first_pass_errors=sum(each.first_pass_errors for each in batch),
-        )
-
-    def _scored(self, batch: Sequence[_Sentences], begin: Int64s) -> tuple[Int64s, Floats, Floats | None]:
-        """Ask every model; return where each sentence's tokens begin, and what the new and the old ones say."""
-        self._bind(batch[0].words)
         word = np.concatenate([each.word for each in batch])
-        spoken = self._models[0][1].lm_word[word] != NO_WORD
+        spoken = maps[0].lm_word[word] != NO_WORD
         token_begin = np.concatenate([[0], np.cumsum(spoken)])[begin] + np.arange(begin.size)
-        said = [self._logprob(lm, words, word[spoken], token_begin) for lm, words in self._models]
-        return token_begin, np.stack(said[: self._num_models]), said[-1] if len(said) > self._num_models else None
-
-    def _bind(self, words: SymbolTable) -> None:
-        if self._words is words:
-            return
-        options = self._options
-        self._words = words
-        self._models = []
-        for given in self._given:
-            lm = given.over(words, options.unk_penalty, options.map_words) if isinstance(given, Mixture) else given
-            self._models.append((lm, WordMap(words, lm, options.unk_penalty, map_words=options.map_words)))
-
-    def _logprob(self, lm: LanguageModel, words: WordMap, tokens: Int32s, token_begin: Int64s) -> Floats:
-        """Score words and ``</s>``, float32 [tokens]."""
-        backward = self._options.backward
-        ends = token_begin[1:] - 1
-        is_end = np.zeros(token_begin[-1], np.bool_)
-        is_end[ends] = True
-        order = np.arange(token_begin[-1])
-        if backward:  # each sentence's words in reverse, </s> where it was
-            first = np.repeat(token_begin[:-1], np.diff(token_begin))
-            last = np.repeat(ends, np.diff(token_begin)) - 1
-            order = np.where(is_end, order, first + last - order)
-        asked = np.full(is_end.size, lm.eos, np.int32)
-        asked[~is_end] = words.lm_word[tokens]
-        trie = WordTrie()
-        node = trie.add(np.ascontiguousarray(asked[order]), token_begin)
-        score = np.empty(is_end.size, np.float32)
-        score[order] = score_trie(lm, trie.parent, trie.word)[node]
-        score[~is_end] -= words.extra[tokens]
-        return score
+        scores = [_logprob(each, word[spoken], token_begin, backward=options.backward) for each in maps]
+        yield np.diff(token_begin), np.stack(scores)
 
 
-def _joined(batches: Sequence[Features]) -> Features:
-    begins = np.cumsum([0, *(each.token_begin[-1] for each in batches)])
-    lattices = np.cumsum([0, *(each.num_lattices for each in batches)])
-    old = [each.old_logprob for each in batches if each.old_logprob is not None]
-    return Features(
-        lattice=np.concatenate([each.lattice + at for each, at in zip(batches, lattices, strict=False)]),
-        errors=np.concatenate([each.errors for each in batches]),
-        graph=np.concatenate([each.graph for each in batches]),
-        acoustic=np.concatenate([each.acoustic for each in batches]),
-        num_words=np.concatenate([each.num_words for each in batches]),
-        token_begin=np.concatenate(
-            [each.token_begin[:-1] + at for each, at in zip(batches, begins, strict=False)] + [begins[-1:]]
-        ),
-        logprob=np.concatenate([each.logprob for each in batches], axis=1),
-        old_logprob=np.concatenate(old) if old else None,
-        reference_words=sum(each.reference_words for each in batches),
-        first_pass_errors=sum(each.first_pass_errors for each in batches),
-    )
+def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
+    """Group lattices of one symbol table with as many words as are scored at once."""
+    batch: list[_Sentences] = []
+    num_tokens = 0
+    for each in sentences:
+        if batch and (num_tokens + each.word.size > MAX_TOKENS or each.words is not batch[0].words):
+            yield batch
+            batch, num_tokens = [], 0
+        batch.append(each)
+        num_tokens += each.word.size
+    yield batch
+
+
+def _word_map(words: SymbolTable, model: LanguageModel | Mixture, options: RescoreOptions) -> WordMap:
+    lm = model.over(words, options.unk_penalty, options.map_words) if isinstance(model, Mixture) else model
+    return WordMap(words, lm, options.unk_penalty, map_words=options.map_words)
+
+
+def _logprob(words: WordMap, tokens: Int32s, token_begin: Int64s, *, backward: bool) -> Floats:
+    """Score words and ``</s>``, float32 [tokens]."""
+    ends = token_begin[1:] - 1
+    is_end = np.zeros(token_begin[-1], np.bool_)
+    is_end[ends] = True
+    order = np.arange(token_begin[-1])
+    if backward:  # each sentence's words in reverse, </s> where it was
+        first = np.repeat(token_begin[:-1], np.diff(token_begin))
+        last = np.repeat(ends, np.diff(token_begin)) - 1
+        order = np.where(is_end, order, first + last - order)
+    asked = np.full(is_end.size, words.lm.eos, np.int32)
+    asked[~is_end] = words.lm_word[tokens]
+    trie = WordTrie()
+    node = trie.add(np.ascontiguousarray(asked[order]), token_begin)
+    score = np.empty(is_end.size, np.float32)
+    score[order] = score_trie(words.lm, trie.parent, trie.word)[node]
+    score[~is_end] -= words.extra[tokens]
+    return score

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from ninja.graph import best_path
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
+from ninja.log import Log
 
 Keyed = tuple[str, Lattice]
 Ids = npt.NDArray[np.int32]
@@ -28,7 +29,7 @@ Words = dict[str, list[str]]  # recognised, by key
 
 
 class Setting(NamedTuple):
-    """What is chosen."""
+    """Boosts, the share of a class model, and scales: what is chosen."""
 
     keyword_boost: float
     class_boost: float
@@ -38,12 +39,12 @@ class Setting(NamedTuple):
 
     @property
     def grammar(self) -> tuple[float, float, float]:
-        """What lattices are composed with."""
+        """Values that lattices are composed with."""
         return self[:3]
 
     @property
     def scales(self) -> tuple[float, float]:
-        """What decides between the paths of a composed lattice."""
+        """Acoustic scale and word penalty, which decide between the paths of a composed lattice."""
         return self[3:]
 
 
@@ -57,8 +58,8 @@ class DevSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Utterance:
-    """A lattice with what was said and what might have been."""
+class DevUtterance:
+    """A lattice with its reference and its phrases."""
 
     key: str
     lattice: Lattice
@@ -68,10 +69,10 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class LoadedSet:
     """A development set with its lattices in memory."""
 
-    utterances: tuple[Utterance, ...]
+    utterances: tuple[DevUtterance, ...]
     entities: Entities
     unmatched: tuple[str, ...] = ()  # what was left out for want of a lattice, or of a reference
 
@@ -101,7 +102,7 @@ class Errors:
 
 
 class Trials:
-    """Tries settings on both sets; what was counted once is not counted again."""
+    """Tries settings on both sets."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class Trials:
         old_lm: NgramLM | None,
         options: ContextOptions,
         margin: float = 0.0,
-        on_error: Callable[[NinjaError], None] | None = None,
+        log: Log | None = None,
     ) -> None:
         """Read both sets.
 
@@ -128,15 +129,13 @@ class Trials:
         self._shared: dict[int, tuple[PhraseList, PhraseList]] = {}
         self._compiler = ListCompiler(words)
         self._tracker = Tracker(words, class_lm, options, old_lm=old_lm, compiler=self._compiler)
-        self.contextual = self._held(contextual, "contextual", on_error)
-        self.general = self._held(general, "general", on_error)
-        self._counted: dict[Setting, Errors] = {}
-        self._general: dict[Setting, int] = {}
-        self._without: dict[Setting, tuple[int, int]] = {}
+        self.contextual = self._load(contextual, "contextual", log or Log())
+        self.general = self._load(general, "general", log or Log())
+        self._known: dict[tuple[int, bool], dict[Setting, int]] = {}  # errors by set, and with entities or without
         self.num_composed = 0
 
     @property
-    def sets(self) -> tuple[Held, Held]:
+    def sets(self) -> tuple[LoadedSet, LoadedSet]:
         """The contextual and the general set."""
         return self.contextual, self.general
 
@@ -146,39 +145,30 @@ class Trials:
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
         """Count the errors of some settings; those that differ in their scales only are tried on one composition."""
-        new = sorted({each for each in settings if each not in self._counted})
-        for _, group in groupby(new, key=lambda each: each.grammar):
-            tried = list(group)
-            counts = zip(
-                self._counts(self.contextual, tried),
-                self._general_of(tried),
-                self._general_of([self._beyond(each) for each in tried]),
-                [each[1] for each in self.errors_without(tried)],
-                strict=True,
-            )
-            self._counted.update((each, Errors(*count)) for each, count in zip(tried, counts, strict=True))
-        return [self._counted[each] for each in settings]
+        counts = (
+            self._counts(self.contextual, settings),
+            self._counts(self.general, settings),
+            self._counts(self.general, [self._beyond(each) for each in settings]),
+            [general for _, general in self.errors_without(settings)],
+        )
+        return [Errors(*each) for each in zip(*counts, strict=True)]
 
     def errors_without(self, settings: Sequence[Setting]) -> list[tuple[int, int]]:
         """Count contextual and general errors without entities, where boosts mean nothing."""
         plain = [each._replace(keyword_boost=0.0, class_boost=0.0) for each in settings]
-        new = sorted({each for each in plain if each not in self._without})
-        for _, group in groupby(new, key=lambda each: each.grammar):
-            tried = list(group)
-            counts = [self._counts(held, tried, with_entities=False) for held in self.sets]
-            self._without.update(zip(tried, zip(*counts, strict=True), strict=True))
-        return [self._without[each] for each in plain]
+        contextual, general = (self._counts(each, plain, with_entities=False) for each in self.sets)
+        return list(zip(contextual, general, strict=True))
 
-    def hypotheses(self, held: Held, setting: Setting, *, with_entities: bool) -> Words:
+    def hypotheses(self, part: LoadedSet, setting: Setting, *, with_entities: bool) -> Words:
         """Return the words recognised in each utterance of a set."""
-        decoded = self._decoded(held, [setting], with_entities=with_entities)
+        decoded = self._decoded(part, [setting], with_entities=with_entities)
         return {each.key: self.words.spell(ids) for each, (ids,) in decoded}
 
-    def without_context(self, held: Held, setting: Setting) -> Words:
+    def without_context(self, part: LoadedSet, setting: Setting) -> Words:
         """Return the words recognised with neither entities nor a class model."""
         scale, penalty = setting.scales
         return {
-            each.key: self.words.spell(best_path(each.lattice, scale, 1.0, penalty).words) for each in held.utterances
+            each.key: self.words.spell(best_path(each.lattice, scale, 1.0, penalty).words) for each in part.utterances
         }
 
     def options_of(self, setting: Setting) -> ContextOptions:
@@ -191,33 +181,32 @@ class Trials:
             return setting  # no context at all, and safe
         return setting._replace(keyword_boost=setting.keyword_boost + self._margin)
 
-    def _general_of(self, settings: Sequence[Setting]) -> list[int]:
-        """Count general errors of settings that have their grammar in common."""
-        new = [each for each in settings if each not in self._general]
-        if new:
-            self._general.update(zip(new, self._counts(self.general, new), strict=True))
-        return [self._general[each] for each in settings]
+    def _counts(self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
+        """Count the errors in a set; what was counted once is not counted again."""
+        known = self._known.setdefault((id(part), with_entities), {})
+        new = sorted({each for each in settings if each not in known})
+        for _, group in groupby(new, key=lambda each: each.grammar):
+            tried = list(group)
+            counts = np.zeros(len(tried), np.int64)
+            for utterance, found in self._decoded(part, tried, with_entities=with_entities):
+                counts += [self._errors_of(utterance, ids) for ids in found]
+            known.update(zip(tried, counts.tolist(), strict=True))
+        return [known[each] for each in settings]
 
-    def _counts(self, held: Held, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
-        counts = np.zeros(len(settings), np.int64)
-        for utterance, found in self._decoded(held, settings, with_entities=with_entities):
-            counts += [self._errors_of(utterance, ids) for ids in found]
-        return counts.tolist()
-
-    def _errors_of(self, utterance: Utterance, ids: Ids) -> int:
+    def _errors_of(self, utterance: DevUtterance, ids: Ids) -> int:
         found = ids.tobytes()
         if found not in utterance.errors:
             utterance.errors[found] = edits(utterance.reference, self.words.spell(ids))
         return utterance.errors[found]
 
     def _decoded(
-        self, held: Held, settings: Sequence[Setting], *, with_entities: bool
-    ) -> Iterator[tuple[Utterance, list[Ids]]]:
+        self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool
+    ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
         """Yield the best word sequences of each utterance, one for each of settings with their grammar in common."""
         tracker = self._tracker_of(settings[0])
-        self.num_composed += len(held.utterances)
+        self.num_composed += len(part.utterances)
         scales = [each.scales for each in settings]
-        for each in held.utterances:
+        for each in part.utterances:
             composed = add_context(each.lattice, tracker, each.lists if with_entities else ())
             yield each, [best_path(composed, scale, 1.0, penalty).words for scale, penalty in scales]
 
@@ -227,7 +216,7 @@ class Trials:
             self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)
         return self._tracker
 
-    def _held(self, given: DevSet, name: str, on_error: Callable[[NinjaError], None] | None) -> Held:
+    def _load(self, given: DevSet, name: str, log: Log) -> LoadedSet:
         utterances = []
         seen: set[str] = set()
         unsaid: list[str] = []
@@ -241,11 +230,9 @@ class Trials:
                 best_path(add_context(lattice, self._tracker, lists))  # what fails here would fail in every trial
             except NinjaError as failure:
                 failure.key = failure.key or key
-                if on_error is None:
-                    raise
-                on_error(failure)
+                log.fail(failure)
                 continue
-            utterances.append(Utterance(key, lattice, given.references[key], lists, {}))
+            utterances.append(DevUtterance(key, lattice, given.references[key], lists, {}))
         if not utterances:
             what = f"no lattice of the {name} set that could be used has a reference"
             raise FormatError(f"{what}; do the utterance ids belong together?")
@@ -256,7 +243,7 @@ class Trials:
         unheard = [key for key in given.references if key not in seen]
         missing = {"lattices without a reference": unsaid, "references without a lattice": unheard}
         left_out = (f"{name} set: {len(keys)} {what}, the first: {keys[0]}" for what, keys in missing.items() if keys)
-        return Held(tuple(utterances), given.entities, tuple(left_out))
+        return LoadedSet(tuple(utterances), given.entities, tuple(left_out))
 
     def _named(self, phrases: PhraseList, key: str) -> PhraseList:
         """Return the list under some name: those without are compiled anew each time."""

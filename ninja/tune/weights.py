@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import groupby, product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +19,13 @@ from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
 from ninja.tune.features import Features, features
+from ninja.tune.search import EDGE, Axis, Search
 
 # What is tried first: each with each. Acoustic scales are factors of the one to start with.
 LM_WEIGHTS = np.linspace(0.0, 1.0, 11)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
 MAX_MIXTURES = 12  # combinations of mixture weights tried with all of the above
-
-LINE = 21  # values tried along one weight when refining
-EDGE = 0.02  # of the range of a weight: what lies nearer to its end than this lies at the end
-ROUNDS = 5  # in each of which the lines are half as long as before
 
 Doubles = npt.NDArray[np.float64]
 
@@ -56,7 +54,7 @@ class Tuned:
     num_sentences: int
 
 
-def tune(
+def tune_weights(
     lattices: Iterable[Keyed],
     references: Mapping[str, Sequence[str]],
     lm: LanguageModel | Mixture,
@@ -108,59 +106,116 @@ def choose(found: Features, start: Weights, how: How = "loglinear") -> Tuned:
     """Choose the weights under which the best sentences have the fewest errors.
 
     Every combination of a coarse grid is tried, then one weight after the other on ever shorter lines about the best.
-    Of equals the grid takes what is nearest to the start, a line the middle of its stretch of equals. What comes out
-    is the same in every run.
+    Of equals the grid takes what is nearest to the start, a line the middle of its stretch of equals.
 
     Args:
         found: The sentences.
         start: Weights to start with; its acoustic scale is the middle of those tried.
         how: How the models mix.
     """
-    errors = _Errors(found, how)
-    ranges = _ranges(start)
-    best, fewest = _of_grid(errors, start, ranges)
-    if (as_given := errors.of(start)) < fewest:  # it need not lie on the grid
-        best, fewest = start, as_given
-    for part in range(ROUNDS):
-        for axis in range(3 + (len(start.mixture) if len(start.mixture) > 1 else 0)):
-            best, fewest = _along(errors, best, fewest, axis, ranges, 0.5**part)
+    search = _Search(_WordErrors(found, how), start)
+    best = search.best()
+    [fewest, as_given] = search.ranks([best, start])
     for model, share in enumerate(best.mixture):
-        if 0 < share <= EDGE and errors.of(without := _with(best, 3 + model, 0.0)) <= fewest:
+        if 0 < share <= EDGE and search.ranks([without := search.moved(best, 3 + model, 0.0)])[0] <= fewest:
             best = without  # a model that may as well not run
     words = max(found.reference_words, 1)
     nearest = np.minimum.reduceat(found.errors, np.flatnonzero(np.diff(found.lattice, prepend=-1)))
+    unused = [place for place, share in enumerate(best.mixture, 1) if share == 0]
     return Tuned(
         weights=best,
         wer=100.0 * fewest / words,
         wer_before=100.0 * as_given / words,
         wer_first_pass=100.0 * found.first_pass_errors / words,
         wer_oracle=100.0 * int(nearest.sum()) / words,
-        edges=_edges(best, ranges),
+        edges=(*search.edges(best), *(f"model {place} of the mixture adds nothing" for place in unused)),
         num_lattices=found.num_lattices,
         num_sentences=found.lattice.size,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Values tried for one weight."""
+class _Search(Search[Weights]):
+    """The search for the weights with the fewest word errors."""
 
-    name: str
-    grid: Doubles
-    step: float  # half the length of the first line
+    rounds, num_on_line = 5, 21
+
+    def __init__(self, errors: _WordErrors, start: Weights) -> None:
+        self._errors = errors
+        self._start = start
+        self._scales = start.acoustic_scale * ACOUSTIC_FACTORS
+        low, high = float(self._scales[0]), float(self._scales[-1])
+        share = Axis("", 0.0, 1.0, 0.25)
+        self.axes = [
+            Axis(
+                "lm_weight", 0.0, 1.0, 0.1, at_low="the new models gain nothing", at_high="the old scores add nothing"
+            ),
+            Axis("acoustic_scale", low, high, (high - low) / (self._scales.size - 1)),
+            Axis("word_penalty", WORD_PENALTIES[0], WORD_PENALTIES[-1], 0.5),
+            *([share] * len(start.mixture) if len(start.mixture) > 1 else []),
+        ]
+
+    def grid(self) -> list[Weights]:
+        """Return all combinations, and the start."""
+        axes = (_mixtures(self._start.mixture), LM_WEIGHTS.tolist(), self._scales.tolist(), WORD_PENALTIES.tolist())
+        found = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
+        return [*found, self._start]
+
+    def ranks(self, points: Sequence[Weights]) -> list[int]:
+        """Return the word errors of each."""
+        counts: list[int] = []
+        for _, group in groupby(points, key=lambda each: (each.lm_weight, each.acoustic_scale, each.mixture)):
+            alike = list(group)
+            counts += self._errors.of_penalties(alike[0], [each.word_penalty for each in alike])
+        return counts
+
+    def preference(self, point: Weights) -> float:
+        """Return how far away the start is, in steps of the grid; the start itself is of the grid by chance only."""
+        start = self._start
+        if point is start:
+            return math.inf
+        scale = abs(math.log2(point.acoustic_scale / start.acoustic_scale)) / 0.25 if start.acoustic_scale else 0.0
+        return math.hypot(
+            (point.lm_weight - start.lm_weight) / 0.1,
+            scale,
+            (point.word_penalty - start.word_penalty) / 0.5,
+            *((one - other) / 0.1 for one, other in zip(point.mixture, start.mixture, strict=True)),
+        )
+
+    def value(self, point: Weights, axis: int) -> float:
+        """Return a weight."""
+        return (point.lm_weight, point.acoustic_scale, point.word_penalty, *point.mixture)[axis]
+
+    def moved(self, point: Weights, axis: int, value: float) -> Weights:
+        """Return other weights; those of a mixture keep their sum, and the others their proportions."""
+        if axis < 3:
+            changed: dict[str, Any] = {self.axes[axis].name: value}
+            return replace(point, **changed)
+        model = axis - 3
+        others = sum(point.mixture) - point.mixture[model]
+        count = len(point.mixture) - 1
+        rest = [each / others * (1 - value) if others > 0 else (1 - value) / count for each in point.mixture]
+        rest[model] = value
+        return replace(point, mixture=tuple(rest))
+
+    def middle(self, values: Sequence[float], stretches: Sequence[Sequence[int]], here: float) -> int:
+        """Return the middle of the longest stretch; of two, the nearer one."""
+        line = np.array(values)
+        longest = max(stretches, key=lambda each: (len(each), -abs(line[each].mean() - here)))
+        return longest[len(longest) // 2]
 
 
-def _ranges(start: Weights) -> list[_Range]:
-    scales = start.acoustic_scale * ACOUSTIC_FACTORS
-    return [
-        _Range("lm_weight", LM_WEIGHTS, 0.1),
-        _Range("acoustic_scale", scales, float(scales[-1] - scales[0]) / (scales.size - 1)),
-        _Range("word_penalty", WORD_PENALTIES, 0.5),
-        _Range("mixture", np.array([0.0, 1.0]), 0.25),
-    ]
+def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
+    """Return mixture weights to try: as even a net as there is room for, and the given ones."""
+    models = len(start)
+    if models == 1:
+        return [start]
+    sizes = {parts: math.comb(parts + models - 1, models - 1) for parts in range(10, 0, -1)}
+    parts = next(parts for parts, size in sizes.items() if parts == 1 or size <= MAX_MIXTURES)
+    net = [shares for shares in product(range(parts + 1), repeat=models) if sum(shares) == parts]
+    return [start, *(tuple(share / parts for share in shares) for shares in net)]
 
 
-class _Errors:
+class _WordErrors:
     """Word errors of the best sentences under any weights."""
 
     def __init__(self, found: Features, how: How) -> None:
@@ -180,21 +235,14 @@ class _Errors:
         self._sums = found.of_sentences(found.logprob) if how == "loglinear" else None
         self._mixed: tuple[tuple[float, ...], Doubles] | None = None
 
-    def of(self, weights: Weights) -> int:
-        """Count the errors under some weights."""
-        return int(self.of_penalties(weights, np.array([weights.word_penalty]))[0])
-
-    def of_penalties(self, weights: Weights, penalties: Doubles) -> npt.NDArray[np.int64]:
+    def of_penalties(self, weights: Weights, penalties: Sequence[float]) -> list[int]:
         """Count the errors under each of some word penalties."""
         new = self._logprob(weights.mixture)
         share = 1.0 - weights.lm_weight if self._old is None else 1.0
         cost = weights.acoustic_scale * self._acoustic + share * self._graph + self._missing
         cost -= weights.lm_weight * (new if self._old is None else new - self._old)
-        counts = np.empty(penalties.size, np.int64)
-        for place, penalty in enumerate(penalties):
-            chosen = (cost + penalty * self._words).argmin(1)
-            counts[place] = self._edits[self._row, chosen].sum()
-        return counts
+        chosen = ((cost + penalty * self._words).argmin(1) for penalty in penalties)
+        return [int(self._edits[self._row, each].sum()) for each in chosen]
 
     def _logprob(self, mixture: tuple[float, ...]) -> Doubles:
         """Return the mixed log-probability of each sentence, [lattices, sentences of the longest list]."""
@@ -213,106 +261,3 @@ class _Errors:
         table = np.full(self._shape, missing)
         table[self._found.lattice, self._column] = values
         return table
-
-
-def _of_grid(errors: _Errors, start: Weights, ranges: Sequence[_Range]) -> tuple[Weights, int]:
-    lm_weights, scales, penalties, _ = (each.grid for each in ranges)
-    best, fewest, distance = start, np.iinfo(np.int64).max, math.inf
-    for mixture, lm_weight, scale in product(_mixtures(start.mixture), lm_weights, scales):
-        weights = Weights(float(lm_weight), float(scale), start.word_penalty, mixture)
-        for penalty, count in zip(penalties, errors.of_penalties(weights, penalties), strict=True):
-            if count > fewest:
-                continue
-            here = replace(weights, word_penalty=float(penalty))
-            away = _distance(here, start)
-            if count < fewest or away < distance:
-                best, fewest, distance = here, int(count), away
-    return best, fewest
-
-
-def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """Return mixture weights to try: as even a net as there is room for, and the given ones."""
-    if len(start) == 1:
-        return [start]
-    parts = next(parts for parts in range(10, 0, -1) if parts == 1 or _num_shares(parts, len(start)) <= MAX_MIXTURES)
-    net = [shares for shares in product(range(parts + 1), repeat=len(start)) if sum(shares) == parts]
-    return [start, *(tuple(share / parts for share in shares) for shares in net)]
-
-
-def _num_shares(parts: int, models: int) -> int:
-    return math.comb(parts + models - 1, models - 1)
-
-
-def _distance(weights: Weights, start: Weights) -> float:
-    """How far apart weights are, in steps of the grid."""
-    scale = abs(math.log2(weights.acoustic_scale / start.acoustic_scale)) / 0.25 if start.acoustic_scale else 0.0
-    return math.hypot(
-        (weights.lm_weight - start.lm_weight) / 0.1,
-        scale,
-        (weights.word_penalty - start.word_penalty) / 0.5,
-        *((one - other) / 0.1 for one, other in zip(weights.mixture, start.mixture, strict=True)),
-    )
-
-
-def _along(
-    errors: _Errors, best: Weights, fewest: int, axis: int, ranges: Sequence[_Range], share: float
-) -> tuple[Weights, int]:
-    """Try values of one weight about the best so far."""
-    tried = ranges[min(axis, 3)]
-    here = _value(best, axis)
-    low, high = (max(tried.grid[0], here - tried.step * share), min(tried.grid[-1], here + tried.step * share))
-    line = np.linspace(low, high, LINE)
-    if axis == 2:
-        counts = errors.of_penalties(best, line)
-    else:
-        counts = np.array([errors.of(_with(best, axis, float(value))) for value in line])
-    least = int(counts.min())
-    if least > fewest:
-        return best, fewest
-    equal = np.flatnonzero(counts == least)
-    stretches = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
-    # The longest stretch of equals is the safest; of two the nearer one.
-    longest = max(stretches, key=lambda each: (len(each), -abs(line[each].mean() - here)))
-    middle = _with(best, axis, float(line[longest[len(longest) // 2]]))
-    return middle, least
-
-
-def _value(weights: Weights, axis: int) -> float:
-    if axis < 3:
-        return (weights.lm_weight, weights.acoustic_scale, weights.word_penalty)[axis]
-    return weights.mixture[axis - 3]
-
-
-def _with(weights: Weights, axis: int, value: float) -> Weights:
-    if axis == 0:
-        return replace(weights, lm_weight=value)
-    if axis == 1:
-        return replace(weights, acoustic_scale=value)
-    if axis == 2:
-        return replace(weights, word_penalty=value)
-    model = axis - 3
-    others = sum(weights.mixture) - weights.mixture[model]
-    count = len(weights.mixture) - 1
-    rest = [each / others * (1 - value) if others > 0 else (1 - value) / count for each in weights.mixture]
-    rest[model] = value
-    return replace(weights, mixture=tuple(rest))
-
-
-def _edges(best: Weights, ranges: Sequence[_Range]) -> tuple[str, ...]:
-    """Say which weights lie at the end of what was tried."""
-    found = []
-    for axis, tried in enumerate(ranges[:3]):
-        value, low, high = _value(best, axis), float(tried.grid[0]), float(tried.grid[-1])
-        near = EDGE * (high - low)
-        if low + near < value < high - near or low == high:
-            continue
-        lower = value <= low + near
-        end = f"{tried.name} {value:.3g} lies at the {'lower' if lower else 'upper'} end of what was tried"
-        if axis == 0:
-            end += ": the new models gain nothing" if lower else ": the old scores add nothing"
-        else:
-            end += f" ({low:.3g} … {high:.3g}); tune again from there"
-        found.append(end)
-    unused = [place for place, share in enumerate(best.mixture, 1) if share == 0]
-    found += [f"model {place} of the mixture adds nothing" for place in unused]
-    return tuple(found)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from ninja.context.options import ContextOptions
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import OptionError
 from ninja.evaluate import EntityReport, score_entities
 from ninja.graph.scale import check_scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
-from ninja.tune.trials import DevSet, Held, Setting, Trials, Words
+from ninja.log import Log
+from ninja.tune.search import Axis, Search
+from ninja.tune.trials import DevSet, Errors, LoadedSet, Setting, Trials, Words
 
 __all__ = ["ContextSettings", "DevSet", "Figures", "Point", "TunedContext", "tune_context"]
 
@@ -29,11 +30,7 @@ ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 5)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 7)
 CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 
-LINE = 9  # values tried along one axis when refining
-ROUNDS = 2  # in each of which the lines are half as long as before
-STEPS = Setting(2.0, 6.0, 0.25, 0.5, 1.0)  # half the length of each first line; acoustic scales by their logarithm to 2
 DIGITS = 4  # significant ones: settings are tried as they are written down
-EDGE = 0.02  # of the range of an axis: what lies nearer to its end than this lies at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def tune_context(
     max_general_rise: float = 0.2,
     margin: float = 1.0,
     fixed: Collection[str] = (),
-    on_error: Callable[[NinjaError], None] | None = None,
+    log: Log | None = None,
 ) -> TunedContext:
     """Choose boosts, the share of a class model, acoustic scale and word penalty.
 
@@ -114,12 +111,12 @@ def tune_context(
         margin: Nats by which the keyword boost could be larger without general WER rising further than that, ≥ 0: a
             boost that only just does no harm in one set does harm in another.
         fixed: Names of what is left as given, of ``Setting``.
-        on_error: Called with the failure of each lattice that is left out; None: the first one is raised.
+        log: Of lattices that fail and are left out; without its ``on_error``, the first failure is raised.
 
     Raises:
         OptionError: A scale or the allowed rise is out of range, a set has no phrases, or as `Tracker`.
         FormatError: No lattice of a set has a reference.
-        NinjaError: As `add_context` raises, where ``on_error`` is None.
+        NinjaError: As `add_context` raises, where failures are not tolerated.
     """
     check_scales(acoustic_scale, 1.0, word_penalty)
     if not acoustic_scale > 0:
@@ -131,7 +128,7 @@ def tune_context(
     if unknown := set(fixed) - set(Setting._fields):
         raise OptionError(f"fixed has {min(unknown)!r}, but may name {', '.join(Setting._fields)}")
     options = options or ContextOptions()
-    trials = Trials(contextual, general, words, class_lm, old_lm, options, margin, on_error)
+    trials = Trials(contextual, general, words, class_lm, old_lm, options, margin, log or Log())
     given = Setting(options.keyword_boost, options.class_boost, options.class_weight, acoustic_scale, word_penalty)
     without_lm = () if class_lm is not None else ("class_boost", "class_weight")
     axes = [axis for axis in Setting._fields if axis not in (*fixed, *without_lm)]
@@ -150,129 +147,85 @@ def tune_context(
         after=_figures(curve[chosen.keyword_boost] if fits else before),
         curve=tuple(Point(boost, _figures(reports)) for boost, reports in curve.items()),
         max_general_wer=trials.general.wer(search.most(chosen)),
-        edges=search.edges(chosen) if fits else (),
+        edges=tuple(search.edges(chosen)) if fits else (),
         warnings=tuple(_warnings(search, chosen, curve, without)),
         num_composed=trials.num_composed,
     )
 
 
-class _Search:
-    """A search for the best setting: a grid, refined along one axis after the other."""
+class _Search(Search[Setting]):
+    """A search for the best setting on both sets."""
+
+    rounds, num_on_line = 2, 9
 
     def __init__(
-        self, trials: Trials, axes: Sequence[str], grids: Mapping[str, Iterable[float]], given: Setting
+        self, trials: Trials, names: Sequence[str], grids: Mapping[str, Iterable[float]], given: Setting
     ) -> None:
         self.trials = trials
-        self.axes = axes
         self._given = given
-        low_high: dict[str, tuple[float, float]] = {
-            "keyword_boost": (KEYWORD_BOOSTS[0][0], KEYWORD_BOOSTS[0][-1]),
-            "class_boost": (CLASS_BOOSTS[0], CLASS_BOOSTS[-1]),
-            "class_weight": (0.0, 1.0),
-            "acoustic_scale": (given.acoustic_scale * ACOUSTIC_FACTORS[0], given.acoustic_scale * ACOUSTIC_FACTORS[-1]),
-            "word_penalty": (WORD_PENALTIES[0], WORD_PENALTIES[-1]),
+        scale = given.acoustic_scale
+        axes = {
+            "keyword_boost": (KEYWORD_BOOSTS[0][0], KEYWORD_BOOSTS[0][-1], 2.0),
+            "class_boost": (CLASS_BOOSTS[0], CLASS_BOOSTS[-1], 6.0),
+            "class_weight": (0.0, 1.0, 0.25),
+            "acoustic_scale": (scale * ACOUSTIC_FACTORS[0], scale * ACOUSTIC_FACTORS[-1], 0.5),
+            "word_penalty": (WORD_PENALTIES[0], WORD_PENALTIES[-1], 1.0),
         }
-        self._range = {
-            axis: (min(low, value), max(high, value))
-            for (axis, (low, high)), value in zip(low_high.items(), given, strict=True)
-        }
-        self._grid = {
-            axis: self._inside(axis, grids[axis]) if axis in axes else [value]
-            for axis, value in given._asdict().items()
-        }
+        found = {}
+        for name, (low, high, step) in axes.items():
+            value = getattr(given, name)
+            ends = min(low, value), max(high, value)
+            found[name] = Axis(name, *ends, step, name == "acoustic_scale", DIGITS, *MEANINGS.get(name, ("", "")))
+        self.axes = [found[name] for name in names]
+        self._grid = [
+            found[name].inside(grids[name], value) if name in names else [value]
+            for name, value in given._asdict().items()
+        ]
 
-    def best(self) -> Setting:
-        """Return the best setting."""
-        grid = [Setting(*each) for each in product(*self._grid.values())]
-        self._count(grid)
-        best = min(grid, key=self._order)
-        for part in range(ROUNDS):
-            for axis in self.axes:
-                best = self._along(best, axis, getattr(STEPS, axis) * 0.5**part)
-        return best
+    def grid(self) -> list[Setting]:
+        """Return all combinations of the values tried first, and the given one."""
+        return [Setting(*each) for each in product(*self._grid)]
 
-    @abstractmethod
-    def rank(self, setting: Setting) -> tuple[Any, ...]:
-        """Return what is smaller the better a setting is."""
-
-    @abstractmethod
-    def _count(self, settings: list[Setting]) -> object:
-        """Count the errors of settings, before they are ranked."""
-
-    def _order(self, setting: Setting) -> tuple[Any, ...]:
-        """Return the rank; of equals, small keyword boosts come first, and what is nearest to the start."""
+    def preference(self, point: Setting) -> tuple[Any, ...]:
+        """Prefer class boosts near the given one, then small keyword boosts, then the nearest to the start."""
         away = math.hypot(
-            (setting.class_weight - self._given.class_weight) / 0.25,
-            math.log2(setting.acoustic_scale / self._given.acoustic_scale) / 0.5,
-            setting.word_penalty - self._given.word_penalty,
+            (point.class_weight - self._given.class_weight) / 0.25,
+            math.log2(point.acoustic_scale / self._given.acoustic_scale) / 0.5,
+            point.word_penalty - self._given.word_penalty,
         )
-        entering = abs(setting.class_boost - self._given.class_boost)
-        return *self.rank(setting), entering, setting.keyword_boost, away, setting
+        return abs(point.class_boost - self._given.class_boost), point.keyword_boost, away, point
 
-    def _inside(self, axis: str, values: Iterable[float]) -> list[float]:
-        """Return the values as they are tried: inside the range, with few digits, and the given one as it is."""
-        low, high = self._range[axis]
-        found = {float(np.clip(_short(value), low, high)) for value in values}
-        return sorted({*found, getattr(self._given, axis)})
+    def value(self, point: Setting, axis: int) -> float:
+        """Return a number of a setting."""
+        value: float = getattr(point, self.axes[axis].name)
+        return value
 
-    def _along(self, best: Setting, axis: str, step: float) -> Setting:
-        """Try values of one axis about the best so far."""
-        here, (low, high) = getattr(best, axis), self._range[axis]
-        if axis == "acoustic_scale":
-            values = np.geomspace(max(low, here * 2.0**-step), min(high, here * 2.0**step), LINE)
-        else:
-            values = np.linspace(max(low, here - step), min(high, here + step), LINE)
-        line = [best._replace(**{axis: value}) for value in dict.fromkeys(map(_short, values))]
-        self._count(line)
-        ranks = [self.rank(each) for each in line]
-        least = min(ranks)
-        if least > self.rank(best):
-            return best
-        equal = np.flatnonzero([rank == least for rank in ranks])
-        stretches = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
-        longest = max(stretches, key=len)  # the safest; of two, the lower one
-        return line[longest[(len(longest) - 1) // 2]]
-
-    def edges(self, chosen: Setting) -> tuple[str, ...]:
-        """Say which settings lie at the end of what was tried."""
-        found = []
-        for axis in self.axes:
-            value, (low, high) = getattr(chosen, axis), self._range[axis]
-            near = EDGE * (high - low)
-            if low + near < value < high - near:
-                continue
-            lower = value <= low + near
-            meaning = MEANINGS.get((axis, lower), f" ({low:.3g} … {high:.3g}); tune again from there")
-            end = "lower" if lower else "upper"
-            found.append(f"{axis} {value:.3g} lies at the {end} end of what was tried{meaning}")
-        return tuple(found)
+    def moved(self, point: Setting, axis: int, value: float) -> Setting:
+        """Return another setting."""
+        return point._replace(**{self.axes[axis].name: value})
 
 
 class _Without(_Search):
     """The search for what is best without entities: what these do is measured against that."""
 
-    def __init__(self, trials: Trials, axes: Sequence[str], given: Setting) -> None:
+    def __init__(self, trials: Trials, names: Sequence[str], given: Setting) -> None:
         grids = {
             "class_weight": CLASS_WEIGHTS,
             "acoustic_scale": given.acoustic_scale * ACOUSTIC_FACTORS,
             "word_penalty": WORD_PENALTIES,
         }
-        super().__init__(trials, [axis for axis in axes if axis in grids], grids, given)
+        super().__init__(trials, [name for name in names if name in grids], grids, given)
 
-    def rank(self, setting: Setting) -> tuple[Any, ...]:
-        """Return the errors of both sets together: it is recognition in general that is tuned here."""
-        errors = self.trials.errors_without([setting])[0]
-        return sum(errors), errors[1]
-
-    def _count(self, settings: list[Setting]) -> object:
-        return self.trials.errors_without(settings)
+    def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
+        """Return the errors of both sets together, for recognition in general is tuned here; then the general ones."""
+        return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
 
 
 class _With(_Search):
     """The search for what is best with entities, of all that is allowed."""
 
     def __init__(
-        self, trials: Trials, axes: Sequence[str], given: Setting, reference: Setting, general_before: int, rise: float
+        self, trials: Trials, names: Sequence[str], given: Setting, reference: Setting, general_before: int, rise: float
     ) -> None:
         about = {
             "keyword_boost": KEYWORD_BOOSTS[trials.class_lm is not None],
@@ -281,7 +234,7 @@ class _With(_Search):
             "acoustic_scale": reference.acoustic_scale * 2.0 ** np.array([-0.5, 0.0, 0.5]),
             "word_penalty": reference.word_penalty + np.array([-1.0, 0.0, 1.0, 2.0]),
         }
-        super().__init__(trials, axes, about, given)
+        super().__init__(trials, names, about, given)
         self.max_rise = rise
         # Errors, not percentages, are compared: of few words, a small share is less than one error.
         self.allowed = math.floor(rise / 100.0 * trials.general.num_words + 1e-9)
@@ -296,21 +249,25 @@ class _With(_Search):
         errors = self.trials.errors(setting)
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 
-    def rank(self, setting: Setting) -> tuple[Any, ...]:
-        """Return the errors too many, then the contextual and the general ones."""
-        return self.excess(setting), self.trials.errors(setting)
-
-    def _count(self, settings: list[Setting]) -> object:
-        return self.trials.errors_of(settings)
+    def ranks(self, points: Sequence[Setting]) -> list[tuple[int, Errors]]:
+        """Return the errors too many of each, then the contextual and the general ones."""
+        found = self.trials.errors_of(points)
+        return [(self.excess(each), errors) for each, errors in zip(points, found, strict=True)]
 
 
-MEANINGS = {
-    ("keyword_boost", True): ": words of phrases need none beyond what entering a phrase gets",
-    ("keyword_boost", False): ": has the general set anything that could be taken for a phrase?",
-    ("class_boost", True): ": the class model expects phrases far too often",
-    ("class_boost", False): ": the class model expects phrases far too seldom",
-    ("class_weight", True): ": the class model adds nothing outside phrases",
-    ("class_weight", False): ": the first pass's language model adds nothing",
+MEANINGS = {  # of the ends of what was tried
+    "keyword_boost": (
+        "words of phrases need none beyond what entering a phrase gets",
+        "has the general set anything that could be taken for a phrase?",
+    ),
+    "class_boost": (
+        "the class model expects phrases far too often",
+        "the class model expects phrases far too seldom",
+    ),
+    "class_weight": (
+        "the class model adds nothing outside phrases",
+        "the first pass's language model adds nothing",
+    ),
 }
 
 
@@ -354,16 +311,12 @@ def _warnings(
         )
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
 def _curve_of(chosen: Setting) -> list[float]:
     return sorted({*CURVE.tolist(), chosen.keyword_boost})
 
 
-def _report(held: Held, hypotheses: Words, before: Words | None = None) -> EntityReport:
-    return score_entities(held.references, hypotheses, held.entities.phrases(held.references), before=before)
+def _report(part: LoadedSet, hypotheses: Words, before: Words | None = None) -> EntityReport:
+    return score_entities(part.references, hypotheses, part.entities.phrases(part.references), before=before)
 
 
 def _reports(trials: Trials, setting: Setting, before: Sequence[Words]) -> list[EntityReport]:
