@@ -18,10 +18,9 @@ torch = pytest.importorskip("torch")
 import tiny_lstm  # noqa: E402
 from tiny_lstm import one_thread  # noqa: E402, F401
 
-from ninja.lm.imported import caffe2_export, caffe2_net  # noqa: E402
+from ninja.lm.imported import caffe2_net, export  # noqa: E402
 from ninja.lm.imported.caffe2_net import Argument, Net, Operator, encode  # noqa: E402
 from ninja.lm.imported.caffe2_operators import OPERATORS  # noqa: E402
-from ninja.lm.imported.protobuf import Message, field  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 INIT, PREDICT = "init_net.pb", "predict_net.pb"
@@ -30,7 +29,7 @@ INIT, PREDICT = "init_net.pb", "predict_net.pb"
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("caffe2")
-    caffe2_export.export(tiny_lstm.CHECKPOINT, folder)
+    export.to_caffe2(tiny_lstm.CHECKPOINT, folder)
     return folder
 
 
@@ -446,7 +445,7 @@ def test_a_state_of_a_changing_shape_is_refused(tmp_path):
     swapped = dataclasses.replace(init, operators=(*init.operators, filled("rnn/cell_t_prev", np.zeros((1, 1, 4)))))
     outputs = Operator("Concat", ("rnn/cell_t", "rnn/cell_t"), ("rnn/cell_t", "_"), {"axis": Argument(i=2)})
     write(tmp_path, swapped, dataclasses.replace(predict, operators=(*predict.operators, outputs)))
-    with pytest.raises(ModelError, match="the state 'rnn/cell_t' has another shape than 'rnn/cell_t_prev'"):
+    with pytest.raises(ModelError, match=r"the state rnn/cell_t_prev comes back with the shape \[1, 1, 8\]"):
         load(tmp_path)
 
 
@@ -473,12 +472,12 @@ def test_every_truncation_is_noticed(folder):
 
 def test_files_that_are_no_nets_are_refused(folder):
     (folder / PREDICT).write_bytes(b"once upon a time")
-    with pytest.raises(ModelError, match=r"predict_net.pb, byte .*"):
+    with pytest.raises(ModelError, match=r"predict_net.pb: truncated, or no Caffe2 net"):
         load(folder)
     (folder / PREDICT).write_bytes(b"")
     with pytest.raises(ModelError, match="a net without operators"):
         load(folder)
-    (folder / PREDICT).write_bytes(field(2, field(1, "x")))
+    (folder / PREDICT).write_bytes(b"\x12\x03\x0a\x01x")
     with pytest.raises(ModelError, match="operator 1, : no type, or no output"):
         load(folder)
     (folder / "other_predict_net.pb").write_bytes(b"")
@@ -496,7 +495,7 @@ def test_a_vocabulary_of_another_size_and_a_wrong_device_are_refused(folder):
 def test_nets_cannot_be_written_where_a_file_stands(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot make this directory"):
-        caffe2_export.export(tiny_lstm.CHECKPOINT, tmp_path / "file")
+        export.to_caffe2(tiny_lstm.CHECKPOINT, tmp_path / "file")
 
 
 def test_a_net_is_read_as_it_was_written(tmp_path):
@@ -508,4 +507,3 @@ def test_a_net_is_read_as_it_was_written(tmp_path):
     value = read.arguments["v"]
     assert (read.type, read.inputs, read.outputs, read.number) == ("X", ("a",), ("b",), 1)
     assert (value.f, value.i, value.s, value.floats.tolist(), value.ints) == (1.5, -3, "s", [1, 2], (-1, 2**40))
-    assert 2 in Message(memoryview((tmp_path / "net.pb").read_bytes()), "net.pb")

@@ -324,4 +324,6 @@ def test_the_model_says_how_many_numbers_it_has(folder):
     model = read(folder)
     lstm = 8 * 6 + 8 + 3 * 2 + 4 * 2 + 4
     assert model.num_parameters == KaldiRnnlm(model).num_parameters == lstm + EMBEDDING.size
-    assert checkpoint.FORMS["nnet3"].half is False
+    checkpoint.save(checkpoint.Checkpoint(model, model.words, {}), folder / "lm.pt")
+    state = torch.load(folder / "lm.pt", weights_only=True)["state"]
+    assert not any(weight.dtype == torch.float16 for weight in state.values())

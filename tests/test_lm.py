@@ -14,7 +14,7 @@ from ninja.lm.dummy import HashLM, UniformLM
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import threads  # noqa: E402
+from ninja.lm import compute as threads  # noqa: E402
 from ninja.lm.recurrent import state_pool as slab  # noqa: E402
 from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402

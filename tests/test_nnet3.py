@@ -10,9 +10,9 @@ from strategies_nnet3 import DIM, KINDS, Builder, networks, reals
 
 torch = pytest.importorskip("torch")
 
+from ninja.lm.compute import linear  # noqa: E402
 from ninja.lm.kaldi import nnet3  # noqa: E402
 from ninja.lm.kaldi.rnnlm import _lstm_cell  # noqa: E402
-from ninja.lm.linear import linear  # noqa: E402
 from ninja.models.nnet3 import Network  # noqa: E402
 from ninja.models.nnet3_operations import Kernels  # noqa: E402
 

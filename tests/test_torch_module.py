@@ -164,14 +164,14 @@ def method(name, result):
         (Stepping, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (Stepping, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
         (method("initial_state", lambda batch: 3), {}, ModelError, "the state is int, not a tensor or a tuple"),
-        (method("step", lambda w, s: (w, s)), {"batch_dim": 1}, ModelError, r"scores \[1\] for 1 words, not \[batch"),
+        (method("step", lambda w, s: (w, s)), {"batch_dim": 1}, ModelError, r"shape \[1\] for 1 words, not \[batch"),
         (
             method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),
             {"batch_dim": 1},
             ModelError,
-            r"gives a state \[2, 6\] for 1 words; it began as \[2, 10\]",
+            r"the state 1 comes back with the shape \[2, 1, 6\]",
         ),
-        (torch.nn.Identity, {}, ModelError, r"forward gives \[1, 1\] for words \[1, 1\], not \[batch, time, words\]"),
+        (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], not \[batch, time, words\]"),
     ],
 )
 def test_a_module_of_another_kind_is_refused(build, options, error, message):

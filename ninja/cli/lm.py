@@ -163,14 +163,10 @@ def convert(model: str, output_file: str) -> None:
 
 def _told_by(checkpoint: str) -> dict[str, Any]:
     """Return what only a checkpoint tells of its model."""
-    from ninja.lm.checkpoint import KIND_OF, read
+    from ninja.lm.checkpoint import read
 
     stored = read(checkpoint)
-    facts: dict[str, Any] = {"kind": f"Ninja checkpoint ({KIND_OF[type(stored.module).__name__]})"}
-    facts["perplexity"] = stored.card.get("perplexity")
-    if hasattr(stored.module, "parameters"):
-        facts["parameters"] = sum(weight.numel() for weight in stored.module.parameters())
-    return facts
+    return {"kind": f"Ninja checkpoint ({stored.kind})", "perplexity": stored.card.get("perplexity")}
 
 
 def _load(model: str, normalize: bool | None, device: str, words: str | None) -> LanguageModel:

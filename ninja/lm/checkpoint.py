@@ -3,7 +3,7 @@ r"""Ninja's own checkpoint: weights, configuration and vocabulary of a model in 
 A zip as `torch.save` writes it, holding one dictionary of plain values and tensors:
 
     format   "ninja-lm"                     version  1
-    kind     "lstm", a key of `FORMS`       config   {"vocabulary": 32700, "embedding": 256, …}
+    kind     "lstm", see `NETWORKS`          config   {"vocabulary": 32700, "embedding": 256, …}
     words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 tensor, …}
     card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
 
@@ -14,31 +14,35 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import io
 import os
 import re
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import torch
 
 from ninja.errors import ModelError
 from ninja.files.output import opened
-from ninja.lm.text import BOS, EOS
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.attention.transformer import TransformerLM
+from ninja.lm.kaldi import rnnlm, stored
+from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
+from ninja.lm.options import LoadOptions
+from ninja.lm.recurrent.lstm import NeuralLM
+from ninja.lm.vocabulary import BOS, EOS
+from ninja.models import lstm, transformer
 
-if TYPE_CHECKING:
-    import torch
-
-    from ninja.lm.kaldi.rnnlm import KaldiModel
-    from ninja.models.lstm import LSTMLanguageModel
-    from ninja.models.transformer import TransformerLanguageModel
-
-    Module: TypeAlias = LSTMLanguageModel | TransformerLanguageModel  # networks that Ninja trains
+Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains
 
 FORMAT = "ninja-lm"
 VERSION = 1
-
+KALDI = "nnet3"  # kind of Kaldi's RNNLMs
+NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network of the other kinds
+    "lstm": (lstm.Config, lstm.LSTMLanguageModel),
+    "transformer": (transformer.Config, transformer.TransformerLanguageModel),
+}
 RETRAIN = "train it again, or copy it again from where it came"  # what to do about most damage
 
 CardEntry = str | int | float | bool | None
@@ -52,11 +56,33 @@ class Checkpoint:
     words: list[str]  # by id
     card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
 
+    @property
+    def kind(self) -> str:
+        """A key of `NETWORKS`, or "nnet3"."""
+        if isinstance(self.module, KaldiModel):
+            return KALDI
+        return next(kind for kind, (_, network) in NETWORKS.items() if isinstance(self.module, network))
+
+
+def open_checkpoint(path: str, options: LoadOptions) -> NeuralLM | TransformerLM | KaldiRnnlm:
+    """Open a checkpoint as a language model, see `read` and `ninja.lm.load`."""
+    found = read(path)
+    if isinstance(found.module, KaldiModel):
+        return rnnlm.language_model(found.module, options, path)
+    unk_words = found.card.get("unk_words")
+    model = TransformerLM if isinstance(found.module, transformer.TransformerLanguageModel) else NeuralLM
+    return model(
+        found.module,
+        SymbolTable(((word, number) for number, word in enumerate(found.words)), path),
+        options.device,
+        normalize=options.normalized,
+        max_batch=options.max_batch,
+        unk_words=unk_words if type(unk_words) is int and unk_words > 0 else None,
+    )
+
 
 def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
     """Save tensors and plain values with torch, under a temporary name that becomes `path` only when complete."""
-    import torch
-
     image = io.BytesIO()  # torch's own writer would tell a full disk as a RuntimeError
     torch.save(content, image)
     with opened(os.fspath(path)) as file:
@@ -70,16 +96,6 @@ def as_stored(module: Module) -> Module:
     return rounded.eval()
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a kind of model is stored."""
-
-    half: bool  # in half precision
-    pack: Callable[[Any], tuple[dict[str, Any], dict[str, torch.Tensor]]]  # model -> configuration, weights
-    # configuration, weights, words and the file -> model; raises ModelError where they do not fit together
-    build: Callable[[dict[str, Any], dict[str, Any], list[str], str], Any]
-
-
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint.
 
@@ -87,21 +103,21 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         ModelError: A weight is not finite in the precision it is stored in (half: beyond ±65504, or NaN).
         OutputError: The file cannot be written.
     """
-    import torch
-
-    kind = KIND_OF[type(checkpoint.module).__name__]
-    form = FORMS[kind]
-    config, state = form.pack(checkpoint.module)
-    if form.half:
-        state = {name: weight.detach().cpu().half() for name, weight in state.items()}
+    precision = ""
+    if isinstance(checkpoint.module, KaldiModel):
+        # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
+        config, state = stored.pack(checkpoint.module)
+    else:
+        config = dataclasses.asdict(checkpoint.module.config)
+        state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
+        precision = " in half precision"
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
-            precision = " in half precision" if form.half else ""
             raise ModelError(f"weight {name} is not finite{precision}; the training diverged", path)
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "kind": kind,
+        "kind": checkpoint.kind,
         "config": config,
         "words": "\n".join(checkpoint.words),
         "state": state,
@@ -117,8 +133,6 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         ModelError: The file is damaged, or no checkpoint of this format.
         OSError: The file cannot be read.
     """
-    import torch
-
     _check_zip(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -134,15 +148,16 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     if content.get("version") != VERSION:
         message = f"checkpoint version {content.get('version')!r}; this Ninja reads version {VERSION}, upgrade it"
         raise ModelError(message, path)
-    if content.get("kind") not in FORMS:
-        known = " and ".join(map(repr, FORMS))
+    if content.get("kind") not in (*NETWORKS, KALDI):
+        known = " and ".join(map(repr, (*NETWORKS, KALDI)))
         raise ModelError(f"a model of kind {content.get('kind')!r}; this Ninja knows {known}, upgrade it", path)
     for key, kind in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), kind):
             raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
     words = _check_words(content["words"].split("\n"), content["config"], path)
     _check_tensors(content["state"], path)
-    module = FORMS[content["kind"]].build(content["config"], content["state"], words, os.fspath(path))
+    parts = content["config"], content["state"], words, os.fspath(path)
+    module = stored.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
     return Checkpoint(module, words, content["card"])
 
 
@@ -172,8 +187,6 @@ def _check_words(words: list[str], config: dict[str, Any], path: str | os.PathLi
 
 def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Refuse what is no tensor, claims more than its bytes, or is not finite."""
-    import torch
-
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
             raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
@@ -183,30 +196,13 @@ def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
 
 
-def _classes(kind: str) -> tuple[Any, Any]:
-    """Return the classes of a kind's configuration and network."""
-    if kind == "lstm":
-        from ninja.models import lstm
-
-        return lstm.Config, lstm.LSTMLanguageModel
-    from ninja.models import transformer
-
-    return transformer.Config, transformer.TransformerLanguageModel
-
-
-def _pack(module: Module) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    return dataclasses.asdict(module.config), module.state_dict()
-
-
 def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> Module:
     """Make the network that a configuration describes, if the weights are exactly its weights."""
-    import torch
-
     for needed in (BOS, EOS):
         if needed not in words:
             raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
-    kind_of_config, kind_of_module = _classes(kind)
-    entries = {field.name for field in dataclasses.fields(kind_of_config)}
+    config_class, network_class = NETWORKS[kind]
+    entries = {field.name for field in dataclasses.fields(config_class)}
     if set(config) != entries:
         raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
     for name in sorted(entries - {"dropout"}):
@@ -219,7 +215,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
         raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
     with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
-        module = kind_of_module(kind_of_config(**config))
+        module = network_class(config_class(**config))
     expected = module.state_dict()
     if set(state) != set(expected):
         names = sorted(map(str, set(state) ^ set(expected)))
@@ -232,24 +228,3 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
             raise ModelError(message, path)
     module.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
     return module.eval()
-
-
-def _pack_nnet3(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    from ninja.lm.kaldi.stored import pack
-
-    return pack(model)
-
-
-def _build_nnet3(config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> KaldiModel:
-    from ninja.lm.kaldi.stored import build
-
-    return build(config, state, words, path)
-
-
-KIND_OF = {"LSTMLanguageModel": "lstm", "TransformerLanguageModel": "transformer", "KaldiModel": "nnet3"}  # by class
-FORMS = {
-    "lstm": Form(half=True, pack=_pack, build=functools.partial(_build, "lstm")),
-    "transformer": Form(half=True, pack=_pack, build=functools.partial(_build, "transformer")),
-    # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
-    "nnet3": Form(half=False, pack=_pack_nnet3, build=_build_nnet3),
-}

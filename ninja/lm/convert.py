@@ -28,14 +28,14 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     from ninja.lm import checkpoint
 
     if kind.name == CHECKPOINT and wanted.endswith(".onnx"):
-        from ninja.lm.imported import onnx_export
+        from ninja.lm.imported.export import to_onnx
 
-        onnx_export.export(checkpoint.read(name), wanted)
+        to_onnx(checkpoint.read(name), wanted)
         return
     if kind.name == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
-        from ninja.lm.imported import caffe2_export
+        from ninja.lm.imported.export import to_caffe2
 
-        caffe2_export.export(checkpoint.read(name), wanted)
+        to_caffe2(checkpoint.read(name), wanted)
         return
     if kind.name != KALDI_RNNLM:
         message = f"{kind.name} cannot be written as {wanted!r}; a Kaldi RNNLM can be as a checkpoint, Ninja's LSTM as"

@@ -1,51 +1,73 @@
-"""Open a language model file, whatever kind it is: found by content, never by name."""
+"""Open a language model, one file or a directory, of whatever kind it is: found by content, never by name."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from ninja.errors import ModelError
 from ninja.files.text import GZIP_MAGIC
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.imported.recognise import caffe2_nets, is_exported, is_onnx, is_torchscript
+from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
 
-if TYPE_CHECKING:
-    from ninja.lm.kaldi.rnnlm import KaldiModel
-
 HEAD = 512  # bytes of a file that tell its kind
+ZIP_MAGIC = b"PK\x03\x04"
 CHECKPOINT = "a Ninja checkpoint"
 KALDI_RNNLM = "a Kaldi RNNLM"
-# What a Kaldi RNNLM's directory holds, were it only half of one.
+# Files of a Kaldi RNNLM's directory; any of them tells one, were it only half there.
 KALDI_PIECES = (
     *("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz", "special_symbol_opts.txt"),
     *("word_embedding.final.mat", "feat_embedding.final.mat", "word_feats.txt", "word_feats.txt.gz"),
 )
+CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # how the names of Caffe2's two nets end
+# What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
+_ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
+
+Reader = Callable[..., LanguageModel]
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """How a language model is to compute, see `load`; what a kind of model has no use for, it ignores."""
+class Candidate:
+    """A file or directory that may be a language model."""
 
-    device: str
-    normalize: bool | None  # None: as the kind of model is meant to be used
-    max_batch: int | None
-    words: SymbolTable | None = None  # of a file that numbers its words; None: found in it or beside it
+    path: str
+    head: bytes  # first bytes, unpacked where they are gzip; a directory has none
+
+    @property
+    def members(self) -> list[str]:
+        """Names of a zip's members, none where it is another file or damaged."""
+        if not self.head.startswith(ZIP_MAGIC):
+            return []
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.namelist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError):
+            return []
+
+    def has(self, *names: str) -> bool:
+        """Tell whether any of these files lies in the directory."""
+        return not self.head and any(os.path.isfile(os.path.join(self.path, name)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of language model, one file or a directory of them."""
+    """A kind of language model."""
 
     name: str
-    # given the path and a file's first bytes, unpacked where they are gzip; a directory has none
-    recognise: Callable[[str, bytes], bool]
-    open: Callable[[str, Running], LanguageModel]
+    recognise: Callable[[Candidate], bool]
+    module: str  # of ninja.lm, which is imported when such a model is opened
+    function: str  # of that module, which opens it
+    call: Callable[[Reader, str, LoadOptions], LanguageModel] = lambda read, path, options: read(path, options)
+
+    def open(self, path: str, options: LoadOptions) -> LanguageModel:
+        """Open a model of this kind."""
+        return self.call(getattr(importlib.import_module(f"ninja.lm.{self.module}"), self.function), path, options)
 
 
 def load(
@@ -72,6 +94,7 @@ def load(
     Raises:
         ModelError: There is no such file, it is of another kind, damaged, or contradicts itself.
         OptionError: An option is out of range, or torch cannot use the device.
+        DependencyError: The library that this kind of model needs is not installed.
         OSError: The file cannot be read.
     """
     if path is None:
@@ -79,7 +102,7 @@ def load(
 
         path = ENGLISH
     name = os.fspath(path)
-    return kind_of(name).open(name, Running(device, normalize, max_batch, words))
+    return kind_of(name).open(name, LoadOptions(device, normalize, max_batch, words))
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
@@ -91,8 +114,9 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     """
     name = os.fspath(path)
     head = b"" if os.path.isdir(name) else _head(name)
+    candidate = Candidate(name, _unpacked(head))
     for kind in KINDS:
-        if kind.recognise(name, _unpacked(head)):
+        if kind.recognise(candidate):
             return kind
     found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head)
     known = " or ".join(kind.name for kind in KINDS)
@@ -108,7 +132,7 @@ def _head(path: str) -> bytes:
 
 
 def _unpacked(head: bytes) -> bytes:
-    """Return what the first bytes of a gzip file hold, as far as they tell; other bytes as they are."""
+    """Return the beginning of a gzip file's content; other bytes as they are."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -117,115 +141,51 @@ def _unpacked(head: bytes) -> bytes:
         return b""
 
 
-def _is_arpa(head: bytes) -> bool:
-    return re.search(rb"(^|\n)[ \t\r]*\\data\\\s", head) is not None
+def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
+    return lambda candidate: candidate.head.startswith(heads)
 
 
-def _open_arpa(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram.model import read_arpa
-
-    return read_arpa(path)
+def _with_words(read: Reader, path: str, options: LoadOptions) -> LanguageModel:
+    return read(path, options.words)
 
 
-def _open_const_arpa(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram.model import read_const_arpa
-
-    return read_const_arpa(path, running.words)
-
-
-def _open_grammar(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram.model import read_grammar
-
-    return read_grammar(path, running.words)
-
-
-def _open_kenlm(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.ngram.kenlm import KenLM
-
-    return KenLM(path, running.words)
-
-
-def _is_checkpoint(path: str, head: bytes) -> bool:
+def _is_checkpoint(candidate: Candidate) -> bool:
     """Tell a zip that is of no other kind, so that damaged ones are told as checkpoints."""
-    return head[:4] == b"PK\x03\x04" and not is_torchscript(path, head) and not is_exported(path, head)
+    return _begins(ZIP_MAGIC)(candidate) and not _is_torchscript(candidate) and not _is_exported(candidate)
 
 
-def _open_checkpoint(path: str, running: Running) -> LanguageModel:
-    from ninja.lm import checkpoint
-    from ninja.lm.attention.transformer import TransformerLM
-    from ninja.lm.kaldi.rnnlm import KaldiModel
-    from ninja.lm.recurrent.lstm import NeuralLM
-    from ninja.models.transformer import TransformerLanguageModel
-
-    stored = checkpoint.read(path)
-    if isinstance(stored.module, KaldiModel):
-        return _kaldi_rnnlm(stored.module, path, running)
-    vocabulary = SymbolTable(((word, number) for number, word in enumerate(stored.words)), path)
-    unk_words = stored.card.get("unk_words")
-    kind: Any = TransformerLM if isinstance(stored.module, TransformerLanguageModel) else NeuralLM
-    return kind(
-        stored.module,
-        vocabulary,
-        running.device,
-        normalize=running.normalize is not False,
-        max_batch=running.max_batch,
-        unk_words=unk_words if type(unk_words) is int and unk_words > 0 else None,
-    )
+def _is_torchscript(candidate: Candidate) -> bool:
+    names = candidate.members
+    return any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name for name in names)
 
 
-def _open_hugging_face(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.huggingface.loading import open_directory
-
-    normalize = running.normalize is not False
-    return open_directory(path, running.words, running.device, normalize=normalize, max_batch=running.max_batch)
+def _is_exported(candidate: Candidate) -> bool:
+    return any(re.fullmatch(r"[^/]*/models/[^/]+\.json", name) for name in candidate.members)
 
 
-def _open_kaldi_rnnlm(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.kaldi import rnnlm
-
-    return _kaldi_rnnlm(rnnlm.read(path), path, running)
+def _is_kaldi_rnnlm(candidate: Candidate) -> bool:
+    return candidate.head.startswith((b"\0B<Nnet3>", b"<Nnet3>")) or candidate.has(*KALDI_PIECES)
 
 
-def _kaldi_rnnlm(model: KaldiModel, path: str, running: Running) -> LanguageModel:
-    from ninja.lm.kaldi.rnnlm import KaldiRnnlm
-
-    normalize = running.normalize is True  # Kaldi's training keeps its models normalised, and Kaldi leaves it at that
-    return KaldiRnnlm(model, running.device, normalize=normalize, max_batch=running.max_batch, path=path)
+def _is_arpa(candidate: Candidate) -> bool:
+    return re.search(rb"(^|\n)[ \t\r]*\\data\\\s", candidate.head) is not None
 
 
-def _open_onnx(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.imported.onnx import open_model
-
-    return open_model(path, running)
-
-
-def _open_torchscript(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.imported.torch_module import open_torchscript
-
-    return open_torchscript(path, running)
+def _is_onnx(candidate: Candidate) -> bool:
+    """Tell an ONNX model: the version of the format, 3 or later, and then another of its fields."""
+    head = candidate.head
+    return len(head) > 2 and head[0] == 0x08 and 3 <= head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
 
-def _open_exported(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.imported.exported import open_exported
-
-    return open_exported(path, running)
-
-
-def _open_caffe2(path: str, running: Running) -> LanguageModel:
-    from ninja.lm.imported.caffe2 import open_nets
-
-    return open_nets(path, running)
-
-
-def _is_kaldi_rnnlm(path: str, head: bytes) -> bool:
-    """Tell a Kaldi RNNLM by its network, or by any of the pieces that a directory of one has."""
-    if head:
-        return head.startswith((b"\0B<Nnet3>", b"<Nnet3>"))
-    return any(os.path.exists(os.path.join(path, name)) for name in KALDI_PIECES)
+def _is_caffe2(candidate: Candidate) -> bool:
+    if not os.path.isdir(candidate.path):
+        return False
+    names = os.listdir(candidate.path)
+    return all(sum(name.endswith(end) for name in names) == 1 for end in CAFFE2_NETS)
 
 
 def _describe(head: bytes) -> str:
-    """Say what a file that is no model looks like."""
+    """Describe a file that is no model."""
     if not head:
         return "an empty file"
     if head[0] == 0x80:
@@ -237,16 +197,22 @@ def _describe(head: bytes) -> str:
     return "a file of unknown kind"
 
 
-KINDS = [
-    Kind(CHECKPOINT, _is_checkpoint, _open_checkpoint),
-    Kind("a Hugging Face directory", lambda path, _: os.path.isfile(f"{path}/config.json"), _open_hugging_face),
-    Kind(KALDI_RNNLM, _is_kaldi_rnnlm, _open_kaldi_rnnlm),
-    Kind("an ARPA file", lambda _, head: _is_arpa(head), _open_arpa),
-    Kind("a const-arpa", lambda _, head: head.startswith(b"\0B<ConstArpaLm>"), _open_const_arpa),
-    Kind("a grammar (OpenFst)", lambda _, head: head.startswith(b"\xd6\xfd\xb2\x7e"), _open_grammar),
-    Kind("a KenLM binary", lambda _, head: head.startswith(b"mmap lm http://kheafield.com/code"), _open_kenlm),
-    Kind("a TorchScript archive", is_torchscript, _open_torchscript),
-    Kind("an archive of torch.export", is_exported, _open_exported),
-    Kind("an ONNX model", lambda _, head: is_onnx(head), _open_onnx),
-    Kind("a directory of Caffe2 nets", lambda path, _: caffe2_nets(path) is not None, _open_caffe2),
+KINDS = [  # the first that recognises a model opens it
+    Kind(CHECKPOINT, _is_checkpoint, "checkpoint", "open_checkpoint"),
+    Kind(
+        "a Hugging Face directory",
+        lambda candidate: candidate.has("config.json"),
+        "huggingface.loading",
+        "open_directory",
+        lambda read, path, o: read(path, o.words, o.device, normalize=o.normalized, max_batch=o.max_batch),
+    ),
+    Kind(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm", "open_rnnlm"),
+    Kind("an ARPA file", _is_arpa, "ngram.model", "read_arpa", lambda read, path, options: read(path)),
+    Kind("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model", "read_const_arpa", _with_words),
+    Kind("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model", "read_grammar", _with_words),
+    Kind("a KenLM binary", _begins(b"mmap lm http://kheafield.com/code"), "ngram.kenlm", "KenLM", _with_words),
+    Kind("a TorchScript archive", _is_torchscript, "imported.torch_module", "open_torchscript"),
+    Kind("an archive of torch.export", _is_exported, "imported.exported", "open_exported"),
+    Kind("an ONNX model", _is_onnx, "imported.onnx", "open_model"),
+    Kind("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2", "open_nets"),
 ]

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
-from ninja.lm.text import BOS, EOS
 from ninja.lm.trie import score_trie
+from ninja.lm.vocabulary import BOS, EOS
 from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 
 How = Literal["loglinear", "linear"]

@@ -14,11 +14,7 @@ import numpy as np
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.text import GZIP_MAGIC
-
-BOS = "<s>"
-EOS = "</s>"
-UNK = "<unk>"
-SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary made here
+from ninja.lm.vocabulary import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.
 LONGEST_SENTENCE = 2_000

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
-from ninja.lm.linear import linear
+from ninja.lm.compute import linear
 from ninja.models.transformer import TransformerLanguageModel
 
 
@@ -62,7 +62,13 @@ class TransformerLM(AttentionLM):
         for block in self._module.blocks:
             for name in ("query_key_value", "attention_output", "hidden", "hidden_output"):
                 setattr(block, name, _Packed(getattr(block, name)))
+        self._num_parameters = sum(weight.numel() for weight in module.parameters())
         self._begin(bos)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trained numbers."""
+        return self._num_parameters
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         words_before = torch.from_numpy((path >= 0).sum(1)).to(self._device)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError
+from ninja.lm.compute import check_max_batch
 from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel
 
@@ -47,8 +48,7 @@ class MaskedLM(LanguageModel):
         Raises:
             OptionError: `max_batch` is below 1.
         """
-        if max_batch is not None and max_batch < 1:
-            raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+        check_max_batch(max_batch)
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1

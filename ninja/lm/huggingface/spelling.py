@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.text import BOS, EOS, UNK
+from ninja.lm.vocabulary import BOS, EOS, UNK
 
 Casing = Literal["keep", "lower", "upper", "sentence"]
 

@@ -5,14 +5,22 @@ Source: caffe2/proto/caffe2.proto (messages NetDef, OperatorDef, Argument).
 
 from __future__ import annotations
 
+import functools
 import os
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from ninja.errors import ModelError
-from ninja.lm.imported.protobuf import Message, field, float_field
+from ninja.errors import DependencyError, ModelError
+
+INIT, PREDICT = "init_net.pb", "predict_net.pb"  # how the names of the two nets end
+# Of each message the fields that matter, as in caffe2.proto; * = repeated.
+_MESSAGES = {
+    "Argument": "name=1:STRING f=2:FLOAT i=3:INT64 s=4:BYTES floats*=5:FLOAT ints*=6:INT64",
+    "OperatorDef": "input*=1:STRING output*=2:STRING type=4:STRING arg*=5:Argument",
+    "NetDef": "name=1:STRING op*=2:OperatorDef arg*=6:Argument external_input*=7:STRING external_output*=8:STRING",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: what it computes from which blobs into which."""
+    """One operator: its function, and the blobs it reads and makes."""
 
     type: str
     inputs: tuple[str, ...]
@@ -47,10 +55,10 @@ class Operator:
         argument = self.arguments.get(name)
         return default if argument is None or argument.i is None else argument.i
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return an argument that is a list of integers, None without it."""
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return an argument that is a list of integers, empty where there is none."""
         argument = self.arguments.get(name)
-        return None if argument is None else argument.ints
+        return () if argument is None else argument.ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ class Net:
     operators: tuple[Operator, ...]
     external_input: tuple[str, ...] = ()
     external_output: tuple[str, ...] = ()
-    arguments: dict[str, Argument] = dataclass_field(default_factory=dict)
+    arguments: dict[str, Argument] = field(default_factory=dict)
     path: str = ""
 
 
@@ -70,60 +78,83 @@ def read(path: str | os.PathLike[str]) -> Net:
 
     Raises:
         ModelError: The file is truncated, or no NetDef.
+        DependencyError: protobuf is not installed.
         OSError: The file cannot be read.
     """
+    net_def = _net_def()
+    from google.protobuf.message import DecodeError
+
     name = os.fspath(path)
     with open(name, "rb") as file:
-        message = Message(memoryview(file.read()), name)
-    operators = tuple(_operator(each, name, number) for number, each in enumerate(message.messages(2), 1))
+        content = file.read()
+    try:
+        net = net_def.FromString(content)
+        operators = tuple(
+            Operator(each.type, tuple(each.input), tuple(each.output), _arguments(each.arg), name, number)
+            for number, each in enumerate(net.op, 1)
+        )
+        external = tuple(net.external_input), tuple(net.external_output)
+        arguments = _arguments(net.arg)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ModelError("truncated, or no Caffe2 net; save it with SerializeToString", name) from error
     if not operators:
         raise ModelError("a net without operators, or no Caffe2 net; save it with SerializeToString", name)
-    arguments = {each.text(1): _argument(each) for each in message.messages(6)}
-    return Net(message.text(1), operators, tuple(message.texts(7)), tuple(message.texts(8)), arguments, name)
-
-
-def _operator(message: Message, path: str, number: int) -> Operator:
-    arguments = {each.text(1): _argument(each) for each in message.messages(5)}
-    inputs, outputs = tuple(message.texts(1)), tuple(message.texts(2))
-    operator = Operator(message.text(4), inputs, outputs, arguments, path, number)
-    if not operator.type or not outputs:
-        raise operator.error("no type, or no output; the net is damaged")
-    return operator
-
-
-def _argument(message: Message) -> Argument:
-    floats = message.floats(2)
-    return Argument(
-        f=float(floats[-1]) if len(floats) else None,
-        i=message.integer(3) if 3 in message else None,
-        s=message.text(4) if 4 in message else None,
-        floats=message.floats(5) if 5 in message else None,
-        ints=tuple(message.integers(6)),
-    )
+    for operator in operators:
+        if not operator.type or not operator.outputs:
+            raise operator.error("no type, or no output; the net is damaged")
+    return Net(net.name, operators, *external, arguments, name)
 
 
 def encode(net: Net) -> bytes:
     """Write a net as Caffe2 does."""
-    parts = [field(1, net.name)]
+    message = _net_def()(name=net.name, external_input=net.external_input, external_output=net.external_output)
     for operator in net.operators:
-        arguments = [field(5, field(1, name) + _encode(value)) for name, value in operator.arguments.items()]
-        names = [field(1, name) for name in operator.inputs] + [field(2, name) for name in operator.outputs]
-        parts.append(field(2, b"".join((*names, field(4, operator.type), *arguments))))
-    parts += [field(6, field(1, name) + _encode(value)) for name, value in net.arguments.items()]
-    parts += [field(7, name) for name in net.external_input]
-    parts += [field(8, name) for name in net.external_output]
-    return b"".join(parts)
+        written = message.op.add(type=operator.type, input=operator.inputs, output=operator.outputs)
+        _add(written.arg, operator.arguments)
+    _add(message.arg, net.arguments)
+    return bytes(message.SerializeToString())
 
 
-def _encode(argument: Argument) -> bytes:
-    parts = []
-    if argument.f is not None:
-        parts.append(float_field(2, argument.f))
-    if argument.i is not None:
-        parts.append(field(3, argument.i))
-    if argument.s is not None:
-        parts.append(field(4, argument.s))
-    if argument.floats is not None:
-        parts.append(float_field(5, argument.floats))
-    parts += [field(6, number) for number in argument.ints]
-    return b"".join(parts)
+def _arguments(messages: Any) -> dict[str, Argument]:
+    return {
+        each.name: Argument(
+            f=each.f if each.HasField("f") else None,
+            i=each.i if each.HasField("i") else None,
+            s=each.s.decode() if each.HasField("s") else None,
+            floats=np.array(each.floats, np.float32) if len(each.floats) else None,
+            ints=tuple(each.ints),
+        )
+        for each in messages
+    }
+
+
+def _add(messages: Any, arguments: dict[str, Argument]) -> None:
+    for name, each in arguments.items():
+        message = messages.add(name=name, f=each.f, i=each.i, s=None if each.s is None else each.s.encode())
+        message.ints.extend(each.ints)
+        if each.floats is not None:
+            message.floats.extend(each.floats.tolist())
+
+
+@functools.cache
+def _net_def() -> Any:
+    """Declare the messages to protobuf, and return the class of a net."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise DependencyError("Caffe2 nets need protobuf; pip install 'ninja-asr[onnx]'") from error
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="caffe2.proto", package="caffe2", syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for each in fields.split():
+            label, number, sort = each.replace(":", "=").split("=")
+            entry = message.field.add(name=label.rstrip("*"), number=int(number))
+            entry.label = kind.LABEL_REPEATED if label.endswith("*") else kind.LABEL_OPTIONAL
+            if sort in _MESSAGES:
+                entry.type, entry.type_name = kind.TYPE_MESSAGE, f".caffe2.{sort}"
+            else:
+                entry.type = getattr(kind, f"TYPE_{sort}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe2.NetDef"))

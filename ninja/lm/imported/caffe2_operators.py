@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from ninja.lm.compute import linear
 from ninja.lm.imported.caffe2_net import Operator
-from ninja.lm.linear import linear
 
 Tensors = Sequence[torch.Tensor]
 Product = Callable[[torch.Tensor], torch.Tensor]
@@ -32,7 +32,7 @@ def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
 def _given(operator: Operator, inputs: Tensors) -> Tensors:
     """GivenTensorFill and its likes: the values stand in the file."""
     argument = operator.arguments.get("values")
-    shape = operator.integers("shape") or ()
+    shape = operator.integers("shape")
     count = 1
     for size in shape:
         count *= size
@@ -49,10 +49,10 @@ def _given(operator: Operator, inputs: Tensors) -> Tensors:
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
     """ConstantFill: one value in a shape that is given, or an input's, or an input."""
-    shape = list(operator.integers("shape") or ())
+    shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
-        shape += operator.integers("extra_shape") or ()
+        shape += operator.integers("extra_shape")
     count = 1
     for size in shape:
         count *= size
@@ -183,8 +183,8 @@ def _split(operator: Operator, inputs: Tensors) -> Tensors:
 def _slice(operator: Operator, inputs: Tensors) -> Tensors:
     """Slice: a negative bound counts from one behind the end, so that −1 is the end itself."""
     tensor = inputs[0]
-    starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts") or ()
-    ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends") or ()
+    starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts")
+    ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends")
     if len(starts) != len(ends) or len(starts) > tensor.dim():
         raise operator.error(f"{len(starts)} starts and {len(ends)} ends for {tensor.dim()} dimensions")
     for axis, bounds in enumerate(zip(starts, ends, strict=True)):
@@ -199,7 +199,7 @@ def _slice(operator: Operator, inputs: Tensors) -> Tensors:
 def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
     """Reshape: 0 keeps a size, −1 stands for what is left."""
     old = inputs[0].shape
-    wanted = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape") or ()
+    wanted = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
     if any(size == 0 and place >= len(old) for place, size in enumerate(wanted)):
         raise operator.error(f"cannot keep sizes of {list(old)} in {list(wanted)}")
     shape = [size or old[place] for place, size in enumerate(wanted)]
@@ -207,12 +207,12 @@ def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _squeeze(operator: Operator, inputs: Tensors) -> Tensors:
-    return [inputs[0].squeeze(tuple(operator.integers("dims") or ()))]
+    return [inputs[0].squeeze(tuple(operator.integers("dims")))]
 
 
 def _expand(operator: Operator, inputs: Tensors) -> Tensors:
     tensor = inputs[0]
-    for axis in sorted(operator.integers("dims") or ()):
+    for axis in sorted(operator.integers("dims")):
         tensor = tensor.unsqueeze(axis)
     return [tensor]
 

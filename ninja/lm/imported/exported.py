@@ -27,18 +27,17 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from ninja.errors import ModelError, NinjaError, OptionError
-from ninja.lm.imported.refeeding import HistoryLM
-from ninja.lm.imported.stepping import State, StepLM, batch_axis, count_words
-from ninja.lm.imported.vocabulary import BESIDE, Words, find
-
-if TYPE_CHECKING:
-    from ninja.lm.load import Running
+from ninja.errors import ModelError, NinjaError
+from ninja.lm.compute import device_of
+from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
+from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork, batch_axis, fixed_sizes
+from ninja.lm.options import LoadOptions
+from ninja.lm.vocabulary import BESIDE, find
 
 SCHEMA = 8
 EXPECTED = "expected (word [batch], states …) -> (scores, states …), or (words [batch, time]) -> scores"
@@ -53,7 +52,7 @@ _DTYPES = {
 _PLAIN = {f"as_{kind}" for kind in ("int", "ints", "float", "floats", "string", "strings", "bool", "bools")}
 
 
-def open_exported(path: str, running: Running) -> StepLM | HistoryLM:
+def open_exported(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open an archive of ``torch.export.save`` as a language model, see `ninja.lm.load`.
 
     Raises:
@@ -61,13 +60,13 @@ def open_exported(path: str, running: Running) -> StepLM | HistoryLM:
         OptionError: An option is out of range, or torch cannot use the device.
         OSError: The file cannot be read.
     """
+    device = device_of(options.device)
     try:
-        place = torch.device(running.device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"torch cannot use the device {running.device!r}: {error}") from error
-    try:
-        return _open(path, running, place)
+        program, inside = _read(path, device)
+        shape = program.sizes[program.inputs[0]]
+        whole = len(shape) == 2 and len(program.inputs) == 1 and not isinstance(shape[1], int)
+        network = _histories(program) if whole else _steps(program)
+        return language_model(network, find(path, options.words, inside), options, path)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"a truncated or damaged archive ({error}); copy it again", path) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -75,23 +74,6 @@ def open_exported(path: str, running: Running) -> StepLM | HistoryLM:
             raise
         message = f"an archive that is not as torch.export writes it ({type(error).__name__}: {error})"
         raise ModelError(f"{message}; export it again", path) from error
-
-
-def _open(path: str, running: Running, device: torch.device) -> StepLM | HistoryLM:
-    program, inside = _read(path, device)
-    vocabulary = find(path, running.words, inside)
-    normalize = running.normalize is not False
-    shape = program.sizes[program.inputs[0]]
-    if len(shape) == 2 and len(program.inputs) == 1 and not isinstance(shape[1], int):
-        reader = ExportedHistory(program)
-        with torch.inference_mode():
-            some = torch.zeros(reader.batch or 1, 2, dtype=torch.int64, device=device)
-            num_words = reader.score(some).shape[1]
-        checked = Words.of(vocabulary, num_words, path)
-        return HistoryLM(reader, checked, running.device, normalize=normalize, max_batch=running.max_batch)
-    network = ExportedStep(program)
-    checked = Words.of(vocabulary, count_words(network, device), path)
-    return StepLM(network, checked, running.device, normalize=normalize, max_batch=running.max_batch)
 
 
 class Program:
@@ -199,63 +181,36 @@ class Program:
         return known[name]
 
 
-class ExportedStep:
-    """A program with a state as a `StepNetwork`."""
+def _steps(program: Program) -> StepNetwork:
+    """Return a program with a state as a network.
 
-    def __init__(self, program: Program) -> None:
-        """Find out about the state.
+    Raises:
+        ModelError: Inputs and outputs do not pair up, or a state has no batch or other sizes that are not fixed.
+    """
+    path = program.path
+    word, *states = program.inputs
+    if len(program.sizes[word]) != 1 or len(program.outputs) != len(program.inputs):
+        found = f"inputs {[f'{n} {program.sizes[n]}' for n in program.inputs]}, {len(program.outputs)} outputs"
+        raise ModelError(f"{found}; {EXPECTED}", path)
+    [batch] = program.sizes[word]
+    parts = []
+    for name in states:
+        axis = batch_axis(name, program.sizes[name], batch, path)
+        sizes = fixed_sizes(name, program.sizes[name], axis, path)
+        parts.append(StatePart(name, torch.zeros(sizes, dtype=program.dtypes[name]), axis))
 
-        Raises:
-            ModelError: Inputs and outputs do not pair up, or a state has no batch or other sizes that are not fixed.
-        """
-        self._program = program
-        path = program.path
-        word, *states = program.inputs
-        if len(program.sizes[word]) != 1 or len(program.outputs) != len(program.inputs):
-            found = f"inputs {[f'{n} {program.sizes[n]}' for n in program.inputs]}, {len(program.outputs)} outputs"
-            raise ModelError(f"{found}; {EXPECTED}", path)
-        [batch] = program.sizes[word]
-        self.batch = batch if isinstance(batch, int) else None
-        self._axes = [batch_axis(name, program.sizes[name], batch, path) for name in states]
-        self._start = []
-        for name, axis in zip(states, self._axes, strict=True):
-            sizes = [size for place, size in enumerate(program.sizes[name]) if place != axis]
-            fixed = [size for size in sizes if isinstance(size, int)]
-            if len(fixed) != len(sizes):
-                raise ModelError(f"the state {name} has the sizes {sizes}; all but the batch's must be fixed", path)
-            self._start.append(torch.zeros(fixed, dtype=program.dtypes[name]))
+    def run(words: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        score, *after = program([words, *state])
+        return score, after
 
-    def begin(self) -> State:
-        """See `StepNetwork.begin`."""
-        return tuple(self._start)
-
-    def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """See `StepNetwork.step`."""
-        parts = [part.movedim(0, axis).contiguous() for part, axis in zip(state, self._axes, strict=True)]
-        score, *after = self._program([word, *parts])
-        if score.dim() != 2 or len(score) != len(word):
-            found = f"scores {list(score.shape)} for {len(word)} words"
-            raise ModelError(f"{found}, not [batch, words]", self._program.path)
-        if any(old.shape != new.shape for old, new in zip(parts, after, strict=True)):
-            raise ModelError("the states it gives are not of the shape of those it takes", self._program.path)
-        return score, tuple(part.movedim(axis, 0) for part, axis in zip(after, self._axes, strict=True))
+    return StepNetwork(run, parts, batch=batch if isinstance(batch, int) else None, path=path)
 
 
-class ExportedHistory:
-    """A program that reads whole histories as a `HistoryNetwork`."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        batch = program.sizes[program.inputs[0]][0]
-        self.batch = batch if isinstance(batch, int) else None
-
-    def score(self, words: torch.Tensor) -> torch.Tensor:
-        """See `HistoryNetwork.score`."""
-        score = self._program([words])[0]
-        if score.dim() != 3 or score.shape[:2] != words.shape:
-            found = f"scores {list(score.shape)} for words {list(words.shape)}"
-            raise ModelError(f"{found}, not [batch, time, words]", self._program.path)
-        return score[:, -1]
+def _histories(program: Program) -> HistoryNetwork:
+    """Return a program that reads whole histories as a network."""
+    batch = program.sizes[program.inputs[0]][0]
+    fixed = batch if isinstance(batch, int) else None
+    return HistoryNetwork(lambda words: program([words])[0], batch=fixed, path=program.path)
 
 
 def _read(path: str, device: torch.device) -> tuple[Program, str | None]:

@@ -1,4 +1,4 @@
-"""What networks of other toolkits share behind the protocol: they score all words at once, too many to keep.
+"""Language models of networks that score all words at once, too many to keep.
 
 A network that is a black box scores all words at once, when it reads the word before. A row of 20,000 scores is five
 times a large LSTM's state, so rows are not kept with their histories. Instead a history is *evaluated* when it is
@@ -19,14 +19,54 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 
-from ninja import _lm
-from ninja.errors import OptionError
-from ninja.lm.imported.vocabulary import Words
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.compute import as_tensor, check_max_batch, device_of, logsumexp
+from ninja.lm.imported.network import HistoryNetwork, StepNetwork
+from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.vocabulary import BOS, EOS, UNK, Words
 
 FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
+FIRST_WIDTH = 16  # words of a history there is room for at first; doubled when one gets longer
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept
 SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
+
+
+def language_model(
+    network: StepNetwork | HistoryNetwork,
+    words: SymbolTable,
+    options: LoadOptions,
+    path: str | None = None,
+    *,
+    device: str | None = None,
+    bos: str = BOS,
+    eos: str = EOS,
+    unk: str = UNK,
+    unk_words: int | None = None,
+) -> StepLM | HistoryLM:
+    """Make a language model of a network and its vocabulary.
+
+    Args:
+        network: The network.
+        words: Its vocabulary: as many words, ids from 0, as it has scores.
+        options: How it computes.
+        path: The model's file, for messages.
+        device: Where its scores are; None = where `options` say.
+        bos: The word that begins a sentence.
+        eos: The word that ends one; the same word may do both.
+        unk: The word that stands for unknown ones, if there is one.
+        unk_words: How many distinct words of the training text it stood for, where known.
+
+    Raises:
+        ModelError: The network has other scores than words, or gives tensors of other shapes than it should.
+        OptionError: An option is out of range.
+    """
+    device = device or options.device
+    checked = Words.of(
+        words, network.count_words(torch.device(device)), path, bos=bos, eos=eos, unk=unk, unk_words=unk_words
+    )
+    made = HistoryLM if isinstance(network, HistoryNetwork) else StepLM
+    return made(network, checked, device, normalize=options.normalized, max_batch=options.max_batch)  # type: ignore[arg-type]
 
 
 class LazyLM(LanguageModel, ABC):
@@ -36,9 +76,7 @@ class LazyLM(LanguageModel, ABC):
     it says how rows come about (`_evaluate`), what a new slot remembers (`_extend`), and calls `_begin` at last.
     """
 
-    def __init__(
-        self, words: Words, device: str = "cpu", *, normalize: bool = True, max_batch: int | None = None
-    ) -> None:
+    def __init__(self, words: Words, device: str, *, normalize: bool, max_batch: int | None, batch: int | None) -> None:
         """Make a model without slots.
 
         Args:
@@ -46,12 +84,12 @@ class LazyLM(LanguageModel, ABC):
             device: Where torch computes, such as ``"cuda"``.
             normalize: Subtract from each score the logarithm of the sum of all their exponentials.
             max_batch: Most histories the network sees at once; None = as many as a call brings.
+            batch: Histories that the network is made for; None = any number.
 
         Raises:
             OptionError: `max_batch` is below 1, or torch has no such device.
         """
-        if max_batch is not None and max_batch < 1:
-            raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+        check_max_batch(max_batch)
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos
@@ -59,12 +97,9 @@ class LazyLM(LanguageModel, ABC):
         self.unk_words = words.unk_words
         self._normalize = normalize
         num_words = len(words.vocabulary)
-        self._piece = min(max_batch or num_words**2, max(1, SCORE_BYTES // (4 * num_words)))
-        try:
-            self._device = torch.device(device)
-            self._rows = torch.empty(max(1, ROW_BYTES // (4 * num_words)), num_words, device=self._device)
-        except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
-            raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
+        self._piece = min(max_batch or num_words**2, batch or num_words**2, max(1, SCORE_BYTES // (4 * num_words)))
+        self._device = device_of(device)
+        self._rows = torch.empty(max(1, ROW_BYTES // (4 * num_words)), num_words, device=self._device)
         self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot whose row it is
         self._next_row = 0
         self._row = np.empty(0, np.int64)  # [capacity] place in the cache, −1 = not there
@@ -198,12 +233,108 @@ class LazyLM(LanguageModel, ABC):
         return row[self._tensor(which), self._tensor(words).long()].cpu().numpy()
 
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
-        # Copied: torch takes neither reversed arrays nor, without complaint, read-only ones.
-        return torch.from_numpy(np.array(numbers)).to(self._device)
+        return as_tensor(numbers, self._device)
 
 
-def logsumexp(row: torch.Tensor) -> np.ndarray:
-    """Return ln Σ exp of each row, float32 [rows]."""
-    if row.is_cpu:  # torch's own takes four times as long
-        return _lm.logsumexp(row.contiguous().view(-1).numpy(), len(row))
-    return row.logsumexp(-1).cpu().numpy()
+class StepLM(LazyLM):
+    """A `StepNetwork` behind the protocol of `LanguageModel`; each part of the state is a tensor with a row a slot."""
+
+    def __init__(
+        self,
+        network: StepNetwork,
+        words: Words,
+        device: str = "cpu",
+        *,
+        normalize: bool = True,
+        max_batch: int | None = None,
+    ) -> None:
+        """See `LazyLM`."""
+        super().__init__(words, device, normalize=normalize, max_batch=max_batch, batch=network.batch)
+        self._network = network
+        self._states = [part.to(self._device).new_empty(0, *part.shape) for part in network.start]
+        self._known = np.empty(0, bool)  # [capacity] whether the state is there
+        self._begin()
+
+    def _originate(self, slot: int) -> None:
+        for rows, part in zip(self._states, self._network.start, strict=True):
+            rows[slot] = part
+        self._known[slot] = True
+
+    def _prepare(self, slots: np.ndarray) -> None:
+        unknown = np.unique(slots[~self._known[slots]])
+        for begin in range(0, len(unknown), self._piece):
+            self._compute(unknown[begin : begin + self._piece])
+
+    def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        self._known[new] = False
+
+    def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
+        padded = np.resize(slots, self._network.batch or len(slots))  # repeats histories up to the size of a batch
+        parent = self._tensor(self._parent[padded])
+        state = tuple(rows.index_select(0, parent) for rows in self._states)  # [size, …]
+        row, state = self._network.step(self._tensor(self._word[padded]), state)
+        fresh = np.flatnonzero(~self._known[slots])
+        where, which = self._tensor(slots[fresh]), self._tensor(fresh)
+        for rows, part in zip(self._states, state, strict=True):
+            rows[where] = part[which]
+        self._known[slots] = True
+        return row[: len(slots)].float()
+
+    def _grow_states(self, capacity: int) -> None:
+        old = len(self._known)
+        self._known = np.concatenate((self._known, np.zeros(capacity - old, bool)))
+        for number, rows in enumerate(self._states):
+            self._states[number] = rows.new_empty(capacity, *rows.shape[1:])
+            self._states[number][:old] = rows
+
+
+class HistoryLM(LazyLM):
+    """A `HistoryNetwork` behind the protocol of `LanguageModel`; histories of one length share a call."""
+
+    def __init__(
+        self,
+        network: HistoryNetwork,
+        words: Words,
+        device: str = "cpu",
+        *,
+        normalize: bool = True,
+        max_batch: int | None = None,
+    ) -> None:
+        """See `LazyLM`."""
+        super().__init__(words, device, normalize=normalize, max_batch=max_batch, batch=network.batch)
+        self._network = network
+        self._history = np.zeros((0, FIRST_WIDTH), np.int64)  # [capacity, width]
+        self._length = np.empty(0, np.int64)  # [capacity]
+        self._begin()
+
+    def _originate(self, slot: int) -> None:
+        self._length[slot] = 0
+
+    def _prepare(self, slots: np.ndarray) -> None:
+        """Nothing is needed of a parent but its words."""
+
+    def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        length = self._length[slots]
+        if len(length) and length.max() == self._history.shape[1]:
+            self._history = np.concatenate((self._history, np.zeros_like(self._history)), 1)
+        self._history[new] = self._history[slots]
+        self._history[new, length] = words
+        self._length[new] = length + 1
+
+    def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
+        row = torch.empty(len(slots), len(self.vocabulary), device=self._device)
+        length = self._length[slots]
+        for time in np.unique(length):
+            members = np.flatnonzero(length == time)
+            piece = max(1, SCORE_BYTES // (4 * len(self.vocabulary) * int(time)))  # it scores after every word
+            for begin in range(0, len(members), piece):
+                some = members[begin : begin + piece]
+                padded = np.resize(some, self._network.batch or len(some))
+                score = self._network.score(self._tensor(self._history[slots[padded], :time]))
+                row[self._tensor(some)] = score[: len(some)].float()
+        return row
+
+    def _grow_states(self, capacity: int) -> None:
+        more = capacity - len(self._length)
+        self._length = np.concatenate((self._length, np.zeros(more, np.int64)))
+        self._history = np.concatenate((self._history, np.zeros((more, self._history.shape[1]), np.int64)))

@@ -29,22 +29,18 @@ directory. Operators that onnxruntime does not have itself are refused.
 
 from __future__ import annotations
 
-import mmap
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from ninja.errors import DependencyError, ModelError, OptionError
-from ninja.lattice.symbols import SymbolTable
-from ninja.lm.imported.protobuf import Message
-from ninja.lm.imported.refeeding import HistoryLM
-from ninja.lm.imported.stepping import State, StepLM, batch_axis, count_words
-from ninja.lm.imported.vocabulary import Words, find
-from ninja.lm.text import BOS, EOS, UNK
-
-if TYPE_CHECKING:
-    from ninja.lm.load import Running
+from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
+from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork, batch_axis, fixed_sizes
+from ninja.lm.options import LoadOptions
+from ninja.lm.vocabulary import BOS, EOS, UNK, find
 
 TYPES = {
     "tensor(float)": torch.float32,
@@ -62,145 +58,98 @@ EXPECTED = (
 )
 
 
-# Where tensors lie: fields by number, and what they hold.
-_WITHIN = {
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "function": {7: "node", 11: "attribute"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
-    "sparse": {1: "tensor", 2: "tensor"},
-}
-
-
-def open_model(path: str, running: Running) -> StepLM | HistoryLM:
+def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open an ONNX model as a language model, see `ninja.lm.load`.
 
     Raises:
         ModelError: The file is damaged, has other inputs and outputs, or weights outside its directory.
         OptionError: An option is out of range, or onnxruntime cannot use the device.
-        DependencyError: onnxruntime is not installed.
+        DependencyError: onnxruntime or onnx is not installed.
         OSError: A file cannot be read.
     """
     check_external_data(path)
-    session = _session(path, running.device)
+    session = _session(path, options.device)
     metadata = session.get_modelmeta().custom_metadata_map
-    vocabulary = find(path, running.words, metadata.get("words"))
     inputs = {each.name: each for each in session.get_inputs()}
     scores = [each.name for each in session.get_outputs() if each.name in SCORES]
     if len(scores) != 1 or ("word" in inputs) == ("words" in inputs):
         raise _other(session, path)
-    wanted = scores[0] == "logits" if running.normalize is None else running.normalize
-    if "words" in inputs:
-        reader = WholeHistory(session, scores[0], path)
-        checked = _words(vocabulary, reader.num_words(), metadata, path)
-        return HistoryLM(reader, checked, normalize=wanted, max_batch=running.max_batch)
-    network = OneStep(session, scores[0], metadata.get("states", ""), path)
-    checked = _words(vocabulary, count_words(network, torch.device("cpu")), metadata, path)
-    return StepLM(network, checked, normalize=wanted, max_batch=running.max_batch)
+    if options.normalize is None:
+        options = replace(options, normalize=scores[0] == "logits")
+    count = metadata.get("unk_words", "")
+    return language_model(
+        _steps(session, scores[0], metadata.get("states", ""), path)
+        if "word" in inputs
+        else _histories(session, scores[0], path),
+        find(path, options.words, metadata.get("words")),
+        options,
+        path,
+        device="cpu",  # where onnxruntime takes and gives tensors
+        bos=metadata.get("bos", BOS),
+        eos=metadata.get("eos", EOS),
+        unk=metadata.get("unk", UNK),
+        unk_words=int(count) if count.isdecimal() and int(count) > 0 else None,
+    )
 
 
-class _Runner:
-    """A session with its name, its score's and the type of its words."""
-
-    def __init__(self, session: Any, score: str, path: str) -> None:
-        self._session = session
-        self._score = score
-        self._path = path
-
-    def _run(self, outputs: list[str], feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        try:
-            found = self._session.run(outputs, {name: each.contiguous().numpy() for name, each in feeds.items()})
-        except Exception as error:  # onnxruntime raises a dozen types without a common base
-            if "llocat" in str(error):  # out of memory is not the model's fault
-                raise
-            raise ModelError(f"onnxruntime cannot run it: {_line(error)}", self._path) from error
-        return [torch.from_numpy(each) for each in found]
-
-    def _shape(self, name: str, score: torch.Tensor, expected: str) -> ModelError:
-        return ModelError(f"the output {name} has the shape {list(score.shape)}, not {expected}", self._path)
+def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path: str) -> list[torch.Tensor]:
+    try:
+        found = session.run(outputs, {name: each.contiguous().numpy() for name, each in feeds.items()})
+    except Exception as error:  # onnxruntime raises a dozen types without a common base
+        if "llocat" in str(error):  # out of memory is not the model's fault
+            raise
+        raise ModelError(f"onnxruntime cannot run it: {_line(error)}", path) from error
+    return [torch.from_numpy(each) for each in found]
 
 
-class OneStep(_Runner):
-    """A model with a state as a `StepNetwork`."""
+def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
+    """Return a model with a state as a network.
 
-    def __init__(self, session: Any, score: str, pairs: str, path: str) -> None:
-        """Find out about the state.
+    Raises:
+        ModelError: A part has no output, no type or no sizes, or the word is no integer.
+    """
+    inputs = {each.name: each for each in session.get_inputs()}
+    word = inputs.pop("word")
+    if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
+        raise _other(session, path)
+    names = _pairs(list(inputs), [each.name for each in session.get_outputs() if each.name != score], pairs, path)
+    parts = []
+    for name in names:
+        part = inputs[name]
+        axis = batch_axis(name, part.shape, word.shape[0], path)
+        sizes = fixed_sizes(name, part.shape, axis, path)
+        if part.type not in TYPES:
+            raise ModelError(f"the state {name} is {part.type}, which is no type of numbers that Ninja knows", path)
+        parts.append(StatePart(name, torch.zeros(sizes, dtype=TYPES[part.type]), axis))
+    wanted, more = [score, *names.values()], tuple(word.shape[1:])
 
-        Raises:
-            ModelError: A part has no output, no type or no sizes, or the word is no integer.
-        """
-        super().__init__(session, score, path)
-        inputs = {each.name: each for each in session.get_inputs()}
-        word = inputs.pop("word")
-        if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
-            raise _other(session, path)
-        outputs = {each.name: each for each in session.get_outputs() if each.name != score}
-        names = _pairs(list(inputs), list(outputs), pairs, path)
-        self.batch = word.shape[0] if isinstance(word.shape[0], int) else None
-        self._word = TYPES[word.type], tuple(word.shape[1:])
-        self._states = []
-        for old, new in names.items():
-            part = inputs[old]
-            axis = batch_axis(old, part.shape, word.shape[0], path)
-            sizes = [size for place, size in enumerate(part.shape) if place != axis]
-            if part.type not in TYPES or not all(isinstance(size, int) for size in sizes):
-                message = f"the state {old} is {part.type} {part.shape}; all sizes but the batch's must be fixed"
-                raise ModelError(message, path)
-            self._states.append((old, new, axis, torch.zeros(sizes, dtype=TYPES[part.type])))
+    def run(words: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        feeds = {"word": words.to(TYPES[word.type]).reshape(-1, *more), **dict(zip(names, state, strict=True))}
+        scores, *after = _run(session, wanted, feeds, path)
+        return scores[:, 0] if scores.dim() == 3 and scores.shape[1] == 1 else scores, after
 
-    def begin(self) -> State:
-        """See `StepNetwork.begin`."""
-        return tuple(start for *_, start in self._states)
-
-    def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """See `StepNetwork.step`."""
-        dtype, more = self._word
-        feeds = {"word": word.to(dtype).reshape(-1, *more)}
-        feeds |= {old: part.movedim(0, axis) for (old, _, axis, _), part in zip(self._states, state, strict=True)}
-        score, *parts = self._run([self._score, *(new for _, new, *_ in self._states)], feeds)
-        if score.dim() == 3 and score.shape[1] == 1:
-            score = score[:, 0]
-        if score.dim() != 2 or len(score) != len(word):
-            raise self._shape(self._score, score, "[batch, words]")
-        after = []
-        for (_, new, axis, start), part in zip(self._states, parts, strict=True):
-            if part.dim() != start.dim() + 1 or part.movedim(axis, 0).shape != (len(word), *start.shape):
-                raise self._shape(new, part, "that of the state it is the next one of")
-            after.append(part.movedim(axis, 0))
-        return score, tuple(after)
+    return StepNetwork(run, parts, batch=word.shape[0] if isinstance(word.shape[0], int) else None, path=path)
 
 
-class WholeHistory(_Runner):
-    """A model without a state as a `HistoryNetwork`."""
+def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
+    """Return a model without a state as a network.
 
-    def __init__(self, session: Any, score: str, path: str) -> None:
-        """Find out about the inputs.
+    Raises:
+        ModelError: It has other inputs, or no words [batch, time].
+    """
+    inputs = {each.name: each for each in session.get_inputs()}
+    words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
+    if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):
+        raise _other(session, path)
 
-        Raises:
-            ModelError: There are others, or no words [batch, time].
-        """
-        super().__init__(session, score, path)
-        inputs = {each.name: each for each in session.get_inputs()}
-        words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
-        if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):
-            raise _other(session, path)
-        self.batch = words.shape[0] if isinstance(words.shape[0], int) else None
-        self._dtype = TYPES[words.type]
-        self._lengths = None if lengths is None else TYPES.get(lengths.type, torch.int64)
+    def run(history: torch.Tensor) -> torch.Tensor:
+        feeds = {"words": history.to(TYPES[words.type])}
+        if lengths is not None:
+            kind = TYPES.get(lengths.type, torch.int64)
+            feeds["lengths"] = torch.full((len(history),), history.shape[1], dtype=kind)
+        return _run(session, [score], feeds, path)[0]
 
-    def num_words(self) -> int:
-        """Return how many words the model scores: it reads word 0 and is asked."""
-        return self.score(torch.zeros(self.batch or 1, 1, dtype=torch.int64)).shape[1]
-
-    def score(self, words: torch.Tensor) -> torch.Tensor:
-        """See `HistoryNetwork.score`."""
-        feeds = {"words": words.to(self._dtype)}
-        if self._lengths is not None:
-            feeds["lengths"] = torch.full((len(words),), words.shape[1], dtype=self._lengths)
-        [score] = self._run([self._score], feeds)
-        if score.dim() != 3 or score.shape[:2] != words.shape:
-            raise self._shape(self._score, score, "[batch, time, words]")
-        return score[:, -1]
+    return HistoryNetwork(run, batch=words.shape[0] if isinstance(words.shape[0], int) else None, path=path)
 
 
 def check_external_data(path: str) -> None:
@@ -208,27 +157,40 @@ def check_external_data(path: str) -> None:
 
     Raises:
         ModelError: It is truncated, or names such a file.
+        DependencyError: onnx is not installed.
         OSError: It cannot be read.
-
-    Source: onnx/onnx.proto: the fields that hold tensors and, in control flow, further graphs.
     """
-    with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    model = Message(memoryview(content), path)
-    if 7 not in model:
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        raise DependencyError("ONNX models need onnx; pip install 'ninja-asr[onnx]'", path) from error
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except DecodeError as error:
+        raise ModelError(f"a damaged or truncated ONNX file ({error}); copy it again", path) from error
+    if not model.HasField("graph"):
         raise ModelError("an ONNX file without a graph; it is damaged or truncated", path)
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    waiting = [("graph", each) for each in model.messages(7)] + [("function", each) for each in model.messages(25)]
+    for tensor in _tensors(model, onnx.TensorProto):
+        for entry in tensor.external_data:
+            place = os.path.realpath(os.path.join(folder, entry.value))
+            if entry.key == "location" and os.path.commonpath((folder, place)) != folder:
+                message = f"the weight {tensor.name!r} lies outside the model's directory, in {entry.value!r}"
+                raise ModelError(message, path)
+
+
+def _tensors(message: Any, kind: type) -> Iterator[Any]:
+    """Yield the tensors in a message, wherever they stand."""
+    waiting = [message]
     while waiting:
-        kind, message = waiting.pop()
-        if kind != "tensor":
-            waiting += [(inner, each) for number, inner in _WITHIN[kind].items() for each in message.messages(number)]
+        each = waiting.pop()
+        if isinstance(each, kind):
+            yield each
             continue
-        for entry in message.messages(13):
-            place = os.path.realpath(os.path.join(folder, entry.text(2)))
-            if entry.text(1) == "location" and os.path.commonpath((folder, place)) != folder:
-                name = message.text(8)
-                raise ModelError(f"the weight {name!r} lies outside the model's directory, in {entry.text(2)!r}", path)
+        for field, value in each.ListFields():
+            if field.message_type is not None:
+                waiting += [value] if hasattr(value, "ListFields") else value
 
 
 def _session(path: str, device: str) -> Any:
@@ -251,13 +213,6 @@ def _session(path: str, device: str) -> Any:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])
     except Exception as error:  # onnxruntime raises a dozen types without a common base
         raise ModelError(f"onnxruntime cannot load it: {_line(error)}", path) from error
-
-
-def _words(vocabulary: SymbolTable, num_words: int, metadata: dict[str, str], path: str) -> Words:
-    bos, eos, unk = metadata.get("bos", BOS), metadata.get("eos", EOS), metadata.get("unk", UNK)
-    count = metadata.get("unk_words", "")
-    unk_words = int(count) if count.isdecimal() and int(count) > 0 else None
-    return Words.of(vocabulary, num_words, path, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
 
 
 def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> dict[str, str]:

@@ -30,19 +30,16 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.imported.refeeding import HistoryLM
-from ninja.lm.imported.stepping import State, StepLM, count_words
-from ninja.lm.imported.vocabulary import BESIDE, Words, find
-from ninja.lm.text import BOS, EOS, UNK
-
-if TYPE_CHECKING:
-    from ninja.lm.load import Running
+from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
+from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork
+from ninja.lm.options import LoadOptions
+from ninja.lm.vocabulary import BESIDE, BOS, EOS, UNK, find
 
 BATCH_DIM = "batch_dim.txt"
 _FORBIDDEN = re.compile(
@@ -83,91 +80,54 @@ def from_module(
         ModelError: The module has not these methods, gives other shapes, or has not as many scores as there are words.
         OptionError: `max_batch` is below 1, or torch has no such device.
     """
+    options = LoadOptions(device, normalize, max_batch)
     try:
         module = module.to(device).eval()
     except (RuntimeError, AssertionError) as error:
         raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
-    place = torch.device(device)
-    if hasattr(module, "step"):
-        network = ModuleStep(module, batch_dim, place)
-        checked = Words.of(words, count_words(network, place), bos=bos, eos=eos, unk=unk, unk_words=unk_words)
-        return StepLM(network, checked, device, normalize=normalize, max_batch=max_batch)
-    reader = ModuleHistory(module)
+    network = _steps(module, batch_dim, torch.device(device)) if hasattr(module, "step") else HistoryNetwork(module)
+    return language_model(network, words, options, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+
+
+def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
+    """Return a module with `step` and `initial_state` as a network.
+
+    Raises:
+        ModelError: It has no `initial_state`, or that gives no state of a batch of one.
+    """
+    if not hasattr(module, "initial_state"):
+        raise ModelError(f"{type(module).__name__} has step but no initial_state(batch), which begins a sentence")
     with torch.inference_mode():
-        num_words = reader.score(torch.zeros(1, 1, dtype=torch.int64, device=place)).shape[1]
-    checked = Words.of(words, num_words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
-    return HistoryLM(reader, checked, device, normalize=normalize, max_batch=max_batch)
+        state = module.initial_state(1)
+    single = isinstance(state, torch.Tensor)
+    parts = _parts(state)
+    axes = [batch_dim] * len(parts) if isinstance(batch_dim, int) else list(batch_dim)
+    if len(axes) != len(parts):
+        raise ModelError(f"{len(parts)} parts of the state, but {len(axes)} batch dimensions")
+    for part, axis in zip(parts, axes, strict=True):
+        if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
+            found = list(part.shape)
+            raise ModelError(f"initial_state(1) gives {found}: dimension {axis} is no batch of 1; set batch_dim")
+
+    def run(words: torch.Tensor, before: State) -> tuple[torch.Tensor, State]:
+        score, after = module.step(words, before[0] if single else before)
+        return score, _parts(after)
+
+    named = [
+        StatePart(str(number), part.select(axis, 0).to(device), axis)
+        for number, (part, axis) in enumerate(zip(parts, axes, strict=True))
+    ]
+    return StepNetwork(run, named)
 
 
-class ModuleStep:
-    """A module with `step` and `initial_state` as a `StepNetwork`."""
-
-    batch: int | None = None
-
-    def __init__(self, module: Any, batch_dim: int | Sequence[int], device: torch.device) -> None:
-        """Ask the module for the state it begins with.
-
-        Raises:
-            ModelError: It has no `initial_state`, or that gives no state of a batch of one.
-        """
-        self._module = module
-        if not hasattr(module, "initial_state"):
-            raise ModelError(f"{type(module).__name__} has step but no initial_state(batch), which begins a sentence")
-        with torch.inference_mode():
-            state = module.initial_state(1)
-        self._single = isinstance(state, torch.Tensor)
-        parts = self._parts(state)
-        self._axes = [batch_dim] * len(parts) if isinstance(batch_dim, int) else list(batch_dim)
-        if len(self._axes) != len(parts):
-            raise ModelError(f"{len(parts)} parts of the state, but {len(self._axes)} batch dimensions")
-        for part, axis in zip(parts, self._axes, strict=True):
-            if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
-                found = list(part.shape)
-                raise ModelError(f"initial_state(1) gives {found}: dimension {axis} is no batch of 1; set batch_dim")
-        self._start = tuple(part.select(axis, 0).to(device) for part, axis in zip(parts, self._axes, strict=True))
-
-    def begin(self) -> State:
-        """See `StepNetwork.begin`."""
-        return self._start
-
-    def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """See `StepNetwork.step`."""
-        parts = tuple(part.movedim(0, axis).contiguous() for part, axis in zip(state, self._axes, strict=True))
-        score, after = self._module.step(word, parts[0] if self._single else parts)
-        if score.dim() != 2 or len(score) != len(word):
-            raise ModelError(f"step gives scores {list(score.shape)} for {len(word)} words, not [batch, words]")
-        new = tuple(part.movedim(axis, 0) for part, axis in zip(self._parts(after), self._axes, strict=True))
-        for part, start in zip(new, self._start, strict=True):
-            if part.shape != (len(word), *start.shape):
-                found, began = list(part.shape[1:]), list(start.shape)
-                raise ModelError(f"step gives a state {found} for {len(part)} words; it began as {began}")
-        return score, new
-
-    def _parts(self, state: Any) -> tuple[torch.Tensor, ...]:
-        parts = (state,) if isinstance(state, torch.Tensor) else state
-        if not isinstance(parts, tuple | list) or not all(isinstance(part, torch.Tensor) for part in parts):
-            raise ModelError(f"the state is {type(state).__name__}, not a tensor or a tuple of tensors")
-        return tuple(parts)
+def _parts(state: Any) -> State:
+    parts = (state,) if isinstance(state, torch.Tensor) else state
+    if not isinstance(parts, tuple | list) or not all(isinstance(part, torch.Tensor) for part in parts):
+        raise ModelError(f"the state is {type(state).__name__}, not a tensor or a tuple of tensors")
+    return tuple(parts)
 
 
-class ModuleHistory:
-    """A module that reads whole histories as a `HistoryNetwork`."""
-
-    batch: int | None = None
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def score(self, words: torch.Tensor) -> torch.Tensor:
-        """See `HistoryNetwork.score`."""
-        score = self._module(words)
-        if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
-            found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
-            raise ModelError(f"forward gives {found} for words {list(words.shape)}, not [batch, time, words]")
-        return score[:, -1]
-
-
-def open_torchscript(path: str, running: Running) -> StepLM | HistoryLM:
+def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open a TorchScript archive as a language model, see `ninja.lm.load`.
 
     Raises:
@@ -184,7 +144,7 @@ def open_torchscript(path: str, running: Running) -> StepLM | HistoryLM:
     except (RuntimeError, ValueError) as error:
         raise ModelError(f"torch cannot load it: {_line(error)}", path) from error
     inside, batch = (value.decode() if isinstance(value, bytes) else value for value in extra.values())
-    vocabulary = find(path, running.words, inside or None)
+    vocabulary = find(path, options.words, inside or None)
     try:
         batch_dim = [int(number) for number in batch.split()]
     except ValueError as error:
@@ -195,9 +155,9 @@ def open_torchscript(path: str, running: Running) -> StepLM | HistoryLM:
             module,
             vocabulary,
             batch_dim=wanted,
-            device=running.device,
-            normalize=running.normalize is not False,
-            max_batch=running.max_batch,
+            device=options.device,
+            normalize=options.normalized,
+            max_batch=options.max_batch,
         )
     except ModelError as error:
         raise ModelError(error.message, path) from error

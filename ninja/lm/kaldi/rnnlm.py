@@ -30,10 +30,11 @@ from ninja.errors import FormatError, ModelError
 from ninja.files import text as utf8
 from ninja.formats.kaldi.objects import BLANK, ObjectReader
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
 from ninja.lm.kaldi.nnet3 import Nnet3, single
-from ninja.lm.linear import linear
-from ninja.lm.recurrent.state_pool import SlabLM, device_of
+from ninja.lm.options import LoadOptions
+from ninja.lm.recurrent.state_pool import SlabLM
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
 
@@ -149,6 +150,17 @@ class KaldiRnnlm(SlabLM):
 def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
     """See `ninja.models.nnet3_operations.lstm_cell`; in one pass over memory, not in a dozen."""
     return torch.from_numpy(_lm.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
+
+
+def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:
+    """Open a Kaldi RNNLM as a language model, see `read` and `ninja.lm.load`."""
+    return language_model(read(path), options, path)
+
+
+def language_model(model: KaldiModel, options: LoadOptions, path: str | None = None) -> KaldiRnnlm:
+    """Make a language model; Kaldi's training keeps scores normalised, and Kaldi leaves it at that unless asked."""
+    normalize = options.normalize is True
+    return KaldiRnnlm(model, options.device, normalize=normalize, max_batch=options.max_batch, path=path)
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:

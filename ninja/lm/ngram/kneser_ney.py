@@ -28,7 +28,7 @@ from ninja.errors import OptionError
 from ninja.lm.ngram.arpa import NEVER, BackoffNgrams, as_language_model, write_arpa
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.text import BOS, SPECIAL
+from ninja.lm.vocabulary import BOS, SPECIAL
 
 MAX_ORDER = 16
 _BOS = SPECIAL.index(BOS)

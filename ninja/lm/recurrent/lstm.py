@@ -7,7 +7,7 @@ import torch
 
 from ninja import _lm
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.linear import linear
+from ninja.lm.compute import linear
 from ninja.lm.recurrent.state_pool import SlabLM
 from ninja.models.lstm import LSTMLanguageModel
 
@@ -53,7 +53,13 @@ class NeuralLM(SlabLM):
         weight = module.embedding.weight
         super().__init__(weight, module.bias, width, output, device, normalize=normalize, max_batch=max_batch)
         self._layers = [_Layer(module, number, self._device) for number in range(config.layers)]
+        self._num_parameters = sum(weight.numel() for weight in module.parameters())
         self._begin(bos)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trained numbers."""
+        return self._num_parameters
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         """Read one word after each state: float32 [n, row] → [n, row]."""

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from ninja import _lm
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.linear import linear
+from ninja.lm.compute import Threads, as_tensor, check_max_batch, device_of, linear, logsumexp
 from ninja.lm.protocol import LanguageModel
-from ninja.lm.text import BOS, EOS, UNK
-from ninja.lm.threads import Threads
+from ninja.lm.vocabulary import BOS, EOS, UNK
 
 FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
@@ -59,8 +58,7 @@ class SlabLM(LanguageModel, ABC):
         Raises:
             OptionError: `max_batch` is below 1, or torch has no such device.
         """
-        if max_batch is not None and max_batch < 1:
-            raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+        check_max_batch(max_batch)
         self._normalize = normalize
         self._max_batch = max_batch
         self._threads = Threads()
@@ -197,7 +195,7 @@ class SlabLM(LanguageModel, ABC):
 
         def normalise(piece: slice) -> None:
             some = output[piece]
-            parts = np.stack([_logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
+            parts = np.stack([logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
             result[piece] = _lm.logsumexp(parts.reshape(-1), len(some))
 
         self._in_pieces(normalise, len(output))
@@ -225,24 +223,4 @@ class SlabLM(LanguageModel, ABC):
         self._free, self._num_free = free, self._num_free + capacity - old
 
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
-        # Copied: torch takes neither reversed arrays nor, without complaint, read-only ones.
-        return torch.from_numpy(np.array(numbers)).to(self._device)
-
-
-def device_of(name: str) -> torch.device:
-    """Return a device that torch can use.
-
-    Raises:
-        OptionError: It cannot.
-    """
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
-        raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
-
-
-def _logsumexp(score: torch.Tensor) -> np.ndarray:
-    """Return ln Σ exp of each row, float32 [rows]."""
-    if score.is_cpu:  # torch's own takes four times as long
-        return _lm.logsumexp(score.view(-1).numpy(), len(score))
-    return score.logsumexp(-1).cpu().numpy()
+        return as_tensor(numbers, self._device)

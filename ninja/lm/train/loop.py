@@ -15,9 +15,10 @@ import torch
 from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
-from ninja.lm.text import SPECIAL, Sentences, batches, pad
+from ninja.lm.text import Sentences, batches, pad
 from ninja.lm.train.objective import Sampler, backward, half_multiplication, perplexity
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
+from ninja.lm.vocabulary import SPECIAL
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`

@@ -12,9 +12,9 @@ from ninja.lm import sentence_logprobs
 torch = pytest.importorskip("torch")
 
 from ninja.lm.imported import lazy  # noqa: E402
-from ninja.lm.imported.refeeding import HistoryLM  # noqa: E402
-from ninja.lm.imported.stepping import StepLM, batch_axis, count_words  # noqa: E402
-from ninja.lm.imported.vocabulary import Words, find  # noqa: E402
+from ninja.lm.imported.lazy import HistoryLM, StepLM  # noqa: E402
+from ninja.lm.imported.network import HistoryNetwork, StatePart, StepNetwork, batch_axis  # noqa: E402
+from ninja.lm.vocabulary import Words, find  # noqa: E402
 
 NUM_WORDS = 7
 WORDS = Words.of(SymbolTable.from_words(["<s>", "</s>", "<unk>", "a", "b", "c", "d"]))
@@ -31,16 +31,16 @@ def scores(number):
     return (number[..., None] * np.arange(3, 3 + NUM_WORDS) % 17) / 4.0
 
 
-class Stepping:
+class Stepping(StepNetwork):
     """A network whose state is a number and, for the sake of a second part, the number of words read."""
 
-    batch = None
     largest = 0  # batch it has seen
 
-    def begin(self):
-        return torch.tensor(BEGIN), torch.tensor([[0.5, 1.5]])
+    def __init__(self):
+        parts = StatePart("number", torch.tensor(BEGIN), 0), StatePart("words", torch.tensor([[0.5, 1.5]]), 0)
+        super().__init__(self.read, parts)
 
-    def step(self, word, state):
+    def read(self, word, state):
         self.largest = max(self.largest, len(word))
         assert self.batch in (None, len(word))
         assert (state[1][:, 0, 1] - state[1][:, 0, 0] == 1).all()
@@ -48,8 +48,9 @@ class Stepping:
         return torch.from_numpy(scores(number.numpy())).float(), (number, state[1] + 1)
 
 
-class Refeeding:
-    batch = None
+class Refeeding(HistoryNetwork):
+    def __init__(self):
+        super().__init__(None)
 
     def score(self, words):
         assert self.batch in (None, len(words))
@@ -190,7 +191,7 @@ def test_options_out_of_range_are_refused():
 
 
 def test_words_of_a_network_are_counted():
-    assert count_words(Stepping(), torch.device("cpu")) == NUM_WORDS
+    assert Stepping().count_words(torch.device("cpu")) == NUM_WORDS
 
 
 @pytest.mark.parametrize(

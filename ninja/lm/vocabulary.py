@@ -1,4 +1,4 @@
-"""The vocabulary of a model that another toolkit made: found in the model, beside it, or given by the user."""
+"""Vocabularies of language models: special words, and where the words of a model stand that numbers them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from ninja.errors import FormatError, ModelError, SymbolError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.text import BOS, EOS, UNK
 
+BOS = "<s>"
+EOS = "</s>"
+UNK = "<unk>"
+SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary made here
 BESIDE = "words.txt"  # or packed, with .gz behind it
 
 
@@ -85,7 +88,7 @@ def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTabl
     for name in (beside, f"{beside}.gz"):
         if os.path.isfile(name):
             return SymbolTable.read(name)
-    raise ModelError(f"no vocabulary: neither in the model nor as {beside}; put it there, or give the table", path)
+    raise ModelError(f"no vocabulary: neither in the model nor as {beside}; put it there, or give it as words", path)
 
 
 def _parse(text: str, path: str) -> SymbolTable:

@@ -1,4 +1,4 @@
-"""Share the rows of a batch among threads."""
+"""Arithmetic that networks share: devices, products, sums of exponentials, threads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,61 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import numpy as np
 import torch
+
+from ninja import _lm
+from ninja.errors import OptionError
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
+
+
+def device_of(name: str) -> torch.device:
+    """Return a device that torch can use.
+
+    Raises:
+        OptionError: It cannot.
+    """
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
+        raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
+
+
+def check_max_batch(max_batch: int | None) -> None:
+    """Refuse a bound of batches below 1.
+
+    Raises:
+        OptionError: It is.
+    """
+    if max_batch is not None and max_batch < 1:
+        raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
+
+
+def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the function x ↦ x weightᵀ + bias in float32, as fast as this machine does it.
+
+    On a CPU oneDNN with a weight laid out once is 2 to 3 times as fast as the BLAS behind ``torch.addmm`` (measured
+    on AMD Zen 5 for 1 to 256 rows). These are the operators that ``torch.compile`` calls; without them, ``linear``.
+    """
+    operators = torch.ops.mkldnn
+    if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise"):
+        packed = operators._reorder_linear_weight(weight.contiguous(), 128)
+        return lambda rows: operators._linear_pointwise(rows, packed, bias, "none", [], "")
+    return lambda rows: torch.nn.functional.linear(rows, weight, bias)
+
+
+def logsumexp(row: torch.Tensor) -> np.ndarray:
+    """Return ln Σ exp of each row, float32 [rows]."""
+    if row.is_cpu:  # torch's own takes four times as long
+        return _lm.logsumexp(row.contiguous().view(-1).numpy(), len(row))
+    return row.logsumexp(-1).cpu().numpy()
+
+
+def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Copy numbers to a device; torch takes neither reversed arrays nor, without complaint, read-only ones."""
+    return torch.from_numpy(np.array(numbers)).to(device)
 
 
 class Threads:

@@ -1,0 +1,202 @@
+"""Ninja's LSTM in the forms of other toolkits: ONNX models, pairs of Caffe2 nets; both score as the checkpoint does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ninja.errors import DependencyError, ModelError, OutputError
+from ninja.files.output import opened
+from ninja.lm.checkpoint import Checkpoint
+from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, encode
+from ninja.lm.vocabulary import BESIDE
+from ninja.models.lstm import LSTMLanguageModel
+
+IR_VERSION, OPERATORS_VERSION = 7, 13  # of ONNX
+LARGEST = 2**31 - 1  # bytes of a protocol buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One LSTM layer: gates from its input and its last output, then a projection of the cells."""
+
+    gates: torch.Tensor  # float32 [4 cells, inputs + outputs], in the order input, forget, candidate, output
+    bias: torch.Tensor  # float32 [4 cells]
+    project: torch.Tensor  # float32 [outputs, cells]
+
+
+def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
+    """Write an LSTM with its vocabulary as an ONNX model with a state, see `ninja.lm.imported.onnx`.
+
+    Args:
+        checkpoint: The model; its weights are written in single precision.
+        path: File to write.
+
+    Raises:
+        ModelError: The model is no LSTM, or has more than 2 GB, which one such file cannot hold.
+        OutputError: The file cannot be written.
+        DependencyError: onnx is not installed.
+    """
+    module, layers = _layers(checkpoint)
+    if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
+        raise ModelError(f"{size} bytes are more than an ONNX file can hold, {LARGEST}", path)
+    try:
+        from onnx import TensorProto, helper
+    except ImportError as error:
+        raise DependencyError("writing ONNX models needs onnx; pip install 'ninja-asr[onnx]'", path) from error
+
+    node: Any = helper.make_node
+    weights = {"embedding": module.embedding.weight, "bias": module.bias}
+    nodes = [node("Gather", ("embedding", "word"), ("read_0",))]
+    states = []
+    for number, layer in enumerate(layers):
+        weights |= {f"gates_w_{number}": layer.gates, f"gates_b_{number}": layer.bias}
+        weights[f"project_{number}"] = layer.project
+        hidden, cell = f"state_hidden_{number}", f"state_cell_{number}"
+        states += [(hidden, layer.project.shape[0]), (cell, layer.project.shape[1])]
+        gates = tuple(f"{name}_{number}" for name in ("entry", "forget", "candidate", "leave"))  # torch's order
+        opened_gates = tuple(f"open_{name}" for name in gates)
+        entry, forget, candidate, leave = opened_gates
+        nodes += [
+            node("Concat", (f"read_{number}", hidden), (f"both_{number}",), axis=1),
+            node("Gemm", (f"both_{number}", f"gates_w_{number}", f"gates_b_{number}"), (f"gates_{number}",), transB=1),
+            node("Split", (f"gates_{number}",), gates, axis=1),
+            *(
+                node("Tanh" if "candidate" in gate else "Sigmoid", (gate,), (after,))
+                for gate, after in zip(gates, opened_gates, strict=True)
+            ),
+            node("Mul", (forget, cell), (f"kept_{number}",)),
+            node("Mul", (entry, candidate), (f"taken_{number}",)),
+            node("Add", (f"kept_{number}", f"taken_{number}"), (f"new_{cell}",)),
+            node("Tanh", (f"new_{cell}",), (f"squashed_{number}",)),
+            node("Mul", (leave, f"squashed_{number}"), (f"output_{number}",)),
+            node("Gemm", (f"output_{number}", f"project_{number}"), (f"new_{hidden}",), transB=1),
+            node("Identity", (f"new_{hidden}",), (f"read_{number + 1}",)),
+        ]
+    nodes.append(node("Gemm", (f"read_{len(layers)}", "embedding", "bias"), ("logits",), transB=1))
+
+    def declared(name: str, width: int) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+
+    graph = helper.make_graph(
+        nodes,
+        "ninja",
+        [helper.make_tensor_value_info("word", TensorProto.INT64, ["batch"]), *(declared(*each) for each in states)],
+        [declared("logits", len(module.bias)), *(declared(f"new_{name}", width) for name, width in states)],
+        [
+            helper.make_tensor(name, TensorProto.FLOAT, weight.shape, _values(weight).tobytes(), raw=True)
+            for name, weight in weights.items()
+        ],
+    )
+    model = helper.make_model(
+        graph,
+        ir_version=IR_VERSION,
+        producer_name="ninja",
+        opset_imports=[helper.make_opsetid("", OPERATORS_VERSION)],
+    )
+    metadata = {"words": "\n".join(checkpoint.words)}
+    if checkpoint.card.get("unk_words"):
+        metadata["unk_words"] = str(checkpoint.card["unk_words"])
+    helper.set_model_props(model, metadata)
+    with opened(os.fspath(path)) as file:
+        file.write(model.SerializeToString())
+
+
+def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
+    """Write an LSTM as a directory of two Caffe2 nets and ``words.txt``, see `ninja.lm.imported.caffe2`.
+
+    Args:
+        checkpoint: The model; its weights are written in single precision.
+        folder: Directory to write into; made when it is not there.
+
+    Raises:
+        ModelError: The model is no LSTM.
+        OutputError: The directory or a file cannot be made.
+        DependencyError: protobuf is not installed.
+    """
+    init, predict = (encode(net) for net in _nets(checkpoint))
+    folder = os.fspath(folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make this directory: {error.strerror}", folder) from error
+    lines = "".join(f"{word} {number}\n" for number, word in enumerate(checkpoint.words))
+    for name, content in ((INIT, init), (PREDICT, predict), (BESIDE, lines.encode())):
+        with opened(os.path.join(folder, name)) as file:
+            file.write(content)
+
+
+def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
+    """Return an LSTM as nets: FC for gates, projection and output, LSTMUnit for the cells."""
+    module, layers = _layers(checkpoint)
+    weights = {"embedding": module.embedding.weight, "bias": module.bias}
+    operators = [Operator("Gather", ("embedding", "word"), ("read_0",), {})]
+    states: list[tuple[str, tuple[int, ...]]] = []
+    for number, layer in enumerate(layers):
+        hidden, cell, gates, unit, both, flat = (
+            f"{name}_{number}" for name in ("hidden", "cell", "gates", "unit", "both", "flat")
+        )
+        width, cells = layer.project.shape
+        # Caffe2's gates are ordered input, forget, output, candidate.
+        entry, forget, candidate, leave = torch.arange(4 * cells).chunk(4)
+        order = torch.cat((entry, forget, leave, candidate))
+        weights |= {f"{gates}_w": layer.gates[order], f"{gates}_b": layer.bias[order]}
+        weights |= {f"{hidden}_w": layer.project, f"{hidden}_b": torch.zeros(width)}
+        # LSTMUnit looks at the last hidden state where a sequence has ended only, and none has: any tensor will do.
+        unit_inputs = (f"{cell}_prev", f"{cell}_prev", f"{gates}_t", "seq_lengths", "timestep")
+        operators += [
+            Operator("Concat", (f"read_{number}", f"{hidden}_prev"), (both, f"{both}_sizes"), {"axis": Argument(i=1)}),
+            Operator("FC", (both, f"{gates}_w", f"{gates}_b"), (gates,), {}),
+            Operator("ExpandDims", (gates,), (f"{gates}_t",), {"dims": Argument(ints=(0,))}),
+            Operator("LSTMUnit", unit_inputs, (unit, cell), {}),
+            Operator("Squeeze", (unit,), (flat,), {"dims": Argument(ints=(0,))}),
+            Operator("FC", (flat, f"{hidden}_w", f"{hidden}_b"), (hidden,), {}),
+            Operator("Copy", (hidden,), (f"read_{number + 1}",), {}),
+        ]
+        states += [(hidden, (1, width)), (cell, (1, 1, cells))]
+    operators.append(Operator("FC", (f"read_{len(layers)}", "embedding", "bias"), ("logits",), {}))
+    before = tuple(f"{name}_prev" for name, _ in states)
+    fills = [_fill(name, weight) for name, weight in weights.items()]
+    for name, (_, shape) in zip(before, states, strict=True):
+        fills.append(Operator("ConstantFill", (), (name,), {"shape": Argument(ints=shape)}))
+    inputs = ("word", "seq_lengths", "timestep", *before, *weights)
+    unk_words = checkpoint.card.get("unk_words")
+    arguments = {"unk_words": Argument(i=unk_words)} if isinstance(unk_words, int) else {}
+    outputs = ("logits", *(name for name, _ in states))
+    predict = Net("predict", tuple(operators), inputs, outputs, arguments)
+    return Net("init", tuple(fills), (), (*weights, *before)), predict
+
+
+def _fill(name: str, weight: torch.Tensor) -> Operator:
+    arguments = {"shape": Argument(ints=tuple(weight.shape)), "values": Argument(floats=_values(weight).ravel())}
+    return Operator("GivenTensorFill", (), (name,), arguments)
+
+
+def _values(weight: torch.Tensor) -> Any:
+    return weight.detach().cpu().numpy().astype("<f4")
+
+
+def _layers(checkpoint: Checkpoint) -> tuple[LSTMLanguageModel, list[Layer]]:
+    """Take a checkpoint's LSTM apart.
+
+    Raises:
+        ModelError: The checkpoint holds another kind of network.
+    """
+    module = checkpoint.module
+    if not isinstance(module, LSTMLanguageModel):
+        raise ModelError(f"a {type(module).__name__} cannot be written in this form; only Ninja's LSTM can")
+
+    def parameter(name: str, layer: int) -> torch.Tensor:
+        return module.lstm.get_parameter(f"{name}_l{layer}").detach().cpu()
+
+    return module, [
+        Layer(
+            torch.cat((parameter("weight_ih", layer), parameter("weight_hh", layer)), 1),
+            parameter("bias_ih", layer) + parameter("bias_hh", layer),
+            parameter("weight_hr", layer),
+        )
+        for layer in range(module.config.layers)
+    ]

@@ -1,0 +1,153 @@
+"""Networks of other toolkits, whatever runs them: one word and a state a call, or whole histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ninja.errors import ModelError
+
+State = tuple[torch.Tensor, ...]
+Step = Callable[[torch.Tensor, State], tuple[torch.Tensor, Sequence[torch.Tensor]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """A tensor of a recurrent network's state."""
+
+    name: str
+    start: torch.Tensor  # before <s>, without the batch dimension
+    axis: int  # the batch dimension
+
+
+class StepNetwork:
+    """A recurrent network that reads one word a call.
+
+    Attributes:
+        start: The state before ``<s>``, each part without a batch dimension.
+        batch: Rows of a call where the network is made for just so many; None = any number.
+    """
+
+    def __init__(
+        self, run: Step, parts: Sequence[StatePart], *, batch: int | None = None, path: str | None = None
+    ) -> None:
+        """Take over a network.
+
+        Args:
+            run: Reads words, int64 [n], after states, each with its batch dimension where it wants it; returns every
+                word's score, [n, words], and the new states.
+            parts: Parts of the state, in the order of `run`.
+            batch: Rows of a call where the network is made for just so many; None = any number.
+            path: The model's file, for messages.
+        """
+        self._run = run
+        self._parts = parts
+        self._path = path
+        self.batch = batch
+        self.start: State = tuple(part.start for part in parts)
+
+    def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        """Read a word.
+
+        Args:
+            word: The word that each history continues with, int64 [n].
+            state: Parts of the states before it, each [n, …].
+
+        Returns:
+            Every word's score after it, float [n, words], and the parts of the new states, each [n, …].
+
+        Raises:
+            ModelError: Scores or states have another shape.
+        """
+        pairs = zip(self._parts, state, strict=True)
+        score, after = self._run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
+        if score.dim() != 2 or len(score) != len(word):
+            found = f"its scores have the shape {list(score.shape)} for {len(word)} words"
+            raise ModelError(f"{found}, not [batch, words]", self._path)
+        if len(after) != len(self._parts):
+            raise ModelError(f"{len(after)} parts of the state come back for {len(self._parts)}", self._path)
+        new = []
+        for part, each in zip(self._parts, after, strict=True):
+            moved = each.movedim(part.axis, 0) if each.dim() == part.start.dim() + 1 else each
+            if moved.shape != (len(word), *part.start.shape):
+                message = f"the state {part.name} comes back with the shape {list(each.shape)}, not that it had"
+                raise ModelError(message, self._path)
+            new.append(moved)
+        return score, tuple(new)
+
+    @torch.inference_mode()
+    def count_words(self, device: torch.device) -> int:
+        """Return how many words have scores: the network reads word 0."""
+        size = self.batch or 1
+        state = tuple(part.to(device).expand(size, *part.shape) for part in self.start)
+        return self.step(torch.zeros(size, dtype=torch.int64, device=device), state)[0].shape[1]
+
+
+class HistoryNetwork:
+    """A network that reads whole histories.
+
+    Attributes:
+        batch: Rows of a call where the network is made for just so many; None = any number.
+    """
+
+    def __init__(
+        self, run: Callable[[torch.Tensor], torch.Tensor], *, batch: int | None = None, path: str | None = None
+    ) -> None:
+        """Take over a network; `run` turns words, int64 [n, time], into scores of what may follow, [n, time, words]."""
+        self._run = run
+        self._path = path
+        self.batch = batch
+
+    def score(self, words: torch.Tensor) -> torch.Tensor:
+        """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words].
+
+        Raises:
+            ModelError: Scores have another shape.
+        """
+        score = self._run(words)
+        if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
+            found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
+            message = f"its scores have the shape {found} for words {list(words.shape)}, not [batch, time, words]"
+            raise ModelError(message, self._path)
+        return score[:, -1]
+
+    @torch.inference_mode()
+    def count_words(self, device: torch.device) -> int:
+        """Return how many words have scores: the network reads word 0 twice."""
+        return self.score(torch.zeros(self.batch or 1, 2, dtype=torch.int64, device=device)).shape[1]
+
+
+def fixed_sizes(name: str, sizes: Sequence[object], axis: int, path: str) -> list[int]:
+    """Return the sizes of a state without its batch dimension.
+
+    Raises:
+        ModelError: One of them is not fixed.
+    """
+    fixed = [size for place, size in enumerate(sizes) if place != axis and isinstance(size, int)]
+    if len(fixed) != len(sizes) - 1:
+        raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)
+    return fixed
+
+
+def batch_axis(name: str, sizes: Sequence[object], batch: object, path: str) -> int:
+    """Find which dimension of a state is the batch's.
+
+    Args:
+        name: The state's, for messages.
+        sizes: Of its dimensions: integers where they are fixed, else names or None.
+        batch: Size or name of the word's batch dimension.
+        path: The model's file, for messages.
+
+    Raises:
+        ModelError: None is, or several may be.
+    """
+    free = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
+    equal = [axis for axis, size in enumerate(sizes) if size == batch and size is not None]
+    if len(equal) == 1 or (equal and batch == 1):  # of dimensions of size 1, any will do
+        return equal[0]
+    if not equal and len(free) == 1:
+        return free[0]
+    problem = "several dimensions" if equal else "no dimension"
+    raise ModelError(f"the state {name} {list(sizes)} has {problem} for a batch of {batch}; name it in the model", path)
