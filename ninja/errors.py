@@ -6,6 +6,7 @@ both ``except ninja.NinjaError`` and ``except ValueError`` work.
 
 from __future__ import annotations
 
+import math
 import os
 
 LONGEST_SHOWN = 120  # characters of a key
@@ -96,3 +97,36 @@ class DependencyError(NinjaError, ImportError):
 
 class WorkerError(NinjaError, RuntimeError):
     """A worker process died before it gave its results back."""
+
+
+def check_range(
+    name: str,
+    value: float,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float | None = None,
+    finite: bool = False,
+) -> None:
+    """Check that an option lies within its range.
+
+    Args:
+        name: The option.
+        value: Its value; NaN is in no range.
+        least: Least value allowed.
+        most: Largest value allowed.
+        above: The value must be larger than this; None: no such bound.
+        finite: Infinity is not allowed.
+
+    Raises:
+        OptionError: Names the option, its value and the range.
+    """
+    if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
+        return
+    if above is not None:
+        wanted = f"above {above:g}"
+    elif math.isfinite(least):
+        wanted = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
+    else:
+        wanted = f"{most:g} or less" if math.isfinite(most) else "finite"
+    raise OptionError(f"{name} is {value}, but must be {wanted}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range
 from ninja.lm.word_map import WordMapping
 
 # Beyond it, float32 sums of a sentence's scores are too coarse.
@@ -49,18 +48,13 @@ class ContextOptions:
             OptionError: Names the option, its value and the range.
         """
         for name in ("class_boost", "keyword_boost"):
-            value = getattr(self, name)
-            if not abs(value) <= LARGEST_BOOST:
-                raise OptionError(f"{name} is {value}, but must be between {-LARGEST_BOOST:g} and {LARGEST_BOOST:g}")
-        if self.unk_penalty is not None and not math.isfinite(self.unk_penalty):
-            raise OptionError(f"unk_penalty is {self.unk_penalty}, but must be finite")
+            check_range(name, getattr(self, name), least=-LARGEST_BOOST, most=LARGEST_BOOST)
+        if self.unk_penalty is not None:
+            check_range("unk_penalty", self.unk_penalty, finite=True)
         for name in ("class_weight", "max_unknown"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be between 0 and 1")
+            check_range(name, getattr(self, name), least=0, most=1)
+        check_range("max_tokens", self.max_tokens, least=0)
+        check_range("max_arcs", self.max_arcs, least=1)
         for how in self.map_words:
             if how not in get_args(WordMapping):
                 raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
-        if self.max_tokens < 0:
-            raise OptionError(f"max_tokens is {self.max_tokens}, but must be 0 or more")
-        if self.max_arcs < 1:
-            raise OptionError(f"max_arcs is {self.max_arcs}, but must be 1 or more")

@@ -13,7 +13,7 @@ from ninja import _ctc
 from ninja.ctc.found import CtcFound, CtcHypothesis, found_of
 from ninja.ctc.lexicon import CtcLexicon
 from ninja.ctc.units import CtcUnits
-from ninja.errors import LatticeError, ModelError, OptionError
+from ninja.errors import LatticeError, ModelError, OptionError, check_range
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -36,12 +36,9 @@ class CtcOptions:
             OptionError: Names the option, its value and the range.
         """
         for name in ("beam", "max_units"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be 0 or more")
-        if not self.score_beam > 0:
-            raise OptionError(f"score_beam is {self.score_beam}, but must be above 0")
-        if not self.min_logprob <= 0:
-            raise OptionError(f"min_logprob is {self.min_logprob}, but must be 0 or less")
+            check_range(name, getattr(self, name), least=0)
+        check_range("score_beam", self.score_beam, above=0)
+        check_range("min_logprob", self.min_logprob, most=0)
 
 
 def log_probabilities(

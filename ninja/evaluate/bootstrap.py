@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, check_range
 from ninja.evaluate.error_rate import edits
 from ninja.evaluate.scoring import Mode, scored_keys
 
@@ -90,10 +90,8 @@ def bootstrap(
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
         bin/compute-wer-bootci.cc.
     """
-    if replications < 1:
-        raise OptionError(f"replications is {replications}, but must be at least 1")
-    if seed < 0:
-        raise OptionError(f"seed is {seed}, but must be at least 0")
+    check_range("replications", replications, least=1)
+    check_range("seed", seed, least=0)
     systems = [hypotheses] if others is None else [hypotheses, others]
     both = hypotheses if others is None else {key: () for key in hypotheses if key in others}
     keys = scored_keys(references, both, mode) if mode != "all" else _any_of(references, systems)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, check_range
 from ninja.evaluate import align
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import Oracle, oracle
@@ -39,10 +39,9 @@ class ShowOptions:
         Raises:
             OptionError: Names the option and its value.
         """
-        if self.max_arcs < 1:
-            raise OptionError(f"max_arcs is {self.max_arcs}, but must be at least 1")
-        if self.frame_shift is not None and not 0.0 < self.frame_shift < float("inf"):
-            raise OptionError(f"frame_shift is {self.frame_shift}, but must be more than 0 seconds")
+        check_range("max_arcs", self.max_arcs, least=1)
+        if self.frame_shift is not None:
+            check_range("frame_shift", self.frame_shift, above=0, finite=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

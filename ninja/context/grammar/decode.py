@@ -7,7 +7,6 @@ has the search for models that give the probabilities of each frame.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
 from ninja.context.grammar.tracker import Match
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError, OptionError, check_range
 
 ROUNDING = 1e-3  # a log-probability may be above 0 by this much
 
@@ -67,15 +66,10 @@ class BeamOptions:
             OptionError: Names the option, its value and the range.
         """
         for name, least in (("beam", 0), ("max_units", 0), ("max_length", 1)):
-            if getattr(self, name) < least:
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be {least} or more")
-        if not self.score_beam > 0:
-            raise OptionError(f"score_beam is {self.score_beam}, but must be above 0")
-        for name in ("context_scale", "length_reward"):
-            if not math.isfinite(getattr(self, name)):
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be finite")
-        if self.context_scale < 0:
-            raise OptionError(f"context_scale is {self.context_scale}, but must be 0 or more")
+            check_range(name, getattr(self, name), least=least)
+        check_range("score_beam", self.score_beam, above=0)
+        check_range("context_scale", self.context_scale, least=0, finite=True)
+        check_range("length_reward", self.length_reward, finite=True)
 
 
 @dataclass(frozen=True, slots=True)

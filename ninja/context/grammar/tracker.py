@@ -13,7 +13,7 @@ from ninja import _context
 from ninja.context.entities.lists import PhraseList
 from ninja.context.grammar.compile import ListCompiler
 from ninja.context.options import ContextOptions
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -76,8 +76,7 @@ class Tracker:
             OptionError: There is an old model, but no class model; or ``lm_scale`` is no number of 0 or more.
         """
         options = options or ContextOptions()
-        if not 0.0 <= lm_scale < np.inf:
-            raise OptionError(f"lm_scale is {lm_scale}, but must be 0 or more")
+        check_range("lm_scale", lm_scale, least=0, finite=True)
         if class_lm is None and old_lm is not None:
             raise OptionError("an old language model is of use with a class language model only")
         self.words = words

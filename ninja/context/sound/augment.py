@@ -19,9 +19,9 @@ from ninja.context.sound.insertion import Chain, insert
 from ninja.context.sound.old_costs import OldCosts
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
-from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.errors import LatticeError, OptionError, SymbolError, check_range
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
 
 _Strings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]  # phones of string i: second[first[i] : first[i + 1]]
@@ -53,18 +53,16 @@ class AugmentOptions:
         Raises:
             OptionError: Names the option, its value and the range.
         """
-        for name in ("max_distance", "penalty", "choice_penalty", "acoustic_scale", "beam"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0) or (value == 0 and name in ("penalty", "acoustic_scale")):
-                above = "above 0" if name in ("penalty", "acoustic_scale") else "0 or more"
-                raise OptionError(f"{name} is {value}, but must be {above}")
+        for name in ("penalty", "acoustic_scale"):
+            check_range(name, getattr(self, name), above=0, finite=True)
+        for name in ("max_distance", "choice_penalty", "beam"):
+            check_range(name, getattr(self, name), least=0, finite=True)
         for name in ("penalty", "choice_penalty"):
             if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
                 most = f"{LARGEST_PENALTY:g} times the acoustic scale"
                 raise OptionError(f"{name} is {getattr(self, name)}, but must be {most} at most")
         for name in ("max_spans", "max_arcs"):
-            if not 1 <= getattr(self, name) <= LARGEST_ID:
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be 1 or more")
+            check_range(name, getattr(self, name), least=1)
 
 
 @dataclass(frozen=True, slots=True)

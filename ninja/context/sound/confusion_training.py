@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range
 from ninja.evaluate import align
 
 LEAST = 0.02  # cost of the likeliest confusion, so that no two phones become one
@@ -31,11 +31,9 @@ class LearnOptions:
         Raises:
             OptionError: Names the option, its value and the range.
         """
-        if self.iterations < 1:
-            raise OptionError(f"iterations is {self.iterations}, but must be 1 or more")
+        check_range("iterations", self.iterations, least=1)
         for name in ("prior_count", "sharpness"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be above 0")
+            check_range(name, getattr(self, name), above=0, finite=True)
 
 
 def learn(
