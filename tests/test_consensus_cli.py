@@ -135,7 +135,7 @@ def test_several_systems_are_combined(ninja, archives, jobs):
     decoded = mbr_decode(combine([first, second], [0.4, 0.6], 0.5, 0.5))
     assert decoded.words.tolist() == [5, 6]
     assert out.splitlines()[1] == f"one 1 0.03 0.04 6 {decoded.confidences[1]:.2f}"
-    assert "1 keys are not in every archive and went without: three" in err
+    assert f"1 keys are not in {archives / 'b.ark'}: three" in err
     assert "three 1 0.03 0.04 7" in out
 
 
@@ -206,7 +206,7 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         (["mbr-decode", "--frame-shift", "inf"], "inf is no number of seconds"),
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
-        (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, but nothing has this inverse"),
+        (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),
         (["mbr-decode", "--json", "-"], "two results cannot both go to stdout; give one a file, or -o /dev/null"),
         (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights needs --with"),
         (["mbr-decode", "--with", "b", "--lat-weights", "1"], "there are 1 weights, but 2 systems"),

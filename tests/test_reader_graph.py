@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from reference_word_align import model_of
 from strategies import lattices
 
 import ninja as package
-from ninja.cli.kaldi.prons import PronunciationLines
+from ninja.cli.kaldi.prons import pronunciation_lines
 from ninja.consensus import path_ctm
 from ninja.errors import LatticeError
 from ninja.graph import add_word_penalty, boost, combine, from_arcs, linear, project, to_compact, to_fst, to_raw
@@ -139,7 +140,7 @@ def test_words_of_a_path_by_states_have_all_their_frames() -> None:
 
 
 def test_pronunciations_of_a_path_by_states_have_all_their_phones() -> None:
-    lines = PronunciationLines(MODEL, lengths=True)
+    lines = partial(pronunciation_lines, model=MODEL, lengths=True)
     assert lines(path("raw")) == lines(path()) == "utt 0 3 5 1\nutt 3 1 6 3\nutt 4 1,1 7 1 2\n"
 
 

@@ -82,8 +82,8 @@ SECTIONS = {
     "Archives and formats": {
         "convert": ("convert", "Convert lattices between formats."),
         "ctc-decode": ("ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."),
-        "copy": ("archives", "Copy lattices, all or those of some keys, to another archive or form."),
-        "copy-backoff": ("archives", "Copy lattices, those of a second archive where it has them."),
+        "copy": ("kaldi.copy", "Copy lattices, all or those of some keys, to another archive or form."),
+        "copy-backoff": ("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
         "merge": ("archives", "Merge archives: one after the other, each key once."),
         "split": ("archives", "Split lattices into several archives."),
         "to-fst": ("kaldi.to_fst", "Convert lattices to OpenFst FSTs, without costs unless scales are given."),

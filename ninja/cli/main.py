@@ -89,7 +89,9 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
         context.exit()
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["--help"], "max_content_width": 110})
+@click.command(
+    cls=Commands, context_settings={"help_option_names": ["--help"], "max_content_width": 110, "show_default": True}
+)
 @click.option(
     "--version",
     is_flag=True,

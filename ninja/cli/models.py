@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 
+from ninja.cli.options import section
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
 from ninja.lm.word_map import WordMapping
@@ -20,41 +21,48 @@ NO_MODEL = "none"
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of its language models, handed to it as ``models`` and ``carry_over``."""
 
-    @click.option(
-        "--rnnlm",
-        metavar="FILE",
-        multiple=True,
-        help=f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
+    @section(
+        "Models",
+        click.option(
+            "--rnnlm",
+            metavar="FILE",
+            multiple=True,
+            help=f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
+        ),
+        click.option("--old-lm", metavar="FILE", help="The first pass's language model, whose scores are taken out."),
+        click.option(
+            "--mixture",
+            type=click.Choice(get_args(How)),
+            default="loglinear",
+            help="How several models mix: sums of log-probabilities, or probabilities of each word.",
+        ),
+        click.option(
+            "--mixture-weights",
+            metavar="W,W,…",
+            help="Weights of the models; with --iterate, the LM weight of each pass.  [default: equal]",
+        ),
+        click.option(
+            "--iterate",
+            metavar="D,D,…",
+            help="Rescore with one model after the other; D: it reads sentences forward or backward.",
+        ),
     )
-    @click.option("--old-lm", metavar="FILE", help="The first pass's language model, whose scores are taken out.")
-    @click.option(
-        "--mixture",
-        type=click.Choice(get_args(How)),
-        default="loglinear",
-        show_default=True,
-        help="How several models mix: sums of log-probabilities, or probabilities of each word.",
+    @section(
+        "History across utterances",
+        click.option("--carry-over", is_flag=True, help="Let the models know what was said before in a recording."),
+        click.option("--utt2spk", metavar="FILE", help="With --carry-over: utterances of one speaker are a recording."),
+        click.option("--segments", metavar="FILE", help="With --carry-over: the recording of each utterance, by time."),
+        click.option(
+            "--carry-words",
+            type=click.IntRange(0),
+            default=MAX_WORDS,
+            help="With --carry-over: words that are remembered; 0 is all.",
+        ),
     )
-    @click.option(
-        "--mixture-weights",
-        metavar="W,W,…",
-        help="Weights of the models; with --iterate, the LM weight of each pass.  [default: equal]",
+    @section(
+        "Running",
+        click.option("--device", default="cpu", help="Where the models compute: cpu, cuda, cuda:1, …"),
     )
-    @click.option(
-        "--iterate",
-        metavar="D,D,…",
-        help="Rescore with one model after the other; D: it reads sentences forward or backward.",
-    )
-    @click.option("--carry-over", is_flag=True, help="Let the models know what was said before in a recording.")
-    @click.option("--utt2spk", metavar="FILE", help="With --carry-over: utterances of one speaker are a recording.")
-    @click.option("--segments", metavar="FILE", help="With --carry-over: the recording of each utterance, by time.")
-    @click.option(
-        "--carry-words",
-        type=click.IntRange(0),
-        default=MAX_WORDS,
-        show_default=True,
-        help="With --carry-over: words that are remembered; 0 is all.",
-    )
-    @click.option("--device", default="cpu", show_default=True, help="Where the models compute: cpu, cuda, cuda:1, …")
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],
@@ -82,15 +90,16 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     return collected
 
 
-def map_words(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--map-words``."""
-    return click.option(
+map_words = section(
+    "Models",
+    click.option(
         "--map-words",
         type=click.Choice(get_args(WordMapping)),
         multiple=True,
         default=(),
         help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
-    )(command)
+    ),
+)
 
 
 def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]:

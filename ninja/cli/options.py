@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import click
 from click.core import ParameterSource
@@ -17,74 +17,147 @@ from click.core import ParameterSource
 from ninja.errors import OptionError
 
 Command = Callable[..., Any]
+LAST_SECTIONS = ("Input and output", "Running")
 
 
-def scales(command: Command) -> Command:
-    """Add the scales under which paths are compared."""
-    for decorate in (
-        click.option("--word-penalty", type=float, default=0.0, show_default=True, help="Cost added for each word."),
-        click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs."),
-        click.option(
-            "--acoustic-scale",
-            type=float,
-            default=1.0,
-            show_default=True,
-            help="Factor of acoustic costs; 0.1 is usual for models that are not chain models.",
-        ),
-    ):
-        command = decorate(command)
-    return command
+@dataclasses.dataclass(frozen=True, slots=True)
+class Destination:
+    """The lattices a command writes: where, and how."""
+
+    output_file: str
+    to: str | None = None  # the format, with its options; None: by the extension
+    lossy: Literal["allow", "refuse"] = "allow"
+    words_out: str | None = None  # file for the symbol table of the lattices written
+    resume: bool = False  # go on after what stands there already
 
 
-def output_file(what: str) -> Callable[[Command], Command]:
-    """Add ``-o``, for results that go to stdout without it."""
-    return click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout.  [default: -]")
+class Sectioned(click.Command):
+    """A command whose help shows its options in sections, and which resolves ``--inv-acoustic-scale``."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                last = "Options" if parameter in self.params else LAST_SECTIONS[-1]  # --help is click's own
+                sections.setdefault(getattr(parameter, "section", last), []).append(record)
+        for title in sorted(sections, key=lambda title: title in LAST_SECTIONS and 1 + LAST_SECTIONS.index(title)):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; of both acoustic scales it sees the factor only."""
+        inverse = ctx.params.pop("inv_acoustic_scale", 1.0)
+        if inverse != 1.0:
+            if ctx.params["acoustic_scale"] != 1.0:
+                raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
+            if inverse == 0.0:
+                raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
+            ctx.params["acoustic_scale"] = 1.0 / inverse
+        return super().invoke(ctx)
 
 
-def lattice_output(what: str = "File for the lattices") -> Callable[[Command], Command]:
-    """Add ``-o`` for lattices, and how they are written: ``Reading`` takes these options to itself."""
+def command(function: Command) -> Sectioned:
+    """Make a command of a function, whose help shows its options in sections."""
+    return click.command(cls=Sectioned)(function)
 
-    def add(command: Command) -> Command:
-        for decorate in (
-            click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words, too."),
-            click.option(
-                "--lossy",
-                type=click.Choice(["allow", "refuse"]),
-                default="allow",
-                show_default=True,
-                help="Name what a format cannot hold, or fail lattices that would lose it.",
-            ),
-            click.option(
-                "--to",
-                metavar="FORMAT[:OPTION=VALUE,...]",
-                help="Format to write.  [default: as the ending of -o says; a Kaldi archive]",
-            ),
-            output_file(f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending"),
-        ):
-            command = decorate(command)
-        return command
+
+def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Put options under a title in the help: these, or, without any, those below that have no section yet."""
+
+    def add(function: Command) -> Command:
+        elsewhere = list(getattr(function, "__click_params__", ())) if options else []
+        for decorate in reversed(options):
+            function = decorate(function)
+        for parameter in getattr(function, "__click_params__", ()):
+            if parameter not in elsewhere:
+                vars(parameter).setdefault("section", title)
+        return function
 
     return add
 
 
-def resume(command: Command) -> Command:
-    """Add ``--resume``."""
-    text = "Keep what was written if the run is cut short, and go on after it the next time."
-    return click.option("--resume", is_flag=True, help=text)(command)
+acoustic_scale = click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs.")
+inv_acoustic_scale = click.option("--inv-acoustic-scale", default=1.0, help="Its inverse, given instead.")
+lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
+word_penalty = click.option("--word-penalty", default=0.0, help="Cost added for each word.")
+jobs = click.option("--jobs", type=click.IntRange(1), default=1, help="Worker processes.")
+
+
+scales = section(
+    "Scales",
+    click.option(
+        "--acoustic-scale",
+        default=1.0,
+        help="Factor of acoustic costs; 0.1 is usual for models that are not chain models.",
+    ),
+    lm_scale,
+    word_penalty,
+)
+
+
+class Switch(click.Option):
+    """An option given as Kaldi's are, ``--name=true`` or ``--name=false``; the group completes a bare one."""
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return the text behind the help: the default as it is typed."""
+        extra = super().get_help_extra(ctx)
+        if "default" in extra:
+            extra["default"] = extra["default"].lower()
+        return extra
+
+
+def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
+    """Add an option that is true or false."""
+    return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
+
+
+def output_file(what: str) -> Callable[[Command], Command]:
+    """Add ``-o``, for results that go to stdout without it."""
+    return section(
+        LAST_SECTIONS[0],
+        click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout."),
+    )
+
+
+def lattice_output(what: str = "File for the lattices", *, resume: bool = True) -> Callable[[Command], Command]:
+    """Add ``-o`` for lattices, and how they are written; the command takes these options as ``destination``."""
+    options = [
+        output_file(f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending"),
+        click.option(
+            "--to",
+            metavar="FORMAT[:OPTION=VALUE,...]",
+            help="Format to write.  [default: as the ending of -o says; a Kaldi archive]",
+        ),
+        click.option(
+            "--lossy",
+            type=click.Choice(["allow", "refuse"]),
+            default="allow",
+            help="Name what a format cannot hold, or fail lattices that would lose it.",
+        ),
+        click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words, too."),
+    ]
+    if resume:
+        text = "Keep what was written if the run is cut short, and go on after it the next time."
+        options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
+    return section(LAST_SECTIONS[0], *options)
 
 
 def from_fields(
-    options: type[Any], help_of: Mapping[str, str], *, skip: tuple[str, ...] = (), prefix: str = ""
+    options: type[Any], help_of: Mapping[str, str] | None = None, *, skip: Collection[str] = (), prefix: str = ""
 ) -> Callable[[Command], Command]:
     """Add an option for each field of an options dataclass, of the same name, type and default.
 
     Args:
-        options: The dataclass; its annotations are plain types, Literals, or one of these or None.
-        help_of: Help of each field.
+        options: The dataclass; its annotations are plain types, Literals, or one of these or None. A class of its
+            bases that has a ``section`` names that of its own fields in the help.
+        help_of: Help of each field; None: its metadata say it.
         skip: Fields that the command offers in its own way, or not at all.
         prefix: Put before each name, with an underscore, where the command has options of the same names.
     """
     kinds = typing.get_type_hints(options)
+    titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
+    sections = {name: kind.section for kind in titled for name in kind.__annotations__}
 
     def add(command: Command) -> Command:
         for field in reversed(dataclasses.fields(options)):
@@ -98,17 +171,10 @@ def from_fields(
                 given = {"type": click.Choice(typing.get_args(kind))}
             elif kind is bool:
                 given = {"is_flag": True}
-            shown = field.default is not None and kind is not bool
             name = f"{prefix}_{field.name}" if prefix else field.name
-            decorate = click.option(
-                f"--{name.replace('_', '-')}",
-                name,
-                default=field.default,
-                show_default=shown,
-                help=help_of[field.name],
-                **given,
-            )
-            command = decorate(command)
+            text = field.metadata["help"] if help_of is None else help_of[field.name]
+            option = click.option(f"--{name.replace('_', '-')}", name, default=field.default, help=text, **given)
+            command = section(sections[field.name], option)(command) if sections else option(command)
         return command
 
     return add

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
 from ninja.cli import writing
-from ninja.cli.options import output_file, text_output
+from ninja.cli.best import spelled
+from ninja.cli.console import NAMED_FAILURES
+from ninja.cli.options import Destination, command, output_file, section, text_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import NAMED_FAILURES, Reading, named, reads_lattices
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError, OptionError, SymbolError
 from ninja.files import text as utf8
 from ninja.lattice import Lattice
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
     from ninja.lattice.symbols import SymbolTable
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The nearest path of one lattice."""
 
     words: list[str]  # ids where the lattice has no symbol table
@@ -35,44 +37,42 @@ class Found:
     lattice: Lattice | None  # the path alone, where that is wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The function from a lattice to its nearest path, None where there is no reference; picklable."""
+def nearest(
+    lattice: Lattice,
+    references: Mapping[str, npt.NDArray[np.int32]],
+    wildcards: tuple[int, ...],
+    keep_lattice: bool,
+) -> Found | None:
+    """Find the nearest path of a lattice; None where there is no reference."""
+    from ninja.evaluate import oracle_rate
+    from ninja.graph.oracle import oracle, paths_of
 
-    references: Mapping[str, npt.NDArray[np.int32]]
-    wildcards: tuple[int, ...]
-    keep_lattice: bool
-
-    def __call__(self, lattice: Lattice) -> Found | None:
-        """Find the path."""
-        from ninja.evaluate import oracle_rate
-        from ninja.graph.oracle import oracle, paths_of
-
-        reference = self.references.get(lattice.key)
-        if reference is None:
-            return None
-        path = oracle(lattice, reference, self.wildcards)
-        ids = path.words.tolist()
-        words = lattice.words.spell(ids) if lattice.words is not None else [str(word) for word in ids]
-        # Without the table: a worker process must not send that back with every lattice.
-        kept = paths_of(lattice.with_words(None), path.words, self.wildcards) if self.keep_lattice else None
-        return Found(words, oracle_rate(path), kept)
+    reference = references.get(lattice.key)
+    if reference is None:
+        return None
+    path = oracle(lattice, reference, wildcards)
+    # Without the table: a worker process must not send that back with every lattice.
+    kept = paths_of(lattice.with_words(None), path.words, wildcards) if keep_lattice else None
+    return Found(spelled(lattice, path.words), oracle_rate(path), kept)
 
 
-@click.command()
-@output_file("Text file for the nearest paths")
+@command
 @click.option("--ref", metavar="FILE", required=True, help="References: a key and its words on each line.")
-@click.option("--edits", metavar="FILE", help="Write here for each lattice its key and how many edits are left.")
-@click.option("--details", metavar="FILE", help="Write here what lattice-oracle logs: errors, path and reference.")
-@click.option("--write-lattices", metavar="FILE", help="Archive, or wspecifier, for the nearest paths as lattices.")
 @click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
 @click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that are never errors, with colons between.")
 @click.option("--wildcard-symbols-list", metavar="FILE", help="File of words that are never errors, one a line.")
 @click.option("--word-symbol-table", metavar="FILE", help="Another name of --words.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
+@section(
+    "Input and output",
+    output_file("Text file for the nearest paths"),
+    click.option("--edits", metavar="FILE", help="Write here for each lattice its key and its number of errors."),
+    click.option("--details", metavar="FILE", help="Write here errors, path and reference as lattice-oracle does."),
+    click.option("--write-lattices", metavar="FILE", help="Archive, or wspecifier, for the nearest paths as lattices."),
+)
 @reads_lattices
 def oracle(
-    reading: Reading,
+    source: Source,
     output_file: str,
     ref: str,
     edits: str | None,
@@ -98,13 +98,13 @@ def oracle(
     from ninja.evaluate.references import NEVER, number, word_id
 
     if word_symbol_table is not None:
-        if reading.words is not None:
+        if source.words is not None:
             raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
-        reading.words = word_symbol_table
+        source.words = word_symbol_table
     if wildcard_symbols is not None and wildcard_symbols_list is not None:
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
-    check_places([output_file, edits, details, write_lattices], [ref, wildcard_symbols_list], reading)
-    table = reading.table()
+    check_places([output_file, edits, details, write_lattices], [ref, wildcard_symbols_list], source)
+    table = source.table()
     if wildcard_symbols_list is not None and table is None:
         raise click.UsageError("--wildcard-symbols-list needs --words")
     unknown = NEVER if oov is None else word_id(oov, table)
@@ -123,9 +123,9 @@ def oracle(
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
         archive = None
         if write_lattices is not None:
-            archive = stack.enter_context(writing.opened(write_lattices, reading, kind="compact"))
-        stage = Each(Nearest(references.ids, wildcards, archive is not None))
-        for key, found in reading.results(stage, to_stdout=output_file == "-"):
+            archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
+        search = partial(nearest, references=references.ids, wildcards=wildcards, keep_lattice=archive is not None)
+        for key, found in results(Each(search), source, to_stdout=output_file == "-"):
             if found is None:
                 lacking.append(key)
                 continue
@@ -134,18 +134,17 @@ def oracle(
             _write(files, key, found, _spoken(texts[key], references.ids[key], wildcards))
             if archive is not None and found.lattice is not None:
                 archive.take(found.lattice.with_words(table))
-        if not scored and not reading.log.failures:
+        if not scored and not source.console.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
-    failed = {failure.key for failure in reading.log.failures}
+    console = source.console
+    failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
-    reading.say(f"Overall {_counts(total, 'substitutions')}")
-    reading.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
-    _name(reading, lacking, "lattices have no reference and were not scored")
-    _name(reading, missing, "references have no lattice")
-    _name_unknown(reading, references, scored, oov)
-    if strict and (lacking or missing) and not failed:
-        click.get_current_context().exit(1)
-    reading.close()
+    console.say(f"Overall {_counts(total, 'substitutions')}")
+    console.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
+    console.say_keys(lacking, "lattices have no reference and were not scored")
+    console.say_keys(missing, "references have no lattice")
+    _name_unknown(source, references, scored, oov)
+    console.close(failed=strict and bool(lacking or missing))
 
 
 def _write(files: list[TextIO | None], key: str, found: Found, said: list[str]) -> None:
@@ -168,18 +167,15 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
     )
 
 
-def _name(reading: Reading, keys: list[str], what: str) -> None:
-    if keys:
-        reading.say(f"{len(keys)} {what}: {named(keys)}")
-
-
-def _name_unknown(reading: Reading, references: Numbered, scored: Collection[str], oov: str | None) -> None:
+def _name_unknown(source: Source, references: Numbered, scored: Collection[str], oov: str | None) -> None:
     unknown = references.unknown_in(scored)
     if unknown:
         fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
         often = ", ".join(word for word, _ in unknown.most_common(NAMED_FAILURES))
-        where = "in no lattice" if reading.words is None else "not in --words"
-        reading.say(f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}")
+        where = "in no lattice" if source.words is None else "not in --words"
+        source.console.say(
+            f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}"
+        )
 
 
 def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collection[int]) -> list[str]:

@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterable
 
 from ninja.cli.options import check_files
-from ninja.cli.reading import Reading
+from ninja.cli.source import Source
 from ninja.errors import NinjaError, OptionError
 
 
-def check_places(outputs: Iterable[str | None], inputs: Iterable[object], reading: Reading | None = None) -> None:
+def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source: Source | None = None) -> None:
     """Refuse, before anything is computed, results that would go to one file, or over a file that is read.
 
     Args:
         outputs: Files or wspecifiers; None: not asked for.
         inputs: Files or rspecifiers that are read besides the lattices.
-        reading: The run whose lattices and symbol table are read.
+        source: The run whose lattices and symbol table are read.
 
     Raises:
         OptionError: Names the file.
@@ -27,7 +27,7 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object], readin
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
             written += [chosen.archive, chosen.script]
-    read = [*inputs] if reading is None else [*inputs, *reading.source, reading.words]
+    read = [*inputs] if source is None else [*inputs, *source.places, source.words]
     check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name)])
 
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.options import output_file, scales, text_output
-from ninja.cli.reading import JOBS, Reading, opened, reading_options
+from ninja.cli.options import command, jobs, output_file, scales, text_output
+from ninja.cli.run import results
+from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import NinjaError
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
-    from ninja.show import Comparison, Drawing, Outcome, Outcomes, ShowOptions
+    from ninja.show import Comparison, Drawing, ShowOptions
 
-Sides = tuple[Reading, Reading]
+Sides = tuple[Source, Source]
 
 
-@click.command()
+@command
 @click.argument("before")
 @click.argument("after")
 @click.option("--ref", metavar="FILE", required=True, help="Text with what was said.")
@@ -26,17 +27,14 @@ Sides = tuple[Reading, Reading]
     "--lattices",
     type=click.IntRange(0),
     default=10,
-    show_default=True,
     help="Show the lattices of so many utterances that gained most, and of as many that lost most.",
 )
-@click.option(
-    "--max-arcs", type=click.IntRange(1), default=300, show_default=True, help="Draw at most this many arcs of each."
-)
+@click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
 @click.option("--strict", is_flag=True, help="End with exit code 1 where references or lattices are missing.")
-@reading_options(JOBS)
 @output_file("Page to write, such as report.html")
+@reading_options(jobs)
 def report(
     before: str,
     after: str,
@@ -68,32 +66,28 @@ def report(
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
     options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
-    first, _ = opened((before,), how, beside=(after,))
-    second, _ = opened((after,), how, _table=first.table())
+    first: Source = opened((before,), how, beside=(after,))["source"]
+    second: Source = opened((after,), how, symbols=first.table())["source"]
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     outcomes = Outcomes(references, acoustic_scale, lm_scale, word_penalty)
-    found = [_outcomes(reading, outcomes) for reading in (first, second)]
-    failed = [[failure.key or failure.path or "?" for failure in reading.log.failures] for reading in (first, second)]
+    found = [dict(results(Each(outcomes), source)) for source in (first, second)]
+    failed = [
+        [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
+    ]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
     shown = _drawings(comparison, (first, second), references, options, lattices)
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
     rates, oracles = comparison.rates, comparison.oracle_rates
-    first.say(
+    first.console.say(
         f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
         f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %"
     )
     for absence in comparison.absences:
-        first.say(f"{len(absence.keys)} {absence.what}")
-    first.log.failures += second.log.failures
-    if strict and comparison.absences:
-        click.get_current_context().exit(1)
-    first.close()
-
-
-def _outcomes(reading: Reading, outcomes: Outcomes) -> dict[str, Outcome]:
-    return dict(reading.results(Each(outcomes)))
+        first.console.say(f"{len(absence.keys)} {absence.what}")
+    first.console.log.failures += second.console.log.failures
+    first.console.close(failed=strict and bool(comparison.absences))
 
 
 def _drawings(
@@ -112,7 +106,7 @@ def _drawings(
     drawn: list[dict[str, Drawing]] = []
     for side in sides:
         found: dict[str, Drawing] = {}
-        for key, lattice in side.read(side.source, passed_over):
+        for key, lattice in side.read(side.places, passed_over):
             if key in keys:
                 found[key] = draw(lattice, references[key], options)
             if len(found) == len(keys):

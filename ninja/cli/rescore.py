@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import language_models, map_words
-from ninja.cli.options import check_files, from_fields, lattice_output, resume
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.options import Destination, check_files, command, from_fields, lattice_output, section
+from ninja.cli.run import results, write
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import HELP, RescoreOptions
+from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 
@@ -26,28 +27,29 @@ if TYPE_CHECKING:
     from ninja.context.stage import Context
 
 
-@click.command()
+@command
 @config
 @language_models
+@map_words
+@from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"))
 @lattice_output("The rescored lattices")
-@from_fields(RescoreOptions, HELP, skip=("map_words",))
-@map_words
-@click.option(
-    "--frame-shift",
-    type=float,
-    help="Seconds of a frame, for the summary.  [default: as the lattices say, else 0.01]",
+@section(
+    "Running",
+    click.option(
+        "--frame-shift",
+        type=float,
+        help="Seconds of a frame, for the summary.  [default: as the lattices say, else 0.01]",
+    ),
 )
-@resume
 @reads_lattices
 def rescore(
-    reading: Reading,
+    source: Source,
     models: ModelFiles,
     carry_over: CarryOver | None,
     context: Context | None,
-    output_file: str,
+    destination: Destination,
     frame_shift: float | None,
-    resume: bool,
     **chosen: Any,
 ) -> None:
     """Rescore lattices with language models.
@@ -64,12 +66,12 @@ def rescore(
     options = RescoreOptions(**chosen)
     if models.directions and options.backward:
         raise OptionError("--iterate says how each model reads; leave --backward out")
-    if carry_over is not None and (reading.jobs > 1 or resume):
+    if carry_over is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
     if frame_shift is not None and not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
-    words = reading.need_table()
-    log = reading.use_log(RescoreReport())
+    words = source.need_table()
+    log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
     rescorer = Rescorer(models, options, carry_over=carry_over)
@@ -78,8 +80,8 @@ def rescore(
         from ninja.context.stage import Contextual
         from ninja.io.targets import target
 
-        read = [reading.words, context.entities, context.groups, context.class_lm, models.old_lm]
-        check_files([target(output_file).archive, reading.output.words_out], [*reading.source, *read])
+        read = [source.words, context.entities, context.groups, context.class_lm, models.old_lm]
+        check_files([target(destination.output_file).archive, destination.words_out], [*source.places, *read])
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = Addressed(contextual)
@@ -90,20 +92,14 @@ def rescore(
         if phrases is not None:
             phrases.count(lattice)
 
-    if output_file == "-" and sys.stdout.isatty():
-        for key, lattice in reading.results(rescorer, True, (), options.batch_arcs):
+    scales = options.acoustic_scale, 1.0, options.word_penalty
+    if destination.output_file == "-" and sys.stdout.isatty():
+        for key, lattice in results(rescorer, source, to_stdout=True, batch_arcs=options.batch_arcs):
             take(lattice)
-            click.echo(" ".join([key, *_best_words(lattice, options)]))
+            click.echo(" ".join([key, *best_words(lattice, scales)]))
     else:
-        reading.write(output_file, rescorer, resume=resume, batch_arcs=options.batch_arcs, on_result=take)
+        write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
     if phrases is not None:
-        write_words(reading.output.words_out, phrases.stage)
+        write_words(destination.words_out, phrases.stage)
         log.note(str(phrases))
-    reading.close(log.summary(reading.seconds, frame_shift or DEFAULT_FRAME_SHIFT))
-
-
-def _best_words(lattice: Lattice, options: RescoreOptions) -> Iterable[str]:
-    from ninja.graph import best_path
-
-    path = best_path(lattice, options.acoustic_scale, 1.0, options.word_penalty)
-    return lattice.words.spell(path.words) if lattice.words else map(str, path.words)
+    source.console.close(log.summary(source.console.seconds, frame_shift or DEFAULT_FRAME_SHIFT))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.best import Search
-from ninja.cli.options import scales, text_output
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.best import transcripts
+from ninja.cli.options import command, scales, section, text_output
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError
 from ninja.parallel.pipeline import Each
 
@@ -25,36 +27,41 @@ _EXCLUDED = {
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
 
-@click.command()
+@command
 @click.argument("reference")
 @click.option(
     "--mode",
     type=click.Choice(["strict", "all", "present"]),
     default="strict",
-    show_default=True,
     help="References without a hypothesis: refuse, score as empty, or leave out.",
 )
-@click.option("--alignments", metavar="FILE", help="Write each hypothesis here, laid beside its reference.")
-@click.option("--utt2spk", metavar="FILE", help="Speaker of each utterance; print the errors of each speaker.")
-@click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors of each kind.")
-@click.option("--per-utt", metavar="FILE", help="Write here each utterance aligned, as Kaldi's per_utt.")
-@click.option("--ops", metavar="FILE", help="Write here how often each word was right or wrong, as Kaldi's ops.")
-@click.option("--oracle", is_flag=True, help="Score the nearest path of each lattice, not the best one.")
+@click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
 @click.option("--biasing", metavar="FILE", help="Biasing lists; print word error rates on rare words and on others.")
-@click.option("--entities", metavar="FILE", help="Entities of each utterance; print how many were recognised.")
-@click.option("--utt2group", metavar="FILE", help="Group of each utterance, for the entities of groups, as utt2spk.")
-@click.option("--truth", metavar="FILE", help="Entities really said, JSON lines.  [default: those REFERENCE holds]")
-@click.option("--before", metavar="FILE", help="Transcripts without context, which --report compares with.")
-@click.option(
-    "--vocabulary",
-    metavar="FILE",
-    help="Symbol table; count entities with a word outside it apart.  [default: that of --words]",
+@section(
+    "Details",
+    click.option("--alignments", metavar="FILE", help="Write each hypothesis here, aligned with its reference."),
+    click.option("--utt2spk", metavar="FILE", help="Speaker of each utterance; print the errors of each speaker."),
+    click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors by kind."),
+    click.option("--per-utt", metavar="FILE", help="Write here each utterance aligned, as Kaldi's per_utt."),
+    click.option("--ops", metavar="FILE", help="Write here how often each word was right or wrong, as Kaldi's ops."),
 )
-@click.option("--report", metavar="FILE", help="Write here what became of each entity, as JSON.")
+@section(
+    "Entities",
+    click.option("--entities", metavar="FILE", help="Entities of each utterance; print how many were recognised."),
+    click.option("--utt2group", metavar="FILE", help="Group of each utterance, for entities of groups, as utt2spk."),
+    click.option("--truth", metavar="FILE", help="Entities really said, JSON lines.  [default: those REFERENCE holds]"),
+    click.option("--before", metavar="FILE", help="Transcripts without context, which --report compares with."),
+    click.option(
+        "--vocabulary",
+        metavar="FILE",
+        help="Symbol table; count entities with a word outside it apart.  [default: that of --words]",
+    ),
+    click.option("--report", metavar="FILE", help="Write here the result of each entity, as JSON."),
+)
 @scales
 @reads_lattices
 def score(
-    reading: Reading,
+    source: Source,
     reference: str,
     mode: Mode,
     alignments: str | None,
@@ -100,30 +107,30 @@ def score(
     details = {"utt2spk": utt2spk, "most_often": most_often, "per_utt": per_utt, "ops": ops}
     chosen = {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities}
     _check({**chosen, **given, **details})
-    if reading.words is None and reading.format is not None:
-        reading.need_table()
-    words = reading.table()  # None: transcripts
+    if source.words is None and source.format is not None:
+        source.need_table()
+    words = source.table()  # None: transcripts
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     references = _said(lists) if lists is not None and biasing == reference else evaluate.read_text(reference)
     if oracle and words is not None:
-        rate = evaluate.oracle_score((lattice for _, lattice in reading.lattices()), references, words)
+        rate = evaluate.oracle_score((lattice for _, lattice in source.lattices()), references, words)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses = _transcripts(reading.source)
+            hypotheses = _transcripts(source.places)
         else:
-            search = Search(1, acoustic_scale, lm_scale, word_penalty)
-            hypotheses = {key: best[0].words for key, best in reading.results(Each(search))}
+            search = partial(transcripts, n=1, scales=(acoustic_scale, lm_scale, word_penalty))
+            hypotheses = {key: best[0].words for key, best in results(Each(search), source)}
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)
             rate = biased.overall
             click.echo(str(biased))
             if rate.missing:
-                reading.say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
+                source.console.say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
         elif entities is not None:
-            rate = _score_entities(reading, references, hypotheses, entities, mode, **given)
+            rate = _score_entities(source, references, hypotheses, entities, mode, **given)
         else:
             rate = evaluate.score(references, hypotheses, mode)
             click.echo(str(rate))
@@ -134,8 +141,8 @@ def score(
         if any(value is not None for value in details.values()):
             _detail(references, hypotheses, mode, utt2spk=utt2spk, most_often=most_often, per_utt=per_utt, ops=ops)
     if rate.unreferenced:
-        reading.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
-    reading.close()
+        source.console.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
+    source.console.close()
 
 
 def _check(chosen: dict[str, object]) -> None:
@@ -189,7 +196,7 @@ def _said(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
 
 
 def _score_entities(
-    reading: Reading,
+    source: Source,
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[str]],
     entities: str,
@@ -206,10 +213,10 @@ def _score_entities(
     from ninja.lattice.symbols import SymbolTable
 
     # Words that lattices happen to spell are no vocabulary.
-    table = SymbolTable.read(vocabulary) if vocabulary is not None else reading.table() if reading.words else None
+    table = SymbolTable.read(vocabulary) if vocabulary is not None else source.table() if source.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
     for problem in listed.problems:
-        reading.say(str(problem))
+        source.console.say(str(problem))
     found = score_entities(
         references,
         hypotheses,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.options import output_file, scales, text_output
-from ninja.cli.reading import Reading, opened, reading_options
+from ninja.cli.options import command, output_file, scales, text_output
+from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 
 if TYPE_CHECKING:
@@ -16,23 +16,22 @@ if TYPE_CHECKING:
 NAMED = 5  # keys that a message lists
 
 
-@click.command()
-@click.argument("source", nargs=-1, required=True)
+@command
+@click.argument("places", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--key", help="Which lattice to show.  [default: the only one]")
 @click.option("--ref", metavar="FILE", help="Text with what was said; the path nearest to it is marked.")
 @click.option(
     "--max-arcs",
     type=click.IntRange(1),
     default=5000,
-    show_default=True,
     help="Draw at most this many arcs, the best ones; the page says what is left out.",
 )
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
-@reading_options()
 @output_file("Page to write, such as lattice.html")
+@reading_options()
 def show(
-    source: tuple[str, ...],
+    places: tuple[str, ...],
     key: str | None,
     ref: str | None,
     max_arcs: int,
@@ -56,10 +55,10 @@ def show(
 
     options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
     reference = None
-    reading, _ = opened(source, how)
-    if ref is not None and reading.table() is None:
+    source: Source = opened(places, how)["source"]
+    if ref is not None and source.table() is None:
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
-    lattice = _only(reading) if key is None else _named(reading, key)
+    lattice = _only(source) if key is None else _named(source, key)
     if ref is not None:
         from ninja.evaluate import read_text
 
@@ -70,37 +69,37 @@ def show(
     with text_output(output_file) as stream:
         stream.write(lattice_page(drawing))
     if said := drawing.left_out():
-        reading.say(f"{lattice.key}: {said}")
+        source.console.say(f"{lattice.key}: {said}")
 
 
-def _named(reading: Reading, key: str) -> Lattice:
+def _named(source: Source, key: str) -> Lattice:
     """Return the lattice of a key; what is wrong with others is said, and no more."""
     seen: list[str] = []
 
     def tolerated(failure: NinjaError) -> None:
         if failure.key == key:
             raise failure
-        reading.say(f"failed: {failure}")
+        source.console.say(f"failed: {failure}")
 
-    for found, lattice in reading.read(reading.source, tolerated):
+    for found, lattice in source.read(source.places, tolerated):
         if found == key:
             return lattice
         seen.append(found)
-    raise InputError(f"no lattice has the key {key!r}; {_listed(seen)}", reading.source[0])
+    raise InputError(f"no lattice has the key {key!r}; {_listed(seen)}", source.places[0])
 
 
-def _only(reading: Reading) -> Lattice:
+def _only(source: Source) -> Lattice:
     """Return the lattice of a source that holds just one."""
     found: list[Lattice] = []
-    for _, lattice in reading.read(reading.source, None):
+    for _, lattice in source.read(source.places, None):
         found.append(lattice)
         if len(found) > NAMED:
             break
     if not found:
-        raise InputError("there is no lattice in it", reading.source[0])
+        raise InputError("there is no lattice in it", source.places[0])
     if len(found) > 1:
         keys = [lattice.key for lattice in found]
-        raise OptionError(f"{reading.source[0]}: say with --key which lattice to show; {_listed(keys)}")
+        raise OptionError(f"{source.places[0]}: say with --key which lattice to show; {_listed(keys)}")
     return found[0]
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ninja.cli.options import from_fields
+from ninja.cli.options import Sectioned, from_fields
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.lm.ngram.classes import Tagger, is_class
@@ -27,7 +27,7 @@ Number = TypeVar("Number", int, float)
 _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 
-@click.command(short_help="Train an n-gram model, with classes or without.")
+@click.command(cls=Sectioned, short_help="Train an n-gram model, with classes or without.")
 @click.argument("text")
 @click.option(
     "-o", "--output-file", required=True, metavar="FILE", help="ARPA file to write, .gz packs it; - is stdout."
@@ -39,7 +39,6 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
     "--cutoffs",
     metavar="N,N,…",
     default="1",
-    show_default=True,
     help="Fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones.",
 )
 @click.option(

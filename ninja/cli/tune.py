@@ -12,13 +12,13 @@ from ninja.cli.config import write_config
 from ninja.cli.context import AUGMENT_HELP, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.context import HELP as CONTEXT_HELP
 from ninja.cli.models import language_models, map_words
-from ninja.cli.options import from_fields, output_file, typed
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.options import command, from_fields, output_file, section, typed
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import HELP, RescoreOptions
+from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
@@ -35,46 +35,38 @@ OF_CONTEXT |= {"general", "general_ref", "general_entities", "max_general_rise",
 DIGITS = 4
 
 
-@click.command()
-@click.option("--ref", required=True, metavar="FILE", help="What was said: a key and its words on each line.")
-@language_models
-@entities(required=False, skip=SKIPPED)
-@click.option(
-    "--general",
-    metavar="SOURCE",
-    multiple=True,
-    help="With --entities: lattices of utterances in which none of their phrases is said.",
-)
-@click.option("--general-ref", metavar="FILE", help="With --entities: what was said in these.")
-@click.option("--general-entities", metavar="FILE", help="Phrases of these.  [default: --entities]")
-@click.option(
-    "--max-general-rise",
-    type=float,
-    default=0.2,
-    show_default=True,
-    help="How far context may raise their WER, percent absolute.",
-)
-@click.option(
-    "--margin",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Nats by which the keyword boost could be larger without it rising further.",
-)
-@click.option("--curve", metavar="FILE", help="Picture of what keyword boosts give and cost, .svg or .png.")
-@output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
+@command
+@click.option("--ref", required=True, metavar="FILE", help="Reference transcripts: a key and its words on each line.")
 @click.option(
     "--num-sentences",
     type=click.IntRange(1),
     default=300,
-    show_default=True,
     help="Best sentences of each rescored lattice to choose from.",
 )
-@from_fields(RescoreOptions, HELP, skip=("map_words", "output"))
+@language_models
 @map_words
+@from_fields(RescoreOptions, skip=("map_words", "output"))
+@entities(required=False, skip=SKIPPED)
+@section(
+    "Tuning of context",
+    click.option(
+        "--general",
+        metavar="SOURCE",
+        multiple=True,
+        help="With --entities: lattices of utterances in which none of their phrases is said.",
+    ),
+    click.option("--general-ref", metavar="FILE", help="With --entities: reference transcripts of these."),
+    click.option("--general-entities", metavar="FILE", help="Phrases of these.  [default: --entities]"),
+    click.option("--max-general-rise", default=0.2, help="How far context may raise their WER, percent absolute."),
+    click.option(
+        "--margin", default=1.0, help="Nats by which the keyword boost could be larger without it rising further."
+    ),
+    click.option("--curve", metavar="FILE", help="Picture of what keyword boosts give and cost, .svg or .png."),
+)
+@output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
 def tune(
-    reading: Reading,
+    source: Source,
     ref: str,
     models: ModelFiles,
     carry_over: CarryOver | None,
@@ -112,20 +104,20 @@ def tune(
         shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
         context = replace(context, options=replace(context.options, **shared))
         apart = General(general, general_ref, general_entities, max_general_rise, margin)
-        tune_boosts(reading, ref, context, models.old_lm, options, apart, curve, output_file)
+        tune_boosts(source, ref, context, models.old_lm, options, apart, curve, output_file)
         return
     if models.directions or carry_over is not None:
         raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
-    if reading.jobs > 1:
+    if source.jobs > 1:
         raise OptionError("one process tunes; leave --jobs out")
     if not models.models:
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
-    log = reading.use_log(RescoreReport())
-    [(lm, options)], old_lm = models.load(options, reading.need_table(), log)
+    log = source.console.use_log(RescoreReport())
+    [(lm, options)], old_lm = models.load(options, source.need_table(), log)
     assert lm is not None
     tuned = tune_weights(
-        reading.lattices(),
+        source.lattices(),
         references,
         lm,
         options,
@@ -138,14 +130,14 @@ def tune(
         f"{tuned.wer:.2f} with these; {tuned.wer_oracle:.2f} is the least there is"
     )
     basis = f"{tuned.num_sentences} sentences of {tuned.num_lattices} lattices"
-    write_config(output_file, _values(tuned, models, options), [*_origin(reading, ref), f"{story} ({basis})"])
+    write_config(output_file, _values(tuned, models, options), [*_origin(source, ref), f"{story} ({basis})"])
     for edge in tuned.edges:
-        reading.say(f"note: {edge}")
+        source.console.say(f"note: {edge}")
     weights = tuned.weights
     mixed = f", mixture {','.join(f'{share:.3g}' for share in weights.mixture)}" if len(weights.mixture) > 1 else ""
-    reading.close(
+    source.console.close(
         f"{story}: LM weight {weights.lm_weight:.3g}, acoustic scale {weights.acoustic_scale:.3g}, word penalty "
-        f"{weights.word_penalty:.3g}{mixed}; {basis}, {reading.seconds:.1f} s"
+        f"{weights.word_penalty:.3g}{mixed}; {basis}, {source.console.seconds:.1f} s"
     )
 
 
@@ -158,8 +150,8 @@ def _refuse_others(context: Context | None) -> None:
         raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")
 
 
-def _origin(reading: Reading, ref: str) -> list[str]:
-    return [f"ninja tune {shlex.join(reading.source)} --ref {shlex.quote(ref)}"]
+def _origin(source: Source, ref: str) -> list[str]:
+    return [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}"]
 
 
 def _values(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 
 from ninja.cli.config import write_config
 from ninja.cli.context import OF_AUGMENTING
-from ninja.cli.reading import Reading
+from ninja.cli.source import Source
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
@@ -45,7 +45,7 @@ class General:
 
 
 def tune_boosts(
-    reading: Reading,
+    source: Source,
     ref: str,
     context: Context,
     old_lm: Name | None,
@@ -57,7 +57,7 @@ def tune_boosts(
     """Choose boosts, and tell about it.
 
     Args:
-        reading: The contextual set.
+        source: The contextual set.
         ref: File of what was said there.
         context: Phrases, models and augmentation.
         old_lm: File of the first pass's model.
@@ -77,24 +77,24 @@ def tune_boosts(
         )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
-    if reading.jobs > 1:
+    if source.jobs > 1:
         raise OptionError("one process tunes; leave --jobs out")
     if curve is not None:
         check_picture(curve)
-    reading.beside = general.source
-    words = reading.need_table()
+    source.beside = general.source
+    words = source.need_table()
     said, said_in_general = read_text(ref), read_text(general.ref)
-    old = None if old_lm is None else load_ngram(old_lm, words, reading.log)
-    files = of_general = _bound(context, words, reading)
+    old = None if old_lm is None else load_ngram(old_lm, words, source.console.log)
+    files = of_general = _bound(context, words, source)
     if general.entities is not None:
-        of_general = _bound(replace(context, entities=general.entities), files.words, reading)
+        of_general = _bound(replace(context, entities=general.entities), files.words, source)
     mixed = old if files.class_lm is not None else None
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
     tuned = tune_context(
-        DevSet(_lattices(reading, files, old), said, files.entities),
+        DevSet(_lattices(source, files, old), said, files.entities),
         DevSet(
-            _lattices(replace(reading, source=general.source), of_general, old), said_in_general, of_general.entities
+            _lattices(replace(source, places=general.source), of_general, old), said_in_general, of_general.entities
         ),
         of_general.words,
         files.class_lm,
@@ -105,20 +105,20 @@ def tune_boosts(
         max_general_rise=general.max_rise,
         margin=general.margin,
         fixed=() if context.augmentation is None else ("acoustic_scale",),
-        log=reading.log,
+        log=source.console.log,
     )
     if curve is not None:
         plot_trade_off(curve, tuned)
     for note in (*tuned.edges, *tuned.warnings):
-        reading.say(f"note: {note}")
+        source.console.say(f"note: {note}")
     told = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
     for line in told:
-        reading.say(line)
+        source.console.say(line)
     if tuned.settings is None:
-        reading.say(f"no boosts are chosen, and no options written; {reading.seconds:.1f} s")
+        source.console.say(f"no boosts are chosen, and no options written; {source.console.seconds:.1f} s")
         click.get_current_context().exit(1)
     values = _values(tuned.settings, context, old_lm)
-    asked = ["ninja", "tune", *reading.source, "--ref", ref, "--entities", str(context.entities)]
+    asked = ["ninja", "tune", *source.places, "--ref", ref, "--entities", str(context.entities)]
     asked += [part for source in general.source for part in ("--general", source)]
     write_config(output_file, values, [shlex.join([*asked, "--general-ref", general.ref]), *told, *tuned.warnings])
     typed = shlex.join(
@@ -126,7 +126,7 @@ def tune_boosts(
         for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
         for value in (given if isinstance(given, list) else [given])
     )
-    reading.close(f"ninja context LATTICES --entities FILE {typed}; {reading.seconds:.1f} s")
+    source.console.close(f"ninja context LATTICES --entities FILE {typed}; {source.console.seconds:.1f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +140,24 @@ class _Files:
     words: SymbolTable  # those of the phrases, too, where these are to be added
 
 
-def _bound(context: Context, words: SymbolTable, reading: Reading) -> _Files:
+def _bound(context: Context, words: SymbolTable, source: Source) -> _Files:
     """Read the files of a context, and say what is odd about them."""
     stage = Contextual(context)
-    stage.bind(words, reading.log)
+    stage.bind(words, source.console.log)
     assert stage.entities is not None
     assert stage.tracker is not None
     return _Files(stage.entities, stage.tracker.class_lm, context.augmentation, words, stage.tracker.words)
 
 
-def _lattices(reading: Reading, files: _Files, old_lm: NgramLM | None) -> Iterator[Keyed]:
+def _lattices(source: Source, files: _Files, old_lm: NgramLM | None) -> Iterator[Keyed]:
     """Read lattices, and add phrases to them where that is wanted: once, for boosts mean nothing to it."""
     if files.augmentation is None:
-        yield from reading.lattices()
+        yield from source.lattices()
         return
     unboosted = Context(files.entities, options=ContextOptions(keyword_boost=0.0), augmentation=files.augmentation)
     augmented = Contextual(unboosted, old_lm)
-    lattices = ((key, lattice.with_words(files.known)) for key, lattice in reading.lattices())
-    yield from augmented(lattices, RescoreReport(on_error=reading.failed))
+    lattices = ((key, lattice.with_words(files.known)) for key, lattice in source.lattices())
+    yield from augmented(lattices, RescoreReport(on_error=source.on_failure))
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ninja.cli.options import section
 from ninja.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -22,32 +23,40 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command these options, handed to it as ``units``, ``lexicon`` and the ``unit_files`` that were read."""
 
-    @click.option("--tokens", metavar="FILE", help="Units of the columns: tokens.txt, a list of names, or vocab.json.")
-    @click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order.")
-    @click.option("--sentencepiece", metavar="FILE", help="Units of the columns: the pieces of this model.")
-    @click.option(
-        "--blank",
-        metavar="UNIT",
-        help="The blank's name, or its column: from 0, -1 is the last unit, and the number of units is a column behind "
-        f"them that they do not name.  [default: {' or '.join(BLANKS)}]",
+    @section(
+        "Units",
+        click.option(
+            "--tokens", metavar="FILE", help="Units of the columns: tokens.txt, list of names, or vocab.json."
+        ),
+        click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order."),
+        click.option("--sentencepiece", metavar="FILE", help="Units of the columns: the pieces of this model."),
+        click.option(
+            "--blank",
+            metavar="UNIT",
+            help="The blank's name, or its column: from 0, -1 is the last unit, and the number of units is a column "
+            f"behind them that they do not name.  [default: {' or '.join(BLANKS)}]",
+        ),
+        click.option(
+            "--space",
+            metavar="UNIT",
+            help="The unit between words, where units are letters.  [default: a space, | or <space>]",
+        ),
+        click.option(
+            "--never", metavar="UNIT", multiple=True, help=f"Never said; repeat it.  [default: {', '.join(NEVER)}]"
+        ),
+        click.option(
+            "--scheme",
+            type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
+            help="How units make words: with --space between them, begun by ▁, gone on with by ##, or each is one.  "
+            "[default: by ▁ and ##, else letters]",
+        ),
     )
-    @click.option(
-        "--space",
-        metavar="UNIT",
-        help="The unit between words, where units are letters.  [default: a space, | or <space>]",
-    )
-    @click.option(
-        "--never", metavar="UNIT", multiple=True, help=f"Never said; repeat it.  [default: {', '.join(NEVER)}]"
-    )
-    @click.option(
-        "--scheme",
-        type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-        help="How units make words: with --space between them, begun by ▁, gone on with by ##, or each is one.  "
-        "[default: by ▁ and ##, else letters]",
-    )
-    @click.option("--lexicon", metavar="FILE", help="Allow these words only: on each line one and its units.")
-    @click.option(
-        "--word-list", metavar="FILE", help="Allow these words only, spelled by their letters: one on a line."
+    @section(
+        "Words",
+        click.option("--lexicon", metavar="FILE", help="Allow these words only: on each line one and its units."),
+        click.option(
+            "--word-list", metavar="FILE", help="Allow these words only, spelled by their letters: one on a line."
+        ),
     )
     @functools.wraps(command)
     def collected(

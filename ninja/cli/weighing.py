@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import click
 
-from ninja.cli.kaldi.options import chosen_acoustic_scale
-
 SCALED = ("scale", "combine")  # verbs that write costs with their scales in them
 OF_ONE = ("costs", "scores")  # options of formats that may ask for one cost as it is
 
@@ -27,7 +25,6 @@ def weighed(target: str, to: str | None) -> tuple[str | None, str | None]:
 
     Raises:
         OptionError: There is no such format.
-        UsageError: Both ``--acoustic-scale`` and its inverse are given.
     """
     from ninja.io.targets import KALDI, format_of
 
@@ -59,7 +56,7 @@ def _scales_of_verb() -> dict[str, float]:
     given = context.params
     return {
         "lm_scale": given.get("lm_scale", 1.0),
-        "acoustic_scale": chosen_acoustic_scale(given["acoustic_scale"], given.get("inv_acoustic_scale", 1.0)),
+        "acoustic_scale": given["acoustic_scale"],
         "word_penalty": given.get("word_penalty", 0.0),
     }
 

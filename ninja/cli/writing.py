@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ninja.cli.options import Destination as Options
 from ninja.cli.options import check_files
-from ninja.cli.reading import Reading, named
+from ninja.cli.source import Source
 from ninja.cli.weighing import weighed
 from ninja.cli.word_tables import WORDS_NAMES, find_words, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
@@ -30,7 +31,7 @@ class Taking:
 
     Args:
         output: Opened for writing.
-        reading: The run whose failures a lattice that cannot be written joins.
+        source: Its console counts lattices that cannot be written.
         names_go: Why the ids of words may not lose their names, where these will stand nowhere; None: they will.
         unnamed: What is wrong where words have no names, although the format spells them; None: not known.
         table: A symbol table of the words is written, too.
@@ -39,7 +40,7 @@ class Taking:
     def __init__(
         self,
         output: Output,
-        reading: Reading,
+        source: Source,
         *,
         names_go: OptionError | None = None,
         unnamed: OptionError | None = None,
@@ -49,7 +50,7 @@ class Taking:
         self.words: SymbolTable | None = None  # of the last lattice that was written
         self.has_written = False  # a lattice
         self._output = output
-        self._reading = reading
+        self._source = source
         self._names_go = names_go
         self._unnamed = unnamed
         self._table = table
@@ -73,9 +74,9 @@ class Taking:
         except NinjaError as error:
             if self._unnamed is not None and isinstance(error, SymbolError) and lattice.words is None:
                 raise self._unnamed from error
-            if error.key is None or self._reading.on_error == "raise":  # without a key it is the end of the output
+            if error.key is None or self._source.on_error == "raise":  # without a key it is the end of the output
                 raise
-            self._reading.failed(error)
+            self._source.console.log.fail(error)
             return False
         self.words, self.has_written = lattice.words, True
         return True
@@ -97,8 +98,8 @@ class Taking:
                 instead = "write a format that spells words" if self._output.needs_words else "leave --words-out out"
                 what = "has blanks" if self._outside[number] else "is empty"
                 message = f"the word {self._outside[number]!r} {what}, which no symbol table can hold; {instead}"
-                source = self._reading.source
-                path = source[0] if len(source) == 1 and source[0] != "-" else None
+                places = self._source.places
+                path = places[0] if len(places) == 1 and places[0] != "-" else None
                 raise SymbolError(message, path, key=lattice.key)
 
     def _made(self, lattice: Lattice) -> Any:
@@ -138,7 +139,7 @@ def timed(lattice: Lattice) -> Lattice:
 
 
 @contextmanager
-def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | None = None) -> Iterator[Taking]:
+def opened(options: Options, source: Source, *, kind: Kind | None = None) -> Iterator[Taking]:
     """Open a file of the format that the user wants, in a ``with`` block; a terminal gets text.
 
     When the block is left, the symbol table is written where it is needed, and said what the format does not hold.
@@ -152,11 +153,11 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     from ninja.io.targets import KALDI, format_of
     from ninja.io.targets import target as understood
 
-    options = reading.output
+    target = options.output_file
     if target == STDOUT and sys.stdout.isatty() and options.to is None:
         target = "ark,t:-"
     chosen = understood(target)
-    lattices = {os.path.realpath(each) for each in (chosen.archive, *reading.source) if each != STDOUT}
+    lattices = {os.path.realpath(each) for each in (chosen.archive, *source.places) if each != STDOUT}
     for name, what in ((chosen.script, "script file"), (options.words_out, "symbol table")):
         if name is not None and os.path.realpath(name) in lattices:
             raise OptionError(f"{name}: the {what} would be written over lattices; give it another name")
@@ -165,39 +166,39 @@ def opened(target: str, reading: Reading, *, resume: bool = False, kind: Kind | 
     if format_of(target, options.to)[0] not in KALDI:
         kind = None
     to, note = weighed(target, options.to)
-    output = write(target, resume=resume, kind=kind, to=to, lossy=options.lossy)
+    output = write(target, resume=options.resume, kind=kind, to=to, lossy=options.lossy)
     if output.needs_words:
-        _check_words(reading, target, resume=resume)
+        _check_words(source, options, target)
     names_go = None
-    if output.needs_words and reading.words is None and options.words_out is None and gives_bytes_once(chosen.archive):
+    if output.needs_words and source.words is None and options.words_out is None and gives_bytes_once(chosen.archive):
         where = "on the standard output" if chosen.archive == STDOUT else f"in {chosen.archive}"
         message = f"the words' ids would lose their names {where}; give --words, --words-out FILE, or --to a format "
         names_go = OptionError(message + "that spells words") if chosen.archive != os.devnull else None
     table_too = options.words_out is not None or (output.needs_words and chosen.archive != os.devnull)
-    taking = Taking(output, reading, names_go=names_go, unnamed=find_names(reading, target), table=table_too)
+    taking = Taking(output, source, names_go=names_go, unnamed=find_names(source, options), table=table_too)
     with output:
         yield taking
     table = taking.words
     if table is None and (not taking.has_written or options.words_out is not None):  # else ids mean something else now
-        table = reading.table()
-    path = place_of_words(reading, target) if output.needs_words else options.words_out
+        table = source.table()
+    path = place_of_words(source, options, target) if output.needs_words else options.words_out
     if path is not None and table is not None:
         write_words(table, path)
         if options.words_out is None:
-            reading.say(f"the words and their ids are in {path}")
+            source.console.say(f"the words and their ids are in {path}")
     elif options.words_out is not None:
-        reading.say(f"{options.words_out} is not written: nothing says what the words are called")
+        source.console.say(f"{options.words_out} is not written: nothing says what the words are called")
     again = [key for key, count in taking.keys.items() if count > 1]
     if again:
-        reading.say(f"{len(again)} keys stand there more than once: {named(again)}")
-        reading.repeated.clear()  # that is said
+        source.console.say_keys(again, "keys stand there more than once")
+        source.console.repeated.clear()  # that is said
     if note is not None and taking.has_written:
-        reading.say(note)
+        source.console.say(note)
     for what, count in sorted(output.lost.items()):
-        reading.say(f"lost, which the format does not hold: {what} ({count} lattices)")
+        source.console.say(f"lost, which the format does not hold: {what} ({count} lattices)")
 
 
-def find_names(reading: Reading, target: str) -> OptionError | None:
+def find_names(source: Source, options: Options) -> OptionError | None:
     """Look for the table of words that have ids only, where a format is written that spells them.
 
     To be asked before lattices are read.
@@ -207,22 +208,22 @@ def find_names(reading: Reading, target: str) -> OptionError | None:
     """
     from ninja.io.targets import KALDI, format_of
 
-    form, values = format_of(target, reading.output.to)
-    if form in (*KALDI, "native") or not reading.are_lattices:
+    form, values = format_of(options.output_file, options.to)
+    if form in (*KALDI, "native") or not source.are_lattices:
         return None
     from ninja.io.writing.formats import FORMATS
 
-    if (FORMATS[form].ids and values.get("labels") != "words") or reading.table() is not None:
+    if (FORMATS[form].ids and values.get("labels") != "words") or source.table() is not None:
         return None
     try:
-        reading.words = find_words(reading.source)
+        source.words = find_words(source.places)
     except OptionError as error:
         return error
-    reading.say(f"words of {reading.words}")
+    source.console.say(f"words of {source.words}")
     return None
 
 
-def place_of_words(reading: Reading, target: str) -> str | None:
+def place_of_words(source: Source, options: Options, target: str) -> str | None:
     """Return where the symbol table goes: as ``--words-out`` says; one of the sources' own words beside the archive.
 
     A table of ``--words`` goes there, too, if one lies there, which would be taken for the new archive's; so does one
@@ -232,25 +233,25 @@ def place_of_words(reading: Reading, target: str) -> str | None:
     from ninja.io.targets import target as understood
 
     archive = understood(target).archive
-    if reading.output.words_out is not None or gives_bytes_once(archive):
-        return reading.output.words_out
+    if options.words_out is not None or gives_bytes_once(archive):
+        return options.words_out
     beside = os.path.join(archive, WORDS_NAMES[0]) if os.path.isdir(archive) else words_beside(archive)
-    own = reading.words is None or reading.words == words_beside(reading.source[0])
+    own = source.words is None or source.words == words_beside(source.places[0])
     return beside if own or os.path.isfile(beside) else None
 
 
-def _check_words(reading: Reading, target: str, *, resume: bool) -> None:
+def _check_words(source: Source, options: Options, target: str) -> None:
     """Refuse, before anything is written, what would leave ids under the names of another table.
 
     Raises:
         OptionError: Says what to do.
     """
-    if reading.words is None and resume and reading.table() is not None:
+    if source.words is None and options.resume and source.table() is not None:
         raise OptionError("--resume needs --words here: the words would get other ids than in what is written already")
-    place = place_of_words(reading, target)
-    if place is None or reading.output.words_out is not None or not os.path.isfile(place):
+    place = place_of_words(source, options, target)
+    if place is None or options.words_out is not None or not os.path.isfile(place):
         return
-    table = reading.table()
+    table = source.table()
     if table is None:
         raise OptionError(f"{place} would be taken for the new lattices' symbol table; move it away")
     if os.path.basename(place) == WORDS_NAMES[0]:

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from ninja.cli.kaldi.wer import MODE_HELP
+from ninja.cli.options import command
 
 if TYPE_CHECKING:
     from ninja.evaluate import Mode
 
 
-@click.command()
+@command
 @click.argument("reference")
 @click.argument("hypothesis")
 @click.argument("other", required=False)
-@click.option(
-    "--mode", type=click.Choice(["present", "all", "strict"]), default="strict", show_default=True, help=MODE_HELP
-)
-@click.option(
-    "--replications", type=click.IntRange(1), default=10_000, show_default=True, help="How many test sets are drawn."
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random numbers.")
+@click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
+@click.option("--replications", type=click.IntRange(1), default=10_000, help="How many test sets are drawn.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Of the random numbers.")
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int
 ) -> None:

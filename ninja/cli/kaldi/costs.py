@@ -6,43 +6,29 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import lattice_output, resume
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import rewrite
+from ninja.cli import options
+from ninja.cli.options import Destination, command, lattice_output
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
 
-@click.command()
+@command
+@options.acoustic_scale
+@options.inv_acoustic_scale
+@options.lm_scale
+@click.option("--acoustic2lm-scale", default=0.0, help="Share of the old acoustic costs added to the graph costs.")
+@click.option("--lm2acoustic-scale", default=0.0, help="Share of the old graph costs added to the acoustic costs.")
 @lattice_output()
-@click.option("--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs.")
-@click.option("--inv-acoustic-scale", type=float, default=1.0, show_default=True, help="Its inverse, given instead.")
-@click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs.")
-@click.option(
-    "--acoustic2lm-scale",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Share of the acoustic costs, as they were, that is added to the graph costs.",
-)
-@click.option(
-    "--lm2acoustic-scale",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Share of the graph costs, as they were, that is added to the acoustic costs.",
-)
-@resume
 @reads_lattices
 def scale(
-    reading: Reading,
-    output_file: str,
+    source: Source,
+    destination: Destination,
     acoustic_scale: float,
-    inv_acoustic_scale: float,
     lm_scale: float,
     acoustic2lm_scale: float,
     lm2acoustic_scale: float,
-    resume: bool,
 ) -> None:
     """Multiply the costs of lattices, or mix graph and acoustic ones.
 
@@ -54,12 +40,6 @@ def scale(
     """
     from ninja import graph
 
-    if inv_acoustic_scale != 1.0:
-        if acoustic_scale != 1.0:
-            raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
-        if inv_acoustic_scale == 0.0:
-            raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
-        acoustic_scale = 1.0 / inv_acoustic_scale
     scaled = partial(
         graph.scale,
         graph_scale=lm_scale,
@@ -67,30 +47,27 @@ def scale(
         acoustic2lm_scale=acoustic2lm_scale,
         lm2acoustic_scale=lm2acoustic_scale,
     )
-    rewrite(reading, output_file, scaled, resume=resume)
+    run(scaled, source, destination)
 
 
-@click.command()
+@command
+@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
 @lattice_output()
-@click.option(
-    "--word-ins-penalty", type=float, default=0.0, show_default=True, help="Natural-log cost added for each word."
-)
-@resume
 @reads_lattices
-def add_penalty(reading: Reading, output_file: str, word_ins_penalty: float, resume: bool) -> None:
+def add_penalty(source: Source, destination: Destination, word_ins_penalty: float) -> None:
     """Add a word insertion penalty to the graph costs of lattices.
 
     \b
     Example:
-      ninja add-penalty lat.ark.gz --word-ins-penalty 0.5 -o paying.ark.gz
+      ninja add-penalty lat.ark.gz --word-ins-penalty 0.5 -o penalised.ark.gz
     """
     from ninja import graph
 
-    rewrite(reading, output_file, partial(graph.add_word_penalty, penalty=word_ins_penalty), resume=resume)
+    run(partial(graph.add_word_penalty, penalty=word_ins_penalty), source, destination)
 
 
 def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
-    """Limit the depth of a lattice that tells where its frames are."""
+    """Limit the depth of a lattice that has times."""
     from ninja import graph
     from ninja.lattice.times import is_timed
 
@@ -99,23 +76,17 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
     return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
 
 
-@click.command()
-@lattice_output()
+@command
 @click.option(
     "--max-arcs-per-frame",
     type=click.IntRange(1),
     default=1000,
-    show_default=True,
     help="Arcs that may cross a frame; the best ones stay.",
 )
-@click.option(
-    "--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs where arcs compete."
-)
-@resume
+@options.acoustic_scale
+@lattice_output()
 @reads_lattices
-def limit_depth(
-    reading: Reading, output_file: str, max_arcs_per_frame: int, acoustic_scale: float, resume: bool
-) -> None:
+def limit_depth(source: Source, destination: Destination, max_arcs_per_frame: int, acoustic_scale: float) -> None:
     """Limit how many arcs of a lattice cross any frame.
 
     Costs are written as they were.
@@ -124,5 +95,4 @@ def limit_depth(
     Example:
       ninja limit-depth lat.ark.gz --max-arcs-per-frame 50 --acoustic-scale 0.1 -o narrow.ark.gz
     """
-    limit = partial(limited, max_arcs_per_frame=max_arcs_per_frame, acoustic_scale=acoustic_scale)
-    rewrite(reading, output_file, limit, resume=resume)
+    run(partial(limited, max_arcs_per_frame=max_arcs_per_frame, acoustic_scale=acoustic_scale), source, destination)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from ninja.cli.options import output_file
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.options import command, output_file
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ def crossings(lattice: Lattice) -> npt.NDArray[np.int32]:
     return graph.depth_per_frame(lattice)
 
 
-@click.command()
+@command
 @output_file("Text file for the depths, or ark:FILE")
 @reads_lattices
-def depth(reading: Reading, output_file: str) -> None:
+def depth(source: Source, output_file: str) -> None:
     """Print the mean number of arcs that cross a frame of each lattice.
 
     One line for each: its key and its depth. The depth of all together goes to stderr.
@@ -40,17 +39,17 @@ def depth(reading: Reading, output_file: str) -> None:
 
     crossed = frames = 0
     with NumberWriter(output_file) as table:
-        for key, found in reading.results(Each(crossings), to_stdout=output_file == "-"):
+        for key, found in results(Each(crossings), source, to_stdout=output_file == "-"):
             table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
             crossed += int(found.sum())
             frames += len(found)
-    reading.close(f"{reading.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
+    source.console.close(f"{source.console.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
 
 
-@click.command()
+@command
 @output_file("Text file for the counts, or ark:FILE")
 @reads_lattices
-def depth_per_frame(reading: Reading, output_file: str) -> None:
+def depth_per_frame(source: Source, output_file: str) -> None:
     """Print how many arcs of each lattice cross each frame.
 
     One line for each: its key and a count for each frame.
@@ -62,6 +61,6 @@ def depth_per_frame(reading: Reading, output_file: str) -> None:
     from ninja.io.number_tables import NumberWriter
 
     with NumberWriter(output_file) as table:
-        for key, found in reading.results(Each(crossings), to_stdout=output_file == "-"):
+        for key, found in results(Each(crossings), source, to_stdout=output_file == "-"):
             table.integers(key, found)
-    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
+    source.console.close_counting()

@@ -4,103 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ninja.cli.options import lattice_output, resume
+from ninja.cli import options
+from ninja.cli.console import NAMED_FAILURES
+from ninja.cli.kaldi.options import model_option
+from ninja.cli.options import Command, Destination, command, lattice_output, section, switch
 from ninja.cli.places import check_places
-from ninja.cli.reading import NAMED_FAILURES, Reading, reads_lattices
-from ninja.cli.switches import switch
+from ninja.cli.run import write
+from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
 
 if TYPE_CHECKING:
-    from ninja.graph.determinize_pruned import DeterminizeBounds, DeterminizeReport
-    from ninja.lattice.transition_model import TransitionModel
+    from ninja.graph.determinize_pruned import DeterminizeBounds
 
-Command = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Determinization over words, within a beam."""
-
-    beam: float
-    acoustic_scale: float
-    bounds: DeterminizeBounds
-    minimize: bool
-
-    def __call__(self, lattice: Lattice) -> tuple[Lattice, DeterminizeReport]:
-        """Determinize a lattice."""
-        from ninja.graph.determinize_pruned import determinize_pruned
-
-        return determinize_pruned(
-            lattice, self.beam, self.acoustic_scale, self.bounds, minimize=self.minimize, return_report=True
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Phones:
-    """Determinization over phones and words, then over words."""
-
-    model: TransitionModel
-    beam: float
-    acoustic_scale: float
-    bounds: DeterminizeBounds
-    phone_determinize: bool
-    word_determinize: bool
-    minimize: bool
-
-    def __call__(self, lattice: Lattice) -> tuple[Lattice, DeterminizeReport]:
-        """Determinize a lattice."""
-        from ninja.graph.determinize_pruned import determinize_phone_pruned
-
-        return determinize_phone_pruned(
-            lattice,
-            self.model,
-            self.beam,
-            self.acoustic_scale,
-            self.bounds,
-            phone_determinize=self.phone_determinize,
-            word_determinize=self.word_determinize,
-            minimize=self.minimize,
-            return_report=True,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """Determinization without a beam, tried again on pruned lattices."""
-
-    beam: float
-    acoustic_scale: float
-    bounds: DeterminizeBounds
-    beam_ratio: float
-    num_loops: int
-    prune: bool
-
-    def __call__(self, lattice: Lattice) -> tuple[Lattice, DeterminizeReport]:
-        """Determinize a lattice."""
-        from ninja.graph.determinize_pruned import determinize_retrying
-
-        return determinize_retrying(
-            lattice,
-            self.beam,
-            self.acoustic_scale,
-            self.bounds,
-            beam_ratio=self.beam_ratio,
-            num_loops=self.num_loops,
-            prune_result=self.prune,
-        )
+Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
 
 
 @dataclass(frozen=True, slots=True)
 class Determinizing:
     """The stage that determinizes each lattice, and notes those for which the whole beam was not reached."""
 
-    function: Callable[[Lattice], tuple[Lattice, DeterminizeReport]]
+    function: Determinize
 
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
         """Yield each lattice, determinized."""
@@ -114,79 +44,50 @@ class Determinizing:
         return Each(determinized)(lattices, log)
 
 
-def _shared(max_loop: int) -> Callable[[Command], Command]:
-    """Add the options of all three commands."""
+minimize_option = switch("--minimize", False, "Push and minimize the results.")
 
-    def add(command: Command) -> Command:
-        for decorate in (
+
+def bounds(*, sizes: bool = True, max_loop: int = 500_000) -> Callable[[Command], Command]:
+    """Add beam, scale and bounds; with bounds of the result's size or without."""
+    size_options = (
+        click.option("--max-arcs", default=-1, help="Most arcs; 0 or less: no bound."),
+        click.option("--max-states", default=-1, help="Most states; 0 or less: no bound."),
+        click.option(
+            "--retry-cutoff",
+            default=0.5,
+            help="Prune and try again where less than this share of the beam was reached; 0: never.",
+        ),
+    )
+
+    def add(function: Command) -> Command:
+        bounded = section(
+            "Bounds",
+            click.option(
+                "--delta", default=2.0**-10, help="Sets of states whose costs differ by no more are one state."
+            ),
+            click.option(
+                "--max-mem", default=50_000_000, help="Most bytes a lattice takes, roughly; 0 or less: no bound."
+            ),
             click.option(
                 "--max-loop",
-                type=int,
                 default=max_loop,
-                show_default=True,
                 help="Most states that may follow one another over epsilons; 0 or less: no bound.",
             ),
-            click.option(
-                "--max-mem",
-                type=int,
-                default=50_000_000,
-                show_default=True,
-                help="Bytes one lattice may take, roughly; 0 or less: no bound.",
-            ),
-            click.option(
-                "--delta",
-                type=float,
-                default=2.0**-10,
-                show_default=True,
-                help="Sets of states whose costs differ by no more are one state.",
-            ),
-            click.option("--beam", type=float, default=10.0, show_default=True, help="In scaled cost."),
-            click.option(
-                "--acoustic-scale",
-                type=float,
-                default=1.0,
-                show_default=True,
-                help="Factor of acoustic costs where paths compete.",
-            ),
-        ):
-            command = decorate(command)
-        return command
+            *(size_options if sizes else ()),
+        )
+        beam = click.option("--beam", default=10.0, help="Keep what is within this scaled cost of the best path.")
+        return options.acoustic_scale(beam(bounded(function)))
 
     return add
 
 
-def _sizes(command: Command) -> Command:
-    """Add the bounds of the result."""
-    for decorate in (
-        click.option(
-            "--retry-cutoff",
-            type=float,
-            default=0.5,
-            show_default=True,
-            help="Prune and try again where less than this share of the beam was reached; 0: never.",
-        ),
-        click.option("--max-states", type=int, default=-1, show_default=True, help="Most states; 0 or less: no bound."),
-        click.option("--max-arcs", type=int, default=-1, show_default=True, help="Most arcs; 0 or less: no bound."),
-    ):
-        command = decorate(command)
-    return command
-
-
-@click.command()
+@command
+@bounds()
+@minimize_option
 @lattice_output("The compact lattices")
-@_shared(max_loop=500_000)
-@_sizes
-@switch("--minimize", False, "Push and minimize the results.")
-@resume
 @reads_lattices
 def determinize_pruned(
-    reading: Reading,
-    output_file: str,
-    beam: float,
-    acoustic_scale: float,
-    minimize: bool,
-    resume: bool,
-    **bounds: Any,
+    source: Source, destination: Destination, beam: float, acoustic_scale: float, minimize: bool, **bounds: Any
 ) -> None:
     """Keep the best path of each word sequence within a beam.
 
@@ -197,30 +98,37 @@ def determinize_pruned(
     Example:
       ninja determinize-pruned raw.ark.gz --acoustic-scale 0.1 --beam 6 -o lat.ark.gz
     """
-    words = Words(beam, acoustic_scale, _bounds(beam, acoustic_scale, **bounds), minimize)
-    _write(reading, output_file, resume, words)
+    from ninja import graph
+
+    checked = _bounds(beam, acoustic_scale, bounds)
+    function = partial(
+        graph.determinize_pruned,
+        beam=beam,
+        acoustic_scale=acoustic_scale,
+        bounds=checked,
+        minimize=minimize,
+        return_report=True,
+    )
+    _write(function, source, destination)
 
 
-@click.command()
-@lattice_output("The compact lattices")
-@click.option("--model", metavar="FILE", required=True, help="final.mdl: its transitions tell where phones begin.")
-@_shared(max_loop=-1)
-@_sizes
+@command
+@model_option
+@bounds(max_loop=-1)
 @switch("--phone-determinize", True, "Determinize over phones and words first.")
 @switch("--word-determinize", True, "Determinize over words in the end.")
-@switch("--minimize", False, "Push and minimize the results.")
-@resume
+@minimize_option
+@lattice_output("The compact lattices")
 @reads_lattices
 def determinize_phone_pruned(
-    reading: Reading,
-    output_file: str,
+    source: Source,
+    destination: Destination,
     model: str,
     beam: float,
     acoustic_scale: float,
     phone_determinize: bool,
     word_determinize: bool,
     minimize: bool,
-    resume: bool,
     **bounds: Any,
 ) -> None:
     """Keep the best path of each word sequence within a beam, determinizing phones first.
@@ -231,49 +139,47 @@ def determinize_phone_pruned(
     Example:
       ninja determinize-phone-pruned --model final.mdl raw.ark.gz --beam 8 -o lat.ark.gz
     """
+    from ninja import graph
     from ninja.formats.kaldi.transition_model import read_transition_model
 
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
-    check_places([output_file], [model], reading)
-    checked = _bounds(beam, acoustic_scale, **bounds)
-    passes = Phones(
-        read_transition_model(model),
-        beam,
-        acoustic_scale,
-        checked,
-        phone_determinize,
-        word_determinize,
-        minimize,
+    check_places([destination.output_file], [model], source)
+    checked = _bounds(beam, acoustic_scale, bounds)
+    function = partial(
+        graph.determinize_phone_pruned,
+        model=read_transition_model(model),
+        beam=beam,
+        acoustic_scale=acoustic_scale,
+        bounds=checked,
+        phone_determinize=phone_determinize,
+        word_determinize=word_determinize,
+        minimize=minimize,
+        return_report=True,
     )
-    _write(reading, output_file, resume, passes)
+    _write(function, source, destination)
 
 
-@click.command()
-@lattice_output("The compact lattices")
-@_shared(max_loop=500_000)
+@command
+@bounds(sizes=False)
 @click.option(
     "--beam-ratio",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
-    show_default=True,
     help="Factor of the beam for each further try.",
 )
-@click.option(
-    "--num-loops", type=click.IntRange(0), default=20, show_default=True, help="Most tries on a pruned lattice."
-)
+@click.option("--num-loops", type=click.IntRange(0), default=20, help="Most tries on a pruned lattice.")
 @switch("--prune", False, "Prune the results by the beam.")
-@resume
+@lattice_output("The compact lattices")
 @reads_lattices
 def determinize(
-    reading: Reading,
-    output_file: str,
+    source: Source,
+    destination: Destination,
     beam: float,
     acoustic_scale: float,
     beam_ratio: float,
     num_loops: int,
     prune: bool,
-    resume: bool,
     **bounds: Any,
 ) -> None:
     """Keep the best path of each word sequence.
@@ -285,11 +191,21 @@ def determinize(
     Example:
       ninja determinize lat.ark.gz --acoustic-scale 0.1 -o unique.ark.gz
     """
-    whole = Whole(beam, acoustic_scale, _bounds(beam, acoustic_scale, **bounds), beam_ratio, num_loops, prune)
-    _write(reading, output_file, resume, whole)
+    from ninja.graph.determinize_pruned import determinize_retrying
+
+    function = partial(
+        determinize_retrying,
+        beam=beam,
+        acoustic_scale=acoustic_scale,
+        bounds=_bounds(beam, acoustic_scale, bounds),
+        beam_ratio=beam_ratio,
+        num_loops=num_loops,
+        prune_result=prune,
+    )
+    _write(function, source, destination)
 
 
-def _bounds(beam: float, acoustic_scale: float, **bounds: Any) -> DeterminizeBounds:
+def _bounds(beam: float, acoustic_scale: float, bounds: dict[str, Any]) -> DeterminizeBounds:
     """Check the options before any lattice is read."""
     from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam
 
@@ -297,16 +213,12 @@ def _bounds(beam: float, acoustic_scale: float, **bounds: Any) -> DeterminizeBou
     return DeterminizeBounds(**bounds)
 
 
-def _write(
-    reading: Reading,
-    output_file: str,
-    resume: bool,
-    function: Callable[[Lattice], tuple[Lattice, DeterminizeReport]],
-) -> None:
-    """Write all lattices, say what was given up, and end the command."""
-    log = reading.log
-    log.on_note = lambda note: reading.say(note) if len(log.notes) <= NAMED_FAILURES else None
-    arcs = reading.write(output_file, Determinizing(function), resume=resume, kind="compact")
+def _write(function: Determinize, source: Source, destination: Destination) -> NoReturn:
+    """Write all lattices, say which ones did not reach the beam, and end the command."""
+    console = source.console
+    log = console.log
+    log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED_FAILURES else None
+    arcs = write(Determinizing(function), source, destination, kind="compact")
     if log.notes:
-        reading.say(f"{len(log.notes)} lattices hold less than the beam asked for")
-    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+        console.say(f"{len(log.notes)} lattices hold less than the beam asked for")
+    console.close_counting(f"lattices, {arcs} arcs")

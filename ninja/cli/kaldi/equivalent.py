@@ -6,31 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.archives import say_keys
+from ninja.cli.options import command
 from ninja.cli.places import check_stdin
-from ninja.cli.reading import opened, reading_options
+from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import LatticeError, NinjaError
 
 if TYPE_CHECKING:
     from ninja.lattice import Lattice
 
 
-@click.command()
+@command
 @click.argument("first")
 @click.argument("second")
-@click.option("--delta", type=float, default=0.1, show_default=True, help="Largest difference of a path's cost.")
+@click.option("--delta", default=0.1, help="Largest difference of a path's cost.")
 @click.option(
     "--num-paths",
     type=click.IntRange(0),
     default=20,
-    show_default=True,
     help="Best word sequences of which alignments are compared, too.",
 )
 @click.option(
     "--max-error-proportion",
     type=click.FloatRange(0, 1),
     default=0.0,
-    show_default=True,
     help="Share of lattices that may differ or be missing in SECOND.",
 )
 @reading_options()
@@ -48,13 +46,14 @@ def equivalent(
       ninja equivalent before.ark.gz after.ark.gz --delta 0.001
     """
     check_stdin([first, second])
-    reading, _ = opened((first,), options, beside=(second,))
+    source: Source = opened((first,), options, beside=(second,))["source"]
+    console = source.console
     differing, missing, equal, count, unaligned = [], [], 0, 0, 0
     from ninja.io.batches import KALDI
 
-    lenient = any(name not in (None, KALDI) for name in reading.format_names())
-    with reading.lookup(second) as others:
-        for key, lattice in reading.lattices():
+    lenient = any(name not in (None, KALDI) for name in source.format_names())
+    with source.lookup(second) as others:
+        for key, lattice in source.lattices():
             count += 1
             other = others.get(key)
             if other is None:
@@ -67,22 +66,20 @@ def equivalent(
                 else:
                     differing.append(key)
             except MemoryError:
-                reading.failed(LatticeError("it takes more memory than there is; prune it first", key=key))
+                console.log.fail(LatticeError("it takes more memory than there is; prune it first", key=key))
             except NinjaError as error:
                 error.key = error.key or key
-                reading.failed(error)
+                console.log.fail(error)
         left_over = list(others.rest())
-    say_keys(reading, differing, "not equivalent")
-    say_keys(reading, missing, f"missing in {second}")
-    say_keys(reading, left_over, f"missing in {first}, which does not count")
+    console.say_keys(differing, "not equivalent")
+    console.say_keys(missing, f"missing in {second}")
+    console.say_keys(left_over, f"missing in {first}, which does not count")
     if unaligned and num_paths:
         said = "which were not compared" if lenient else "which are to be the same; --num-paths=0 leaves them out"
-        reading.say(f"{unaligned} lattices have alignments in one source only, {said}")
-    reading.say(f"{count} lattices, {equal} of them equivalent")
+        console.say(f"{unaligned} lattices have alignments in one source only, {said}")
+    console.say(f"{count} lattices, {equal} of them equivalent")
     bad = len(differing) + len(missing)
-    if bad > max_error_proportion * count and not reading.log.failures:
-        click.get_current_context().exit(1)
-    reading.close()
+    console.close(failed=bad > max_error_proportion * count)
 
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:

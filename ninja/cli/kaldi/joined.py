@@ -1,98 +1,100 @@
-"""What the commands that join archives by key share: their sources, who lacks what, and the exit code."""
+"""Lattices of several sources, joined by their keys."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ninja.cli.options import lattice_output, resume
+from ninja.cli import options
+from ninja.cli.kaldi.options import parsed_weights
+from ninja.cli.options import Command, Destination, lattice_output, section
 from ninja.cli.places import check_places, check_stdin
-from ninja.cli.reading import Reading, named, opened, reading_options
+from ninja.cli.run import write
+from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.parallel.pipeline import Each, Keyed, Stage
 
 if TYPE_CHECKING:
     from ninja.io.lookup import Lookup
 
 Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
+Scales = tuple[float, float, float]  # acoustic scale, LM scale, word penalty
 
 
 @dataclass(slots=True)
 class Joined:
-    """One command's run over the lattices of one source, and those of others with the same keys."""
+    """The lattices of one source, and those of others with the same keys."""
 
-    reading: Reading
+    source: Source
     others: tuple[str, ...]
-    strict: bool
+    strict: bool = False
     missing: dict[str, list[str]] = field(default_factory=dict)  # keys that each other source lacks
 
-    def write(
-        self,
-        target: str,
-        function: Joining,
-        *,
-        resume: bool = False,
-        needed: bool = False,
-        kind: Kind | None = None,
-    ) -> None:
-        """Write what the function makes of each lattice and those of the same key, say what came of it, and end.
+    @contextmanager
+    def stage(self, function: Joining, *, needed: bool = False) -> Iterator[Stage[Lattice]]:
+        """Open the other sources for a ``with`` block, as the stage that applies a function to lattices of one key.
 
         Args:
-            target: Archive to write.
             function: Given a lattice of the first source, and of each other its lattice or None.
-            resume: Go on with what stands there already.
             needed: A lattice that another source lacks fails, rather than that the function goes without.
-            kind: Kind of the lattices written.
         """
-        reading = self.reading
-        check_places([target], self.others, reading)
         with ExitStack() as stack:
-            lookups = [stack.enter_context(reading.lookup(source)) for source in self.others]
+            lookups = [stack.enter_context(self.source.lookup(place)) for place in self.others]
 
             def stage(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
                 partners: list[Lattice | None] = []
 
-                def found(entries: Keyed) -> Iterator[tuple[str, Lattice]]:
-                    for key, lattice in entries:
+                def found() -> Iterator[tuple[str, Lattice]]:
+                    for key, lattice in lattices:
                         partners[:] = self._look_up(key, lookups)
                         yield key, lattice
 
                 def join(lattice: Lattice) -> Lattice:
-                    for source, partner in zip(self.others, partners, strict=True):
+                    for place, partner in zip(self.others, partners, strict=True):
                         if partner is None and needed:
-                            raise LatticeError(f"{source} has no lattice of this key", key=lattice.key)
+                            raise LatticeError(f"{place} has no lattice of this key", key=lattice.key)
                     return function(lattice, partners)
 
-                return Each(join)(found(lattices), log)
+                return Each(join)(found(), log)
 
-            reading.write(target, stage, resume=resume, kind=kind)
-        self._close(needed)
+            yield stage
+
+    def write(
+        self, function: Joining, destination: Destination, *, needed: bool = False, kind: Kind | None = None
+    ) -> NoReturn:
+        """Write what the function makes of the lattices of each key, and end the command."""
+        check_places([destination.output_file], self.others, self.source)
+        with self.stage(function, needed=needed) as stage:
+            write(stage, self.source, destination, kind=kind)
+        if not needed:
+            self.say_missing()
+        self.source.console.close_counting()
+
+    def say_missing(self) -> None:
+        """Name the keys that another source lacks; with ``--strict``, they are failures."""
+        for place, keys in self.missing.items():
+            self.source.console.say_keys(keys, f"keys are not in {place}")
+            if self.strict:
+                self.source.console.log.failures.extend(LatticeError(f"not in {place}", key=key) for key in keys)
 
     def _look_up(self, key: str, lookups: list[Lookup]) -> Iterator[Lattice | None]:
-        for source, lookup in zip(self.others, lookups, strict=True):
+        for place, lookup in zip(self.others, lookups, strict=True):
             partner = lookup.get(key)
             if partner is None:
-                self.missing.setdefault(source, []).append(key)
+                self.missing.setdefault(place, []).append(key)
             yield partner
 
-    def _close(self, needed: bool) -> None:
-        reading = self.reading
-        for source, keys in () if needed else self.missing.items():
-            reading.say(f"{len(keys)} keys are not in {source}: {named(keys)}")
-            if self.strict:
-                reading.log.failures.extend(LatticeError(f"not in {source}", key=key) for key in keys)
-        reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
 
-
-def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[..., Any]:
-    """Give a command its sources and the options of reading, handed to it as one ``Joined``.
+def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
+    """Give a command its sources and the options of reading, handed to it as ``joined``, and its ``destination``.
 
     Args:
         what: The help of ``-o``.
@@ -100,22 +102,85 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
         strict: Offer ``--strict``.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @click.argument("first")
         @click.argument("others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others)
         @lattice_output(what)
-        @resume
         @reading_options()
         @functools.wraps(command)
         def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
             beside = (others,) if isinstance(others, str) else others
             check_stdin([first, *beside])
-            reading, rest = opened((first,), options, beside=beside)
-            command(Joined(reading, beside, strict), **rest)
+            arguments = opened((first,), options, beside=beside)
+            command(Joined(arguments.pop("source"), beside, strict), **arguments)
 
-        if not strict:
-            return collected
-        text = "End with exit code 1 if an archive lacks a key of the first."
-        return click.option("--strict", is_flag=True, help=text)(collected)
+        text = "Exit with 1 if an archive lacks a key of the first."
+        return section("Running", click.option("--strict", is_flag=True, help=text))(collected) if strict else collected
 
     return decorate
+
+
+def combines_systems(command: Command) -> Command:
+    """Add scales, and the sources and weights of other systems, which ``combined`` takes."""
+    scales = section(
+        "Scales", options.acoustic_scale, options.inv_acoustic_scale, options.lm_scale, options.word_penalty
+    )
+    systems = section(
+        "Several systems",
+        click.option(
+            "--with",
+            "others",
+            multiple=True,
+            metavar="SOURCE",
+            help="Lattices of another system to combine; may be given again.",
+        ),
+        click.option(
+            "--lat-weights",
+            metavar="W:W...",
+            help="Weight of SOURCE and of each source of --with.  [default: all the same]",
+        ),
+        click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
+    )
+    return scales(systems(command))
+
+
+@contextmanager
+def combined(
+    source: Source, scales: Scales, others: tuple[str, ...], lat_weights: str | None, strict: bool
+) -> Iterator[tuple[Keyed | None, Scales]]:
+    """Combine the lattices of several systems for a ``with`` block.
+
+    Yields:
+        The combined lattices, with their scales in them, and scales of 1; (None, scales) where there is one system.
+    """
+    from ninja.graph.combine import check_weights
+    from ninja.graph.scale import check_scales
+
+    check_scales(*scales)
+    if not others:
+        if lat_weights is not None:
+            raise click.UsageError("--lat-weights needs --with: there is one system only")
+        yield None, scales
+        return
+    check_stdin([*source.places, *others])
+    source.beside = others
+    joined = Joined(source, others, strict)
+    weights = check_weights(parsed_weights(lat_weights), 1 + len(others))
+    with joined.stage(partial(_combined, weights=weights, scales=scales)) as stage:
+        yield stage(source.lattices(), source.console.log), (1.0, 1.0, 0.0)
+    joined.say_missing()
+
+
+def _combined(
+    lattice: Lattice, others: Sequence[Lattice | None], weights: tuple[float, ...], scales: Scales
+) -> Lattice:
+    from ninja.graph import combine
+
+    return combine([each and _scaled(each, *scales) for each in (lattice, *others)], weights)
+
+
+def _scaled(lattice: Lattice, acoustic_scale: float, lm_scale: float, word_penalty: float) -> Lattice:
+    from ninja.graph import add_word_penalty, scale
+
+    scaled = scale(lattice, lm_scale, acoustic_scale)
+    return add_word_penalty(scaled, word_penalty) if word_penalty else scaled

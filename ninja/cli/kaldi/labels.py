@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-import click
-
-from ninja.cli.options import lattice_output, resume
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import rewrite, switch
+from ninja.cli.convert import unchanged
+from ninja.cli.options import Destination, command, lattice_output, switch
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice
 
 
-@click.command()
-@lattice_output()
+@command
 @switch("--project-output", True, "Keep the words, else the transition ids.")
-@resume
+@lattice_output()
 @reads_lattices
-def project(reading: Reading, output_file: str, project_output: bool, resume: bool) -> None:
+def project(source: Source, destination: Destination, project_output: bool) -> None:
     """Make lattices of words alone, or of transition ids alone.
 
     Each arc of the result has the same number as word and as transition id, as in Kaldi's Lattice.
@@ -27,7 +25,7 @@ def project(reading: Reading, output_file: str, project_output: bool, resume: bo
       ninja project lat.ark.gz -o words.ark.gz
       ninja project lat.ark.gz --project-output=false -o ids.ark.gz
     """
-    rewrite(reading, output_file, partial(projected, project_output=project_output), resume=resume)
+    run(partial(projected, project_output=project_output), source, destination)
 
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
@@ -40,11 +38,10 @@ def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
     return graph.project(lattice, project_output=project_output)
 
 
-@click.command()
+@command
 @lattice_output()
-@resume
 @reads_lattices
-def rmali(reading: Reading, output_file: str, resume: bool) -> None:
+def rmali(source: Source, destination: Destination) -> None:
     """Remove the alignments of lattices.
 
     Times are lost with them.
@@ -55,14 +52,13 @@ def rmali(reading: Reading, output_file: str, resume: bool) -> None:
     """
     from ninja import graph
 
-    rewrite(reading, output_file, graph.remove_alignments, resume=resume, kind="compact")
+    run(graph.remove_alignments, source, destination, kind="compact")
 
 
-@click.command()
+@command
 @lattice_output()
-@resume
 @reads_lattices
-def reverse(reading: Reading, output_file: str, resume: bool) -> None:
+def reverse(source: Source, destination: Destination) -> None:
     """Reverse lattices, for language models that read backwards.
 
     \b
@@ -71,19 +67,13 @@ def reverse(reading: Reading, output_file: str, resume: bool) -> None:
     """
     from ninja import graph
 
-    rewrite(reading, output_file, graph.reverse, resume=resume)
+    run(graph.reverse, source, destination)
 
 
-def unchanged(lattice: Lattice) -> Lattice:
-    """Return the lattice itself: readers have sorted its states already."""
-    return lattice
-
-
-@click.command()
+@command
 @lattice_output()
-@resume
 @reads_lattices
-def topsort(reading: Reading, output_file: str, resume: bool) -> None:
+def topsort(source: Source, destination: Destination) -> None:
     """Sort the states of lattices topologically.
 
     A lattice with a cycle is reported and left out. Every other command writes sorted lattices, too.
@@ -92,4 +82,4 @@ def topsort(reading: Reading, output_file: str, resume: bool) -> None:
     Example:
       ninja topsort lat.ark.gz -o sorted.ark.gz
     """
-    rewrite(reading, output_file, unchanged, resume=resume)
+    run(unchanged, source, destination)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli import writing
-from ninja.cli.options import lattice_output, output_file
+from ninja.cli.options import Destination, command, lattice_output, output_file, section
 from ninja.cli.places import check_places
-from ninja.cli.reading import WORDS_HELP, OutputOptions, Reading, reads_lattices, reads_lattices_alone
+from ninja.cli.run import results
+from ninja.cli.source import WORDS_HELP, Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.parallel.pipeline import Each
 
@@ -45,14 +46,17 @@ def only_path(lattice: Lattice) -> Path:
     return graph.best_path(check_only_path(lattice))
 
 
-@click.command()
-@output_file("Table for the words, text, or ark:FILE for binary word ids")
-@click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE.")
-@click.option("--lm-cost", metavar="FILE", help="Write the graph costs here.")
-@click.option("--ac-cost", metavar="FILE", help="Write the acoustic costs here.")
+@command
+@section(
+    "Input and output",
+    output_file("Table for the words, text, or ark:FILE for binary word ids"),
+    click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE."),
+    click.option("--lm-cost", metavar="FILE", help="Write the graph costs here."),
+    click.option("--ac-cost", metavar="FILE", help="Write the acoustic costs here."),
+)
 @reads_lattices
 def nbest_to_linear(
-    reading: Reading, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
+    source: Source, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
 ) -> None:
     """Write words, alignment and costs of single-path lattices.
 
@@ -64,15 +68,15 @@ def nbest_to_linear(
     """
     from ninja.io.number_tables import NumberWriter
 
-    check_places([output_file, alignments, lm_cost, ac_cost], (), reading)
-    words = reading.table()
+    check_places([output_file, alignments, lm_cost, ac_cost], (), source)
+    words = source.table()
     with ExitStack() as stack:
         said, aligned, graph_cost, acoustic_cost = (
             None if name is None else stack.enter_context(NumberWriter(name))
             for name in (output_file, alignments, lm_cost, ac_cost)
         )
         assert said is not None
-        for key, path in reading.results(Each(only_path), to_stdout=output_file == "-"):
+        for key, path in results(Each(only_path), source, to_stdout=output_file == "-"):
             if words is None:
                 said.integers(key, path.words)
             else:
@@ -83,26 +87,25 @@ def nbest_to_linear(
                 graph_cost.number(key, path.graph_cost)
             if acoustic_cost is not None:
                 acoustic_cost.number(key, path.acoustic_cost)
-    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
+    source.console.close_counting()
 
 
-@click.command()
+@command
 @click.argument("alignments")
-@lattice_output()
 @click.option("--transcriptions", metavar="FILE", required=True, help="Word ids of each key; words, with --words.")
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
 @click.option("--lm-cost", metavar="FILE", help="Graph cost of each key.  [default: 0]")
 @click.option("--ac-cost", metavar="FILE", help="Acoustic cost of each key.  [default: 0]")
 @click.option("--allow-pipes", is_flag=True, help="Run commands typed as input ('ark:command |').")
+@lattice_output(resume=False)
 def linear_to_nbest(
     alignments: str,
-    output_file: str,
     transcriptions: str,
     words: str | None,
     lm_cost: str | None,
     ac_cost: str | None,
     allow_pipes: bool,
-    **output: Any,
+    **writing_options: Any,
 ) -> None:
     """Make single-path lattices from alignments, words and costs.
 
@@ -116,9 +119,10 @@ def linear_to_nbest(
     from ninja.io.along import Along
     from ninja.io.number_tables import read_floats, read_integers
 
-    reading = Reading((alignments,), words, 1, "skip", allow_pipes, output=OutputOptions(**output), are_lattices=False)
-    check_places([output_file], [transcriptions, lm_cost, ac_cost], reading)
-    said = Along(_spoken(reading, transcriptions))
+    destination = Destination(**writing_options)
+    source = Source((alignments,), words, allow_pipes=allow_pipes, are_lattices=False)
+    check_places([destination.output_file], [transcriptions, lm_cost, ac_cost], source)
+    said = Along(_spoken(source, transcriptions))
     costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
 
     def made() -> Iterator[Lattice]:
@@ -126,22 +130,22 @@ def linear_to_nbest(
             ids = said.get(key)
             graph_cost, acoustic_cost = (0.0 if each is None else each.get(key) for each in costs)
             if ids is None:
-                reading.failed(LatticeError(f"{transcriptions} lacks it", key=key))
+                source.console.log.fail(LatticeError(f"{transcriptions} lacks it", key=key))
             elif graph_cost is None or acoustic_cost is None:
-                reading.failed(LatticeError(f"{lm_cost if graph_cost is None else ac_cost} lacks it", key=key))
+                source.console.log.fail(LatticeError(f"{lm_cost if graph_cost is None else ac_cost} lacks it", key=key))
             else:
                 try:
-                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost, reading.table())
+                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost, source.table())
                 except NinjaError as error:
-                    reading.failed(error)
+                    source.console.log.fail(error)
 
-    _write(reading, output_file, made())
+    _write(source, destination, made())
 
 
-@click.command()
-@lattice_output()
+@command
+@lattice_output(resume=False)
 @reads_lattices_alone
-def nbest_to_lattice(reading: Reading, output_file: str) -> None:
+def nbest_to_lattice(source: Source, destination: Destination) -> None:
     """Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.
 
     Paths of an utterance stand one after the other.
@@ -152,18 +156,18 @@ def nbest_to_lattice(reading: Reading, output_file: str) -> None:
     """
     from ninja import graph
 
-    check_places([output_file], (), reading)
+    check_places([destination.output_file], (), source)
 
     def paths() -> Iterator[tuple[str, Lattice]]:
-        for key, lattice in reading.lattices():
+        for key, lattice in source.lattices():
             numbered = _NUMBERED.fullmatch(key)
             if numbered is not None:
                 yield numbered[1], lattice.with_key(numbered[1])
                 continue
             failure = LatticeError("the key does not end in -1, -2, … as those of n-best lists do", key=key)
-            if reading.on_error == "raise":
+            if source.on_error == "raise":
                 raise failure
-            reading.failed(failure)
+            source.console.log.fail(failure)
 
     def united() -> Iterator[Lattice]:
         for key, waiting in groupby(paths(), key=lambda pair: pair[0]):
@@ -171,20 +175,20 @@ def nbest_to_lattice(reading: Reading, output_file: str) -> None:
                 result = graph.union([lattice for _, lattice in waiting], determinize=False)
             except NinjaError as error:
                 error.key = error.key or key
-                if reading.on_error == "raise":
+                if source.on_error == "raise":
                     raise
-                reading.failed(error)
+                source.console.log.fail(error)
             else:
                 yield result
 
-    _write(reading, output_file, united())
+    _write(source, destination, united())
 
 
-@click.command()
+@command
 @click.argument("text")
-@lattice_output()
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
-def string_to_lattice(text: str, output_file: str, words: str | None, **output: Any) -> None:
+@lattice_output(resume=False)
+def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
     """Make a lattice from each line of word ids, or of words with --words.
 
     A line of TEXT is a key and its words. Costs are 0; each word is its own label.
@@ -195,13 +199,14 @@ def string_to_lattice(text: str, output_file: str, words: str | None, **output: 
     """
     from ninja import graph
 
-    reading = Reading((text,), words, 1, "skip", False, output=OutputOptions(**output), are_lattices=False)
-    check_places([output_file], (), reading)
-    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(reading, text))
-    _write(reading, output_file, (lattice.with_words(reading.table()) for lattice in lattices))
+    destination = Destination(**writing_options)
+    source = Source((text,), words, are_lattices=False)
+    check_places([destination.output_file], (), source)
+    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(source, text))
+    _write(source, destination, (lattice.with_words(source.table()) for lattice in lattices))
 
 
-def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
+def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
     """Read the words of each key: ids, or what the symbol table knows."""
     import numpy as np
 
@@ -210,26 +215,26 @@ def _spoken(reading: Reading, source: str) -> Iterator[tuple[str, npt.NDArray[np
     from ninja.io.number_tables import read_integers
     from ninja.io.sources import tables
 
-    table = reading.table()
+    table = source.table()
     if table is None:
-        yield from read_integers(source, allow_pipes=reading.allow_pipes)
+        yield from read_integers(transcripts, allow_pipes=source.allow_pipes)
         return
-    for place in [Place(STDIN)] if source == STDIN else [each.place for each in tables(source)]:
+    for place in [Place(STDIN)] if transcripts == STDIN else [each.place for each in tables(transcripts)]:
         path = "/dev/stdin" if place.path == STDIN else place.path
         for key, spoken in read_text(path).items():
             ids = table.ids(spoken)
             if -1 in ids:
                 unknown = spoken[ids.index(-1)]
-                reading.failed(SymbolError(f"the symbol table lacks the word {unknown!r}", path, key=key))
+                source.console.log.fail(SymbolError(f"the symbol table lacks the word {unknown!r}", path, key=key))
                 continue
             yield key, np.array(ids, np.int32)
 
 
-def _write(reading: Reading, output_file: str, lattices: Iterator[Lattice]) -> None:
-    count = 0
-    with writing.opened(output_file, reading) as archive:
+def _write(source: Source, destination: Destination, lattices: Iterator[Lattice]) -> None:
+    log = source.console.log
+    with writing.opened(destination, source) as archive:
         for lattice in lattices:
-            count += archive.take(lattice)
-        if not count and reading.log.failures:
-            raise LatticeError(f"not one lattice of {len(reading.log.failures)} could be made; nothing is written")
-    reading.close(f"{count} lattices, {reading.seconds:.1f} s")
+            log.lattices += archive.take(lattice)
+        if not log.lattices and log.failures:
+            raise LatticeError(f"not one lattice of {len(log.failures)} could be made; nothing is written")
+    source.console.close_counting()

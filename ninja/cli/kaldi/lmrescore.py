@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import lattice_output, resume
+from ninja.cli.options import Destination, command, lattice_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices
+from ninja.cli.run import write
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
@@ -60,20 +61,17 @@ class Composing:
         return Composing, (self.path, self.scale, self.unk_penalty)
 
 
-@click.command()
-@lattice_output("The lattices")
+@command
 @click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
-@click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of its costs; -1 takes them out.")
+@click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option(
     "--unk-penalty",
     type=float,
     help="Cost of a word the model lacks, beyond <unk>'s.  [default: ln of how many words share it]",
 )
-@resume
+@lattice_output("The lattices")
 @reads_lattices
-def lmrescore(
-    reading: Reading, lm: str, lm_scale: float, unk_penalty: float | None, output_file: str, resume: bool
-) -> None:
+def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | None, destination: Destination) -> None:
     """Add the scores of an n-gram model to lattices, or take them out, exactly.
 
     Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
@@ -89,7 +87,7 @@ def lmrescore(
             raise OptionError(f"{name} is {value}, but must be finite")
     if not os.path.exists(lm):
         raise ModelError("no such file", lm)
-    reading.need_table()
-    check_places([output_file], [lm], reading)
-    arcs = reading.write(output_file, Each(Composing(lm, lm_scale, unk_penalty)), resume=resume)
-    reading.close(f"{reading.log.lattices} lattices, {arcs} arcs, {reading.seconds:.1f} s")
+    source.need_table()
+    check_places([destination.output_file], [lm], source)
+    arcs = write(Each(Composing(lm, lm_scale, unk_penalty)), source, destination)
+    source.console.close_counting(f"lattices, {arcs} arcs")

@@ -6,19 +6,18 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ninja.cli.kaldi.joined import Scales, combined, combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.kaldi.systems import Scales, Systems, combines_systems
-from ninja.cli.options import Command, output_file, scales, text_output
+from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import switch
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError, OutputError
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
@@ -49,9 +48,8 @@ def frame_shift_option(text: str) -> Callable[[Command], Command]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What is written of one lattice; None: not asked for."""
+class Decoded(NamedTuple):
+    """The results of one lattice that are written; None: not asked for."""
 
     words: npt.NDArray[np.int32]
     spelled: list[str] | None
@@ -62,67 +60,59 @@ class Decoded:
     json: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """The function from a lattice to what is written of it, picklable."""
+def decode(
+    lattice: Lattice,
+    scales: Scales,
+    decode_mbr: bool,
+    print_silence: bool,
+    one_best_times: bool,
+    frame_shift: float | None,
+    wanted: frozenset[str],
+) -> Decoded:
+    """Decode a lattice, and print what is wanted of it."""
+    from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text, without_empty_bins
+    from ninja.consensus.ctm import NO_TIMES
 
-    scales: Scales
-    decode_mbr: bool
-    print_silence: bool
-    one_best_times: bool
-    frame_shift: float | None
-    wanted: frozenset[str]
-
-    def __call__(self, lattice: Lattice) -> Decoded:
-        """Decode the lattice."""
-        from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text, without_empty_bins
-        from ninja.consensus.ctm import NO_TIMES
-
-        if "mesh" in self.wanted:
-            _check_file_name(lattice.key)
-        found = mbr_decode(
-            lattice,
-            self.scales.acoustic_scale,
-            self.scales.lm_scale,
-            self.scales.word_penalty,
-            decode_mbr=self.decode_mbr,
-            print_silence=self.print_silence,
-        )
-        if "times" in self.wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
-            raise LatticeError(NO_TIMES, key=lattice.key)
-        spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
-        network = None
-        if self.wanted & {"mesh", "json"}:
-            shift = self.frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-            network = confusion_network(found, shift, lattice.words)
-        return Decoded(
-            found.words,
-            spelled,
-            found.bayes_risk,
-            _sausage(found) if "sausage" in self.wanted else None,
-            _times(found.times if self.one_best_times else found.bin_times) if "times" in self.wanted else None,
-            mesh_text(without_empty_bins(network)) if network is not None and "mesh" in self.wanted else None,
-            json_text(network) if network is not None and "json" in self.wanted else None,
-        )
+    if "mesh" in wanted:
+        _check_file_name(lattice.key)
+    found = mbr_decode(lattice, *scales, decode_mbr=decode_mbr, print_silence=print_silence)
+    if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
+        raise LatticeError(NO_TIMES, key=lattice.key)
+    spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
+    network = None
+    if wanted & {"mesh", "json"}:
+        shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
+        network = confusion_network(found, shift, lattice.words)
+    return Decoded(
+        found.words,
+        spelled,
+        found.bayes_risk,
+        _sausage(found) if "sausage" in wanted else None,
+        _times(found.times if one_best_times else found.bin_times) if "times" in wanted else None,
+        mesh_text(without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
+        json_text(network) if network is not None and "json" in wanted else None,
+    )
 
 
-@click.command()
-@output_file("Text file for the word sequences, or ark:FILE")
-@click.option("--bayes-risk", metavar="FILE", help="Write here for each lattice its key and its expected word errors.")
-@click.option("--sausage", metavar="FILE", help="Write here for each lattice its bins: word ids and posteriors.")
-@click.option("--times", metavar="FILE", help="Write here for each lattice begin and end of each bin, in frames.")
-@switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins.")
-@click.option("--mesh-dir", metavar="DIR", help="Write here confusion networks as SRILM's word meshes, KEY.mesh each.")
-@click.option("--json", "json_file", metavar="FILE", help="Write here confusion networks, one a line, as JSON.")
-@frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
+@command
 @switch("--decode-mbr", True, "Decode, else keep the best path's words and build the bins around them.")
 @switch("--print-silence", False, "Keep bins that most probably hold no word as words with id 0.")
-@word_symbol_table_option
-@reads_lattices
+@frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
 @combines_systems
+@section(
+    "Input and output",
+    output_file("Text file for the word sequences, or ark:FILE"),
+    click.option("--bayes-risk", metavar="FILE", help="Write for each lattice its key and its expected word errors."),
+    click.option("--sausage", metavar="FILE", help="Write for each lattice its bins: word ids and posteriors."),
+    click.option("--times", metavar="FILE", help="Write for each lattice begin and end of each bin, in frames."),
+    switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins."),
+    click.option("--mesh-dir", metavar="DIR", help="Write confusion networks as SRILM's word meshes, KEY.mesh each."),
+    click.option("--json", "json_file", metavar="FILE", help="Write confusion networks, one a line, as JSON."),
+    word_symbol_table_option,
+)
+@reads_lattices
 def mbr_decode(
-    reading: Reading,
-    scales: Scales,
+    source: Source,
     output_file: str,
     bayes_risk: str | None,
     sausage: str | None,
@@ -134,6 +124,12 @@ def mbr_decode(
     decode_mbr: bool,
     print_silence: bool,
     word_symbol_table: str | None,
+    acoustic_scale: float,
+    lm_scale: float,
+    word_penalty: float,
+    others: tuple[str, ...],
+    lat_weights: str | None,
+    strict: bool,
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -154,20 +150,29 @@ def mbr_decode(
     outputs = [output_file, bayes_risk, sausage, times, json_file]
     if [name if name is None else target(name).archive for name in outputs].count("-") > 1:
         raise click.UsageError("two results cannot both go to stdout; give one a file, or -o /dev/null")
-    others = reading.others if isinstance(reading, Systems) else ()
-    check_places(outputs, [*others, word_symbol_table], reading)
-    show = shown_words(reading, word_symbol_table)
-    decoding = Decoding(scales, decode_mbr, print_silence, one_best_times, frame_shift, wanted)
+    check_places(outputs, [*others, word_symbol_table], source)
+    show = shown_words(source.console, word_symbol_table)
     if mesh_dir is not None:
         _make(mesh_dir)
     risk, words = 0.0, 0
     with ExitStack() as stack:
+        scaled = acoustic_scale, lm_scale, word_penalty
+        lattices, scaled = stack.enter_context(combined(source, scaled, others, lat_weights, strict))
         transcripts = stack.enter_context(NumberWriter(output_file))
         risks, sausages, spans = (
             None if name is None else stack.enter_context(NumberWriter(name)) for name in (bayes_risk, sausage, times)
         )
         objects = None if json_file is None else stack.enter_context(text_output(json_file))
-        for key, decoded in reading.results(Each(decoding), to_stdout=output_file == "-"):
+        decoding = partial(
+            decode,
+            scales=scaled,
+            decode_mbr=decode_mbr,
+            print_silence=print_silence,
+            one_best_times=one_best_times,
+            frame_shift=frame_shift,
+            wanted=wanted,
+        )
+        for key, decoded in results(Each(decoding), source, lattices, to_stdout=output_file == "-"):
             if decoded.spelled is None:
                 transcripts.integers(key, decoded.words)
             else:
@@ -185,18 +190,18 @@ def mbr_decode(
                 _write_mesh(mesh_dir, key, decoded.mesh)
             risk += decoded.bayes_risk
             words += len(decoded.words)
-    count = reading.log.lattices
-    reading.close(
+    count = source.console.log.lattices
+    source.console.close(
         f"{count} lattices, average Bayes risk per sentence {risk / max(count, 1):.6g}, per word "
         f"{risk / max(words, 1):.6g}"
     )
 
 
-@click.command()
-@output_file("Text file for the confidences, or ark:FILE")
+@command
 @scales
+@output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
-def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
+def confidence(source: Source, output_file: str, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
     """Print the cost difference between the best two word sequences of each lattice.
 
     One line for each: its key and the difference; 1e+10 where there is but one word sequence.
@@ -215,13 +220,13 @@ def confidence(reading: Reading, output_file: str, acoustic_scale: float, lm_sca
     )
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
-        for key, difference in reading.results(Each(difference_of), to_stdout=output_file == "-"):
+        for key, difference in results(Each(difference_of), source, to_stdout=output_file == "-"):
             alone += math.isinf(difference)
             probability += math.exp(-difference)
             table.number(key, min(difference, MOST_COST))
-    count = reading.log.lattices
+    count = source.console.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
-    reading.close(f"{count} lattices, {alone} of them with one word sequence only{average}")
+    source.console.close(f"{count} lattices, {alone} of them with one word sequence only{average}")
 
 
 def _sausage(found: Consensus) -> list[str]:

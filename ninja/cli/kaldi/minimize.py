@@ -6,18 +6,17 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import lattice_output, resume
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import rewrite, switch
+from ninja.cli.options import Destination, command, lattice_output, switch
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
 
 
-@click.command()
+@command
 @lattice_output("The pushed lattices")
 @switch("--push-strings", True, "Push the alignments.")
 @switch("--push-weights", True, "Push the costs.")
-@resume
 @reads_lattices
-def push(reading: Reading, output_file: str, push_strings: bool, push_weights: bool, resume: bool) -> None:
+def push(source: Source, destination: Destination, push_strings: bool, push_weights: bool) -> None:
     """Push alignments and costs of lattices towards their start.
 
     Labels that all ways from a state to the end begin with move before it, and so does the cost of the best of them.
@@ -30,16 +29,15 @@ def push(reading: Reading, output_file: str, push_strings: bool, push_weights: b
     from ninja import graph
 
     pushed = partial(graph.push, strings=push_strings, weights=push_weights)
-    rewrite(reading, output_file, pushed, resume=resume)
+    run(pushed, source, destination)
 
 
-@click.command()
+@command
 @lattice_output("The smaller lattices")
 @switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
 @switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
-@resume
 @reads_lattices
-def minimize(reading: Reading, output_file: str, push_strings: bool, push_weights: bool, resume: bool) -> None:
+def minimize(source: Source, destination: Destination, push_strings: bool, push_weights: bool) -> None:
     """Merge states of lattices that have the same completions.
 
     Every path keeps its words, alignment and costs. Lattices should be deterministic, as those of decoders are;
@@ -52,15 +50,14 @@ def minimize(reading: Reading, output_file: str, push_strings: bool, push_weight
     from ninja import graph
 
     smaller = partial(graph.minimize, strings=push_strings, weights=push_weights)
-    rewrite(reading, output_file, smaller, resume=resume)
+    run(smaller, source, destination)
 
 
-@click.command()
+@command
 @lattice_output("The expanded lattices")
-@click.option("--n", type=click.IntRange(1), default=3, show_default=True, help="Words of an n-gram.")
-@resume
+@click.option("--n", type=click.IntRange(1), default=3, help="Words of an n-gram.")
 @reads_lattices
-def expand_ngram(reading: Reading, output_file: str, n: int, resume: bool) -> None:
+def expand_ngram(source: Source, destination: Destination, n: int) -> None:
     """Split the states of lattices until each has one history of n - 1 words.
 
     Each arc then stands for one n-gram. No path is lost or made.
@@ -71,4 +68,4 @@ def expand_ngram(reading: Reading, output_file: str, n: int, resume: bool) -> No
     """
     from ninja import graph
 
-    rewrite(reading, output_file, partial(graph.expand_ngram, n=n), resume=resume)
+    run(partial(graph.expand_ngram, n=n), source, destination)

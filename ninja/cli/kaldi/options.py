@@ -1,4 +1,4 @@
-"""Options of Kaldi's programs that stand for others, or only show what is done."""
+"""Options that several of Kaldi's programs share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.errors import SymbolError
+from ninja.errors import OptionError, SymbolError
 
 if TYPE_CHECKING:
-    from ninja.cli.reading import Reading
+    from ninja.cli.console import Console
 
-inv_acoustic_scale_option = click.option(
-    "--inv-acoustic-scale", type=float, default=1.0, show_default=True, help="One over --acoustic-scale, instead of it."
+model_option = click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
+ali_option = click.option(
+    "--ali", metavar="FILE", required=True, help="Reference alignments, a table of transition ids."
 )
 word_symbol_table_option = click.option(
     "--word-symbol-table",
@@ -22,26 +23,47 @@ word_symbol_table_option = click.option(
 )
 
 
-def chosen_acoustic_scale(acoustic_scale: float, inv_acoustic_scale: float) -> float:
-    """Return the factor of acoustic costs that one of both options gives.
+class PhoneList(click.ParamType):
+    """Ids with colons between, as in Kaldi."""
+
+    name = "ids"
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[int, ...]:
+        """Split the list."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(each) for each in str(value).split(":") if each)
+        except ValueError:
+            self.fail(f"{value!r} is no list of ids such as 1:2:3", parameter, context)
+
+
+silence_phones_option = click.option(
+    "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
+)
+
+
+def parsed_weights(text: str | None) -> list[float] | None:
+    """Parse ``--lat-weights``.
 
     Raises:
-        UsageError: Both are given, or the inverse is 0.
+        OptionError: They are no numbers.
     """
-    if inv_acoustic_scale == 1.0:
-        return acoustic_scale
-    if acoustic_scale != 1.0:
-        raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
-    if inv_acoustic_scale == 0.0:
-        raise click.UsageError("--inv-acoustic-scale is 0, but nothing has this inverse")
-    return 1.0 / inv_acoustic_scale
+    if text is None:
+        return None
+    try:
+        return [float(weight) for weight in text.split(":")]
+    except ValueError:
+        raise OptionError(f"--lat-weights is {text!r}, but must be numbers between colons, as in 0.6:0.4") from None
 
 
-def shown_words(reading: Reading, path: str | None) -> Callable[[str, Sequence[int]], None]:
+def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
     """Return the function that shows the words of a key on stderr, as Kaldi does with ``--word-symbol-table``.
 
     Args:
-        reading: The run that says it.
+        console: Where they are shown.
         path: Symbol table; None: nothing is shown.
     """
     from ninja.lattice.symbols import SymbolTable
@@ -52,9 +74,9 @@ def shown_words(reading: Reading, path: str | None) -> Callable[[str, Sequence[i
         if table is None:
             return
         try:
-            reading.say(" ".join([key, *table.spell(ids)]))
+            console.say(" ".join([key, *table.spell(ids)]))
         except SymbolError as error:
             error.key = key
-            reading.failed(error)
+            console.log.fail(error)
 
     return show

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import output_file
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import switch
+from ninja.cli.options import command, output_file, switch
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -17,52 +17,49 @@ if TYPE_CHECKING:
     from ninja.lattice.transition_model import TransitionModel
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The function from a lattice to the entry of its FST in a table, picklable."""
+def entry(
+    lattice: Lattice,
+    acoustic_scale: float,
+    lm_scale: float,
+    rm_eps: bool,
+    read_compact: bool,
+    project_input: bool,
+    project_output: bool,
+    model: TransitionModel | None,
+    text: bool,
+) -> bytes:
+    """Return the FST of a lattice as an entry of a table."""
+    from ninja import graph
+    from ninja.formats.kaldi.fst_tables import as_image, as_text
 
-    acoustic_scale: float
-    lm_scale: float
-    rm_eps: bool
-    read_compact: bool
-    project_input: bool
-    project_output: bool
-    model: TransitionModel | None
-    text: bool
-
-    def __call__(self, lattice: Lattice) -> bytes:
-        """Make the FST."""
-        from ninja import graph
-        from ninja.formats.kaldi.fst_tables import as_image, as_text
-
-        if self.model is not None:
-            self.model.check(lattice)
-        made = graph.to_fst(
-            lattice,
-            self.acoustic_scale,
-            self.lm_scale,
-            rm_eps=self.rm_eps,
-            read_compact=self.read_compact,
-            project_input=self.project_input,
-            project_output=self.project_output,
-            input_label=None if self.model is None else self.model.pdf + 1,
-        )
-        return as_text(made, lattice.key) if self.text else as_image(made, lattice.key)
+    if model is not None:
+        model.check(lattice)
+    made = graph.to_fst(
+        lattice,
+        acoustic_scale,
+        lm_scale,
+        rm_eps=rm_eps,
+        read_compact=read_compact,
+        project_input=project_input,
+        project_output=project_output,
+        input_label=None if model is None else model.pdf + 1,
+    )
+    return as_text(made, lattice.key) if text else as_image(made, lattice.key)
 
 
-@click.command()
-@output_file("Table for the FSTs, binary, or text as ark,t:FILE")
+@command
 @switch("--read-compact", True, "Take whole words as arcs, else transition ids.")
-@click.option("--acoustic-scale", type=float, default=0.0, show_default=True, help="Factor of acoustic costs.")
-@click.option("--lm-scale", type=float, default=0.0, show_default=True, help="Factor of graph costs.")
+@click.option("--acoustic-scale", default=0.0, help="Factor of acoustic costs.")
+@click.option("--lm-scale", default=0.0, help="Factor of graph costs.")
 @switch("--rm-eps", True, "Remove epsilons, where that makes the FST no larger.")
 @switch("--convert-to-pdf-labels", False, "With --read-compact=false: numbers of densities, plus 1, as input labels.")
 @click.option("--trans-model", metavar="FILE", help="Transition model (final.mdl), for --convert-to-pdf-labels.")
 @switch("--project-input", False, "With --read-compact=false: input labels on both sides.")
 @switch("--project-output", True, "With --read-compact=false: words on both sides.")
+@output_file("Table for the FSTs, binary, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
-    reading: Reading,
+    source: Source,
     output_file: str,
     read_compact: bool,
     acoustic_scale: float,
@@ -90,7 +87,17 @@ def to_fst(
             raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
         model = read_transition_model(trans_model)
     with opened_table(output_file) as (table, text):
-        entry = Entry(acoustic_scale, lm_scale, rm_eps, read_compact, project_input, project_output, model, text)
-        for _, content in reading.results(Each(entry), to_stdout=output_file == "-"):
+        entry_of = partial(
+            entry,
+            acoustic_scale=acoustic_scale,
+            lm_scale=lm_scale,
+            rm_eps=rm_eps,
+            read_compact=read_compact,
+            project_input=project_input,
+            project_output=project_output,
+            model=model,
+            text=text,
+        )
+        for _, content in results(Each(entry_of), source, to_stdout=output_file == "-"):
             table.write(content)
-    reading.close(f"{reading.log.lattices} lattices, {reading.seconds:.1f} s")
+    source.console.close_counting()

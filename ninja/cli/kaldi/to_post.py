@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ninja.cli.kaldi.boost_ali import PhoneList
-from ninja.cli.kaldi.paths import acoustic_scale_option, lm_scale_option
-from ninja.cli.options import output_file
+from ninja.cli import options
+from ninja.cli.kaldi.options import ali_option, model_option, silence_phones_option
+from ninja.cli.options import command, output_file, switch
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices, reads_lattices_alone
-from ninja.cli.switches import switch
+from ninja.cli.run import results
+from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
     from ninja.graph.frame_posteriors import FramePosteriors
     from ninja.lattice import Lattice
+
+posteriors_output = output_file("Table for the posteriors, text, or binary as ark:FILE")
 
 
 def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> FramePosteriors:
@@ -32,13 +34,13 @@ def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> Frame
     return frame_posteriors(lattice, acoustic_scale, lm_scale)
 
 
-@click.command()
-@output_file("Table for the posteriors, text, or binary as ark:FILE")
-@acoustic_scale_option
-@lm_scale_option
+@command
+@options.acoustic_scale
+@options.lm_scale
 @click.option("--loglikes", metavar="FILE", help="Write the log-likelihood of all paths of each lattice here.")
+@posteriors_output
 @reads_lattices
-def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale: float, loglikes: str | None) -> None:
+def to_post(source: Source, output_file: str, acoustic_scale: float, lm_scale: float, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
     A line is a key, and for each frame in brackets its transition ids and their posteriors.
@@ -49,42 +51,42 @@ def to_post(reading: Reading, output_file: str, acoustic_scale: float, lm_scale:
     """
     from ninja.io.number_tables import NumberWriter
 
-    check_places([output_file, loglikes], [], reading)
+    check_places([output_file, loglikes], [], source)
     stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
         likes = None if loglikes is None else stack.enter_context(NumberWriter(loglikes))
-        for key, found in reading.results(stage, to_stdout=output_file == "-"):
+        for key, found in results(stage, source, to_stdout=output_file == "-"):
             table.posteriors(key, found.begin, found.label, found.posterior)
             if likes is not None:
                 likes.number(key, found.total)
             total += found.total
             frames += len(found.begin) - 1
-    reading.close(f"{reading.log.lattices} lattices, log-likelihood of a frame {total / max(frames, 1):.6g}")
+    source.console.close(
+        f"{source.console.log.lattices} lattices, log-likelihood of a frame {total / max(frames, 1):.6g}"
+    )
 
 
-def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what both verbs for expected accuracies take."""
+def accuracy_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what both commands for expected accuracies take."""
     for decorate in (
         reads_lattices_alone,
-        click.option(
-            "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
-        ),
+        posteriors_output,
+        silence_phones_option,
         switch("--one-silence-class", False, "Silences count as right where the reference has any, else never."),
-        lm_scale_option,
-        acoustic_scale_option,
-        click.option("--ali", metavar="FILE", required=True, help="Reference alignments, a table of transition ids."),
-        click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl)."),
-        output_file("Table for the posteriors, text, or binary as ark:FILE"),
+        options.lm_scale,
+        options.acoustic_scale,
+        ali_option,
+        model_option,
     ):
-        command = decorate(command)
-    return command
+        function = decorate(function)
+    return function
 
 
-@click.command()
+@command
 @accuracy_options
-def to_mpe_post(reading: Reading, **options: Any) -> None:
+def to_mpe_post(source: Source, **given: Any) -> None:
     """Write posteriors of transition ids for training by minimum phone frame error.
 
     A line is as ninja to-post's; posteriors have either sign: how much better or worse than all paths those are that
@@ -95,12 +97,12 @@ def to_mpe_post(reading: Reading, **options: Any) -> None:
     Example:
       ninja to-mpe-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _accuracies(reading, "mpfe", **options)
+    _accuracies(source, "mpfe", **given)
 
 
-@click.command()
+@command
 @accuracy_options
-def to_smbr_post(reading: Reading, **options: Any) -> None:
+def to_smbr_post(source: Source, **given: Any) -> None:
     """Write posteriors of transition ids for training by state-level minimum Bayes risk.
 
     As ninja to-mpe-post, by the frames whose density is the reference's.
@@ -109,11 +111,11 @@ def to_smbr_post(reading: Reading, **options: Any) -> None:
     Example:
       ninja to-smbr-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _accuracies(reading, "smbr", **options)
+    _accuracies(source, "smbr", **given)
 
 
 def _accuracies(
-    reading: Reading,
+    source: Source,
     criterion: Literal["mpfe", "smbr"],
     output_file: str,
     model: str,
@@ -129,10 +131,10 @@ def _accuracies(
     from ninja.io.number_tables import NumberWriter, read_integers
 
     if not silence_phones:
-        reading.say("there are no --silence-phones; make sure that this is meant")
-    check_places([output_file], [model, ali], reading)
+        source.console.say("there are no --silence-phones; make sure that this is meant")
+    check_places([output_file], [model, ali], source)
     transitions = read_transition_model(model)
-    references = Along(read_integers(ali, allow_pipes=reading.allow_pipes))
+    references = Along(read_integers(ali, allow_pipes=source.allow_pipes))
 
     def accuracy(lattice: Lattice) -> FramePosteriors:
         alignment = references.get(lattice.key)
@@ -151,8 +153,8 @@ def _accuracies(
 
     total, frames = 0.0, 0
     with NumberWriter(output_file) as table:
-        for key, found in reading.results(Each(accuracy), to_stdout=output_file == "-"):
+        for key, found in results(Each(accuracy), source, to_stdout=output_file == "-"):
             table.posteriors(key, found.begin, found.label, found.posterior)
             total += found.total
             frames += len(found.begin) - 1
-    reading.close(f"{reading.log.lattices} lattices, accuracy of a frame {total / max(frames, 1):.6g}")
+    source.console.close(f"{source.console.log.lattices} lattices, accuracy of a frame {total / max(frames, 1):.6g}")

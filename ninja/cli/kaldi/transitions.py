@@ -6,19 +6,19 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import lattice_output, resume
+from ninja.cli.kaldi.options import model_option
+from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.places import check_places
-from ninja.cli.reading import Reading, reads_lattices
-from ninja.cli.switches import rewrite, switch
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
 
 
-@click.command()
-@lattice_output("The phone lattices")
-@click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
+@command
+@model_option
 @switch("--replace-words", True, "Put phones in the place of words, else in the place of transition ids.")
-@resume
+@lattice_output("The phone lattices")
 @reads_lattices
-def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_words: bool, resume: bool) -> None:
+def to_phone_lattice(source: Source, destination: Destination, model: str, replace_words: bool) -> None:
     """Convert word lattices to phone lattices by their transition ids.
 
     \b
@@ -28,20 +28,19 @@ def to_phone_lattice(reading: Reading, output_file: str, model: str, replace_wor
     from ninja import graph
     from ninja.formats.kaldi.transition_model import read_transition_model
 
-    check_places([output_file], [model], reading)
+    check_places([destination.output_file], [model], source)
     phones = partial(graph.to_phone_lattice, model=read_transition_model(model), replace_words=replace_words)
-    rewrite(reading, output_file, phones, resume=resume, kind="compact")
+    run(phones, source, destination, kind="compact")
 
 
-@click.command()
+@command
+@model_option
+@click.option("--transition-scale", default=1.0, help="Factor, self-loops aside.")
+@click.option("--self-loop-scale", default=1.0, help="Factor of staying or leaving.")
 @lattice_output("The lattices")
-@click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
-@click.option("--transition-scale", type=float, default=1.0, show_default=True, help="Factor, self-loops aside.")
-@click.option("--self-loop-scale", type=float, default=1.0, show_default=True, help="Factor of staying or leaving.")
-@resume
 @reads_lattices
 def add_trans_probs(
-    reading: Reading, output_file: str, model: str, transition_scale: float, self_loop_scale: float, resume: bool
+    source: Source, destination: Destination, model: str, transition_scale: float, self_loop_scale: float
 ) -> None:
     """Add transition costs to the graph costs of lattices made without them.
 
@@ -52,11 +51,11 @@ def add_trans_probs(
     from ninja import graph
     from ninja.formats.kaldi.transition_model import read_transition_model
 
-    check_places([output_file], [model], reading)
+    check_places([destination.output_file], [model], source)
     added = partial(
         graph.add_transition_costs,
         model=read_transition_model(model),
         transition_scale=transition_scale,
         self_loop_scale=self_loop_scale,
     )
-    rewrite(reading, output_file, added, resume=resume)
+    run(added, source, destination)

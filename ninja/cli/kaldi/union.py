@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
+from ninja.cli import options
 from ninja.cli.kaldi.joined import Joined, joins_archives
-from ninja.cli.switches import switch
-from ninja.errors import LatticeError, OptionError
+from ninja.cli.kaldi.options import parsed_weights
+from ninja.cli.options import Destination, command, switch
+from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
 
-@dataclass(frozen=True, slots=True)
-class Uniting:
-    """Unites a lattice with those of the same key."""
-
-    acoustic_scale: float
-    determinize: bool
-    max_arcs: int
-
-    def __call__(self, first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
-        """Unite what is there."""
-        from ninja.graph import union
-
-        lattices = [first, *(lattice for lattice in others if lattice is not None)]
-        try:
-            return union(lattices, self.acoustic_scale, determinize=self.determinize, max_arcs=self.max_arcs)
-        except LatticeError as error:
-            if self.determinize and "more than" in error.message:
-                error.message += " (--determinize=false keeps all paths, and needs no such work)"
-            raise
-
-
-@click.command()
-@joins_archives("The united lattices", strict=True)
-@click.option(
-    "--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs, to compare paths."
-)
+@command
+@options.acoustic_scale
 @switch("--determinize", True, "Keep the best path of each word sequence only.")
 @click.option(
     "--max-arcs",
     type=click.IntRange(1),
     default=1_000_000,
-    show_default=True,
-    help="A union that takes more arcs, or as much work, fails.",
+    help="Fail where a union takes more arcs, or as much work.",
 )
-def union(
-    joined: Joined, output_file: str, acoustic_scale: float, determinize: bool, max_arcs: int, resume: bool
-) -> None:
+@joins_archives("The united lattices", strict=True)
+def union(joined: Joined, destination: Destination, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.
 
     Each lattice of FIRST is united with those of the same key in the others. A key that another archive
@@ -59,43 +34,34 @@ def union(
     Example:
       ninja union den.ark num.ark -o union.ark
     """
-    joined.write(output_file, Uniting(acoustic_scale, determinize, max_arcs), resume=resume)
+    from ninja import graph
+
+    def united(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
+        lattices = [first, *(lattice for lattice in others if lattice is not None)]
+        try:
+            return graph.union(lattices, acoustic_scale, determinize=determinize, max_arcs=max_arcs)
+        except LatticeError as error:
+            if determinize and "more than" in error.message:
+                error.message += " (--determinize=false keeps all paths, and needs no such work)"
+            raise
+
+    joined.write(united, destination)
 
 
-@dataclass(frozen=True, slots=True)
-class Combining:
-    """Combines the lattices of several systems."""
-
-    weights: tuple[float, ...]
-    acoustic_scale: float
-    lm_scale: float
-    exponents: bool
-
-    def __call__(self, first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
-        """Combine what is there; weights of what is not are left out, and the others stay as they are."""
-        from ninja.graph import combine
-
-        return combine([first, *others], self.weights, self.acoustic_scale, self.lm_scale, exponents=self.exponents)
-
-
-@click.command()
-@joins_archives("The combined lattices", strict=True)
-@click.option("--acoustic-scale", type=float, default=1.0, show_default=True, help="Factor of acoustic costs.")
-@click.option(
-    "--inv-acoustic-scale", type=float, default=1.0, show_default=True, help="One over --acoustic-scale, instead of it."
-)
-@click.option("--lm-scale", type=float, default=1.0, show_default=True, help="Factor of graph costs.")
+@command
+@options.acoustic_scale
+@options.inv_acoustic_scale
+@options.lm_scale
 @click.option("--lat-weights", metavar="W:W...", help="Weight of each archive.  [default: all the same]")
 @switch("--exp-weights", False, "Weights are exponents of probabilities rather than factors.")
+@joins_archives("The combined lattices", strict=True)
 def combine(
     joined: Joined,
-    output_file: str,
+    destination: Destination,
     acoustic_scale: float,
-    inv_acoustic_scale: float,
     lm_scale: float,
     lat_weights: str | None,
     exp_weights: bool,
-    resume: bool,
 ) -> None:
     """Combine the lattices of several systems for consensus decoding.
 
@@ -107,20 +73,12 @@ def combine(
     Example:
       ninja combine a.ark b.ark --acoustic-scale 0.1 --lat-weights 0.6:0.4 -o both.ark
     """
+    from ninja import graph
     from ninja.graph.combine import check_weights
 
-    if inv_acoustic_scale != 1.0:
-        if acoustic_scale != 1.0 or inv_acoustic_scale == 0.0:
-            raise OptionError(f"--inv-acoustic-scale is {inv_acoustic_scale}: give one of both scales, other than 0")
-        acoustic_scale = 1.0 / inv_acoustic_scale
-    weights = check_weights(_weights(lat_weights), 1 + len(joined.others))
-    joined.write(output_file, Combining(weights, acoustic_scale, lm_scale, exp_weights), resume=resume)
+    weights = check_weights(parsed_weights(lat_weights), 1 + len(joined.others))
 
+    def combined(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
+        return graph.combine([first, *others], weights, acoustic_scale, lm_scale, exponents=exp_weights)
 
-def _weights(text: str | None) -> list[float] | None:
-    if text is None:
-        return None
-    try:
-        return [float(weight) for weight in text.split(":")]
-    except ValueError:
-        raise OptionError(f"--lat-weights is {text!r}, but must be numbers between colons, as in 0.6:0.4") from None
+    joined.write(combined, destination)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.options import output_file, text_output
+from ninja.cli.console import named
+from ninja.cli.options import command, output_file, switch, text_output
 from ninja.cli.places import check_places
-from ninja.cli.reading import named
-from ninja.cli.switches import switch
 
 if TYPE_CHECKING:
     from ninja.evaluate import Mode
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
 MODE_HELP = "References without a hypothesis: leave out, score as empty, or refuse."
 
 
-@click.command()
+@command
 @click.argument("reference")
 @click.argument("hypothesis")
 @click.argument("statistics", required=False)
-@click.option(
-    "--mode", type=click.Choice(["present", "all", "strict"]), default="strict", show_default=True, help=MODE_HELP
-)
+@click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
 @switch("--text", False, "Accepted for Kaldi's sake: words and word ids are compared alike.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
@@ -52,15 +49,13 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
                         stream.write(f"correct {said}\n" if said == heard else f"substitution {said} {heard}\n")
 
 
-@click.command()
+@command
 @click.argument("text1")
 @click.argument("text2")
 @click.argument("alignment", required=False)
 @output_file("Text file for the alignments")
-@click.option(
-    "--special-symbol", default="<eps>", show_default=True, metavar="WORD", help="Stands where a side has no word."
-)
-@click.option("--separator", default=";", show_default=True, metavar="WORD", help="Stands between pairs of words.")
+@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Stands where a side has no word.")
+@click.option("--separator", default=";", metavar="WORD", help="Stands between pairs of words.")
 def align_text(
     text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
 ) -> None:

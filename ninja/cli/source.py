@@ -1,0 +1,225 @@
+"""The lattices a command reads: the options that say which and how, and reading them."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from ninja.cli.console import Console
+from ninja.cli.options import Command, Destination, jobs, section, typed
+from ninja.cli.word_tables import find_words
+from ninja.errors import NinjaError, OptionError
+from ninja.lattice import Lattice
+
+if TYPE_CHECKING:
+    from ninja.io import sources
+    from ninja.io.lookup import Lookup
+    from ninja.lattice.symbols import SymbolTable
+
+WORDS_HELP = "Symbol table, a word and its id on each line."
+OPTIONS = ("words", "format", "encoding", "allow_pipes", "on_error", "jobs")  # of reading
+OUTPUT_OPTIONS = ("output_file", "to", "lossy", "words_out", "resume")
+
+
+@dataclass(slots=True)
+class Source:
+    """The lattices of one run of a command."""
+
+    places: tuple[str, ...]
+    words: str | None = None  # file of the symbol table
+    format: str | None = None  # with its options; None: recognised by content
+    encoding: str = "utf-8"
+    allow_pipes: bool = False
+    on_error: Literal["skip", "raise"] = "skip"
+    jobs: int = 1
+    lossy: Literal["allow", "refuse"] = "allow"
+    beside: tuple[str, ...] = ()  # other sources whose words must have the same ids
+    are_lattices: bool = True  # whose own words may make a symbol table
+    console: Console = field(default_factory=Console)
+    lost: Counter[str] | None = None  # what reading lost, and of how many lattices; None: not counted
+    symbols: SymbolTable | None = None
+    _looked: bool = False  # for a table of the sources' own words
+
+    def __post_init__(self) -> None:
+        """Let failures end the command where they are to."""
+        self.console.tolerant = self.on_error == "skip"
+        self.console.use_log(self.console.log)
+
+    @property
+    def on_failure(self) -> Callable[[NinjaError], None] | None:
+        """Return the function that failures of lattices are handed to; None where they end the command."""
+        return self.console.log.fail if self.on_error == "skip" else None
+
+    def table(self) -> SymbolTable | None:
+        """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
+        from ninja.lattice.symbols import SymbolTable
+
+        if self.symbols is None and self.words is not None:
+            self.symbols = SymbolTable.read(self.words)
+        elif self.symbols is None and self.are_lattices and not self._looked:
+            from ninja.io import vocabulary
+
+            self._looked = True
+            self.symbols = vocabulary(
+                [*self.places, *self.beside],
+                format=self.format,
+                encoding=self.encoding,
+                allow_pipes=self.allow_pipes,
+            )
+        return self.symbols
+
+    def need_table(self) -> SymbolTable:
+        """Return the symbol table of ``--words``, of the sources' own words, or of the file that lies beside them.
+
+        Raises:
+            OptionError: There is none.
+            NinjaError: The sources cannot be read.
+        """
+        if self.table() is None:
+            try:
+                self.words = find_words(self.places)
+            except OptionError:
+                if self.are_lattices:
+                    for _ in self.read(self.places, None):  # if it cannot be read, that is why there are no words
+                        break
+                raise
+            self.console.say(f"words of {self.words}")
+        table = self.table()
+        assert table is not None
+        return table
+
+    def format_names(self) -> list[str | None]:
+        """Return the format of each file that is read; None: nobody can tell beforehand. To be asked before reading."""
+        from ninja.formats.kaldi.archive import Vocabulary
+        from ninja.io.batches import Asked, format_name
+        from ninja.io.sources import tables
+
+        asked = Asked(Vocabulary(), self.format, self.encoding)
+        places = [*self.places, *self.beside]
+        return [
+            format_name(table, asked)
+            for table in tables(places, allow_pipes=self.allow_pipes, forced=self.format is not None)
+        ]
+
+    def lattices(self) -> Iterator[tuple[str, Lattice]]:
+        """Read the sources, one after the other."""
+        return self.read(self.places, self.on_failure)
+
+    def read(
+        self, places: sources.Source, on_error: Callable[[NinjaError], None] | None
+    ) -> Iterator[tuple[str, Lattice]]:
+        """Read lattices with the options of this source."""
+        from ninja.io import read
+
+        return read(
+            places,
+            words=self.table(),
+            format=self.format,
+            encoding=self.encoding,
+            lossy=self.lossy,
+            lost=None if self.lost is None else self._note_lost,
+            on_error=on_error,
+            allow_pipes=self.allow_pipes,
+        )
+
+    def lookup(self, place: str) -> Lookup:
+        """Open another source, one of ``beside``, for lattices by their keys."""
+        from ninja.io.lookup import Lookup
+
+        return Lookup(
+            place,
+            words=self.table(),
+            format=self.format,
+            encoding=self.encoding,
+            on_error=self.on_failure,
+            allow_pipes=self.allow_pipes,
+        )
+
+    def _note_lost(self, key: str, lost: Sequence[str]) -> None:
+        import re
+
+        assert self.lost is not None
+        self.lost.update({re.sub(r"^\d+ (?:times )?(?!times)", "", what) for what in lost})
+
+
+def reads_lattices(command: Command) -> Command:
+    """Give a command the source argument and the options of reading, handed to it as ``source``.
+
+    A command that writes lattices gets those options as ``destination``.
+    """
+    return _reads(reading_options(jobs)(command))
+
+
+def reads_lattices_alone(command: Command) -> Command:
+    """Do the same for a command that one process must do."""
+    return _reads(reading_options()(command))
+
+
+def _reads(command: Command) -> Command:
+    @click.argument("source", nargs=-1, required=True)
+    @functools.wraps(command)
+    def collected(source: tuple[str, ...], **options: Any) -> None:
+        _refuse_output_as_source(source)
+        command(**opened(source, options))
+
+    return collected
+
+
+def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Add the options of reading, and some that say how a command runs; ``opened`` takes them."""
+    text = "Go on after a lattice failed (exit code 1 at the end), or stop there."
+    return section(
+        "Input and output",
+        click.option("--words", metavar="FILE", help=WORDS_HELP),
+        click.option(
+            "--from",
+            "format",
+            metavar="FORMAT[:OPTION=VALUE,...]",
+            help="Format of the sources.  [default: as their content says]",
+        ),
+        click.option("--encoding", default="utf-8", help="Encoding of the sources' text."),
+        section(
+            "Running",
+            *running,
+            click.option("--on-error", type=click.Choice(["skip", "raise"]), default="skip", help=text),
+            click.option("--allow-pipes", is_flag=True, help="Run a command typed as a source ('ark:command |')."),
+        ),
+    )
+
+
+def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """Return a command's arguments with the options of reading as ``source``, and those of writing as ``destination``.
+
+    Args:
+        places: Of the lattices, as the user names them.
+        options: All options of the command.
+        given: Other fields of the source.
+    """
+    rest = dict(options)
+    chosen = {name: rest.pop(name) for name in OPTIONS if name in rest}
+    if "to" in rest:
+        rest["destination"] = Destination(**{name: rest.pop(name) for name in OUTPUT_OPTIONS if name in rest})
+        chosen["lossy"] = rest["destination"].lossy
+    rest["source"] = Source(places, **chosen, **given)
+    return rest
+
+
+def _refuse_output_as_source(places: tuple[str, ...]) -> None:
+    """Refuse Kaldi's way of calling, ``ark:IN ark:OUT``: OUT would be read as a second source.
+
+    Raises:
+        OptionError: Says how it is done here.
+    """
+    from ninja.io.sources import SPECIFIER
+
+    writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
+    are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(each) for each in places)
+    if writes and are_specifiers and not typed(["output_file"]):
+        raise OptionError(
+            f"is {places[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
+        )
