@@ -1,4 +1,4 @@
-"""Language models by slot: the network's one-step twin against its whole-sentence definition, and the dummies."""
+"""Language models by slot: the network's one-step twin against its whole-sentence definition."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ninja.errors import ModelError, OptionError, SymbolError
+from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, sentence_logprobs
-from ninja.lm.dummy import HashLM, UniformLM
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import compute as threads  # noqa: E402
-from ninja.lm.recurrent import state_pool as slab  # noqa: E402
+from ninja.lm import compute, slots  # noqa: E402
+from ninja.lm.recurrent import state_pool  # noqa: E402
 from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
@@ -105,7 +104,7 @@ def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
 
 @pytest.mark.parametrize("logit_words", [7, NUM_WORDS])
 def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
-    monkeypatch.setattr(slab, "LOGIT_WORDS", logit_words)
+    monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     lm = NeuralLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(3), array(4, 17, 4))
     every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
@@ -124,8 +123,8 @@ def test_without_normalisation_scores_are_off_by_one_constant_a_history():
 @pytest.mark.parametrize("rows_at_once", [1, 7, 256])
 @pytest.mark.parametrize("logit_words", [1, 16, 8192])
 def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_words):
-    monkeypatch.setattr(threads, "ROWS_AT_ONCE", rows_at_once)
-    monkeypatch.setattr(slab, "LOGIT_WORDS", logit_words)
+    monkeypatch.setattr(compute, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, max_batch=1)
@@ -137,14 +136,14 @@ def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_word
 @pytest.mark.parametrize("num_rows", [0, 1, 31, 32, 33, 255, 256, 257, 2000])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_threads_compute_every_row_once(num_rows, count):
-    shared = threads.Threads()
+    shared = compute.Threads()
     shared.count = count
     times = np.zeros(num_rows, np.int64)
 
-    def compute(piece):
+    def count_rows(piece):
         times[piece] += 1
 
-    shared.run(compute, num_rows)
+    shared.run(count_rows, num_rows)
     assert (times == 1).all()
 
 
@@ -161,7 +160,7 @@ def test_a_failure_in_one_thread_is_raised(lm):
         raise ModelError("no")
 
     with pytest.raises(ModelError, match="no"):
-        threads.Threads().run(fail, 300)
+        compute.Threads().run(fail, 300)
 
 
 def test_old_slots_stay_valid_and_branches_are_independent(lm):
@@ -185,7 +184,7 @@ def test_released_slots_are_reused_and_forget_their_past(lm):
 
 
 def test_states_survive_the_growth_of_the_slab(monkeypatch):
-    monkeypatch.setattr(slab, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(slots, "FIRST_CAPACITY", 2)
     lm = NeuralLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))
     expected = lm.logprob(slot, array(7, 7))
@@ -193,9 +192,9 @@ def test_states_survive_the_growth_of_the_slab(monkeypatch):
     assert len({*slot.tolist(), *many.tolist()}) == 102
     assert lm.logprob(slot, array(7, 7)) == pytest.approx(expected, abs=1e-6)
     lm.release(many)
-    capacity = len(lm._free)
+    capacity = lm._pool.capacity
     lm.start(90)
-    assert len(lm._free) == capacity
+    assert lm._pool.capacity == capacity
 
 
 def test_empty_batches_are_harmless(lm):
@@ -205,10 +204,9 @@ def test_empty_batches_are_harmless(lm):
     lm.release(lm.start(0))
 
 
-def test_models_keep_the_protocol(lm):
-    for model in (lm, HashLM(VOCABULARY), UniformLM(VOCABULARY)):
-        assert isinstance(model, LanguageModel)
-        assert (model.bos, model.eos, model.unk) == (0, 1, 2)
+def test_the_network_keeps_the_protocol(lm):
+    assert isinstance(lm, LanguageModel)
+    assert (lm.bos, lm.eos, lm.unk) == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -223,26 +221,3 @@ def test_models_keep_the_protocol(lm):
 def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):
     with pytest.raises(error, match=message):
         NeuralLM(MODULE, vocabulary, **options)
-
-
-def test_hash_scores_depend_on_the_whole_history_and_on_nothing_else():
-    first, second = HashLM(VOCABULARY), HashLM(VOCABULARY)
-    history = [first.advance(first.advance(first.start(1), array(a)), array(b)) for a, b in ((3, 4), (4, 3), (5, 4))]
-    scores = [float(first.logprob(slot, array(9))[0]) for slot in history]
-    assert len(set(scores)) == 3
-    twin = second.advance(second.advance(second.start(1), array(3)), array(4))
-    assert second.logprob(twin, array(9))[0] == scores[0]
-    every = first.logprob(np.repeat(twin, NUM_WORDS), np.arange(NUM_WORDS, dtype=np.int32))
-    assert every.min() >= -12
-    assert every.max() < 0
-    assert len(set(every.tolist())) == NUM_WORDS
-
-
-def test_uniform_scores_are_the_same_everywhere():
-    lm = UniformLM(VOCABULARY)
-    assert sentence_logprobs(lm, [[3, 4], []]) == pytest.approx([-3 * np.log(NUM_WORDS), -np.log(NUM_WORDS)], rel=1e-6)
-
-
-def test_a_dummy_needs_an_end_of_sentence():
-    with pytest.raises(SymbolError, match="lacks </s>"):
-        HashLM(SymbolTable.from_words(["<s>", "a"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
+from ninja.cli.console import Bar, Console
 from ninja.cli.options import from_fields
 from ninja.cli.train_ngram import ngram
 from ninja.lm.train.recipe import Progress, TrainOptions
@@ -89,28 +89,23 @@ def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
     options = TrainOptions(**chosen)
     from ninja.lm.train.loop import train as train_model
 
-    result = train_model(text, dev, output_file, options, _show)
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", nl=False, err=True)
-    click.echo(
-        f"ninja: {result.output}: perplexity {result.perplexity:.2f} on the held-out text "
-        f"({result.unknown:.2%} unknown words), step {result.step}, {result.minutes:.1f} min",
-        err=True,
+    console = Console()
+    with console.progress("steps") as bar:
+        result = train_model(text, dev, output_file, options, lambda progress: _show(console, bar, progress))
+    console.say(
+        f"{result.output}: perplexity {result.perplexity:.2f} on the held-out text "
+        f"({result.unknown:.2%} unknown words), step {result.step}, {result.minutes:.1f} min"
     )
 
 
-def _show(progress: Progress) -> None:
-    """Show where the training stands: one line that changes on a terminal, else a line for each measurement."""
-    watched = sys.stderr.isatty()
-    line = (
-        f"step {progress.step}/{progress.num_steps}, epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, "
-        f"{progress.words_per_second:.0f} words/s, {progress.minutes:.1f} min"
-    )
+def _show(console: Console, bar: Bar | None, progress: Progress) -> None:
+    """Show how far the training is: a line that changes, and one that stays for each measurement."""
+    facts = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
+    if bar is not None:
+        bar.step(f"of {progress.num_steps}, {facts}", progress.step)
     if progress.perplexity is not None:
-        wipe, kept = ("\r\033[K" if watched else ""), (", kept" if progress.best else "")
-        click.echo(f"{wipe}ninja: {line}, perplexity {progress.perplexity:.2f}{kept}", err=True)
-    elif watched:
-        click.echo(f"\r\033[K{line}", nl=False, err=True)
+        facts = f"step {progress.step}/{progress.num_steps}, {facts}, {progress.minutes:.1f} min"
+        console.say(f"{facts}, perplexity {progress.perplexity:.2f}{', kept' if progress.best else ''}")
 
 
 train.add_command(ngram)

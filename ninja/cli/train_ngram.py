@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from ninja.cli.console import Console
 from ninja.cli.options import Sectioned, from_fields
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
@@ -79,14 +79,15 @@ def ngram(
         raise OutputError("its folder does not exist; make it first", output_file)
     tagger = None if classes is None else _tagger(classes)
     sentences = read_sentences(text)
-    model = train_ngram(
-        sentences if tagger is None else tagger.tag_all(sentences),
-        options,
-        vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
-        classes=() if tagger is None else tagger.num_phrases,
-        path=text,
-        progress=_show,
-    )
+    with Console().progress("steps") as bar:
+        model = train_ngram(
+            sentences if tagger is None else tagger.tag_all(sentences),
+            options,
+            vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
+            classes=() if tagger is None else tagger.num_phrases,
+            path=text,
+            progress=None if bar is None else bar.step,
+        )
     _summarise(model, tagger)
     held_out = None if dev is None else _measured(model, dev, tagger)
     model.write_arpa(output_file)
@@ -151,8 +152,6 @@ def _shown(found: HeldOut) -> str:
 
 def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     """Say what the text was and what was made of it."""
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", nl=False, err=True)
     for note in () if tagger is None else tagger.notes():
         _say(note)
     tokens = [word for word in model.words if is_class(word)]
@@ -180,9 +179,3 @@ def _discounts(discounts: Discounts) -> str:
 
 def _say(line: str) -> None:
     click.echo(f"ninja: {line}", err=True)
-
-
-def _show(line: str) -> None:
-    """Show how far the training is, on a terminal only."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[K{line}", nl=False, err=True)

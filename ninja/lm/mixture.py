@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.slots import SlotPool
 from ninja.lm.trie import score_trie
 from ninja.lm.vocabulary import BOS, EOS
 from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
@@ -20,7 +21,6 @@ from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 How = Literal["loglinear", "linear"]
 
 SUM_TOLERANCE = 1e-6  # of linear weights, which must sum to 1
-FIRST_CAPACITY = 1024  # slots; doubled when they run out
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,12 @@ class MixtureLM(LanguageModel):
         # Within a text, after another sentence, <s> can only be read by models that all have one.
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
-        self._free = np.empty(0, np.int64)  # a stack of unused rows of it
-        self._num_free = 0
+        self._pool = SlotPool(self._grow)
 
     @property
     def num_slots(self) -> int:
         """Number of slots in use."""
-        return len(self._free) - self._num_free
+        return self._pool.num_used
 
     def parts(self) -> Iterator[WordMap]:
         """Yield how each model, those of inner mixtures included, sees the mixture's words."""
@@ -168,10 +167,9 @@ class MixtureLM(LanguageModel):
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
-        assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
         for part, row in zip(self._parts, self._slot, strict=True):
             part.lm.release(row[slots])
-        self._give_back(slots)
+        self._pool.give_back(slots)
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`."""
@@ -202,7 +200,7 @@ class MixtureLM(LanguageModel):
                 slots = make(part, row)
                 made.append(slots)
                 self._check(part, "advance", slots, count)
-            own = self._take(count)
+            own = self._pool.take(count)
         except BaseException:
             for part, slots in zip(self._parts, made, strict=False):
                 part.lm.release(slots)
@@ -221,23 +219,10 @@ class MixtureLM(LanguageModel):
         if np.shape(answer) != (count,):
             raise ModelError(f"{part.map.name}: its {method} gave shape {np.shape(answer)} for a batch of {count}")
 
-    def _take(self, count: int) -> np.ndarray:
-        """Reserve rows, int64 [count]."""
-        if count > self._num_free:
-            old = len(self._free)
-            capacity = max(FIRST_CAPACITY, 2 * old, self.num_slots + count)
-            slot = np.empty((len(self._parts), capacity), np.int64)
-            slot[:, :old] = self._slot
-            free = np.empty(capacity, np.int64)
-            free[: self._num_free] = self._free[: self._num_free]
-            self._slot, self._free = slot, free
-            self._give_back(np.arange(capacity - 1, old - 1, -1))
-        self._num_free -= count
-        return self._free[self._num_free : self._num_free + count].copy()
-
-    def _give_back(self, slots: np.ndarray) -> None:
-        self._free[self._num_free : self._num_free + len(slots)] = slots
-        self._num_free += len(slots)
+    def _grow(self, capacity: int) -> None:
+        slot = np.empty((len(self._parts), capacity), np.int64)
+        slot[:, : self._slot.shape[1]] = self._slot
+        self._slot = slot
 
 
 def _numbered(words: SymbolTable) -> SymbolTable:

@@ -104,7 +104,7 @@ class AttentionLM(SlabLM):
     @torch.inference_mode()
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        new = self._take(len(slots))
+        new = self._pool.take(len(slots))
         try:
             for some in self._pieces(slots):
                 rows = self._read(self._paths(slots[some]), words[some])
@@ -194,7 +194,7 @@ class AttentionLM(SlabLM):
         return path
 
     def _grow(self, capacity: int) -> None:
-        more = np.zeros(capacity - len(self._free), np.int64)
+        more = np.zeros(capacity - len(self._parent), np.int64)
         super()._grow(capacity)
         self._parent = np.concatenate((self._parent, more))
         self._depth = np.concatenate((self._depth, more))

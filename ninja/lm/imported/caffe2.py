@@ -1,21 +1,7 @@
-r"""Language models as Caffe2 nets: read without Caffe2, run on torch.
+"""Language models as pairs of Caffe2 nets, read without Caffe2 and run on torch; docs/networks.md says what they hold.
 
-A directory holds two nets and the vocabulary:
-
-    init_net.pb      fills the weights, and every state's start
-    predict_net.pb   reads one word; its external inputs and outputs are
-        in   word                int32 or int64 [n]
-             NAME_prev           a state, [1, n, cells] or [n, cells]; init_net fills its start, with n = 1
-             seq_lengths         int32 [n], always 1; timestep int32 [1], always 0: what LSTMUnit asks for
-             anything else       weights, which init_net fills
-        out  logits, logprob     [n, words] or [1, n, words]: scores to be normalised; natural-log probabilities;
-             or probability      probabilities
-             NAME, NAME_t        the new state of each NAME_prev
-    words.txt        a word and its id a line
-
-The second net may say in an argument `unk_words` how many distinct words of the training text ``<unk>`` stood for.
-Scopes before a name (``rnn/hidden_t_prev``) are part of NAME; ``rnn/logits`` is ``logits``. Files may have a prefix
-(``lm_init_net.pb``). Which operators run says `ninja.lm.imported.caffe2_operators.OPERATORS`.
+Scopes before the name of a blob (``rnn/hidden_t_prev``) are part of a state's name; ``rnn/logits`` is ``logits``. The
+second net may say in an argument `unk_words` how many distinct words of the training text ``<unk>`` stood for.
 """
 
 from __future__ import annotations
@@ -68,7 +54,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     """Fill the weights, and return the second net as a network once everything that it reads is there.
 
     Raises:
-        ModelError: An operator is unknown, or inputs and outputs are not those that the module's text demands.
+        ModelError: An operator is unknown, or inputs and outputs are others than docs/networks.md lists.
     """
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:

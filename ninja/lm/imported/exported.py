@@ -1,19 +1,8 @@
-"""Archives of ``torch.export.save``: their graph is read and run here, operator by operator.
+"""Archives of ``torch.export.save``: their graph is read and run here, operator by operator; see docs/networks.md.
 
 torch's own reader unpickles parts of an archive and evaluates expressions in it, so that a file may run any code. An
 archive holds its graph as JSON too, and its weights as plain bytes: that is all that is read here. Of operators only
 torch's own (``torch.ops.aten``, but for those that touch files) and arithmetic on sizes run; others are refused.
-
-The exported program takes a word and states, and gives scores and states, in the same order:
-
-    (word [batch], state, state, …) -> (scores [batch, words], state, state, …)       zeros before ``<s>``
-
-or reads whole histories:
-
-    (words [batch, time]) -> scores [batch, time, words]
-
-The batch, and the time, are dynamic (``dynamic_shapes``), or the batch has a size in which it is then always run. The
-vocabulary is the extra file ``words.txt``, or lies beside.
 
 Source: torch/_export/serde/schema.py, schema version 8.
 """

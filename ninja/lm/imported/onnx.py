@@ -1,27 +1,4 @@
-"""ONNX models on onnxruntime, recognised by the names of their inputs and outputs.
-
-A network with a state reads one word:
-
-    in   word       int64 or int32 [batch] or [batch, 1]
-         others     the state's parts; zeros before ``<s>``
-    out  logits     float [batch, words] or [batch, 1, words], to be normalised; or `logprob`, natural-log probabilities
-         others     the state's new parts
-
-A network without one reads the whole history, again for every word:
-
-    in   words      int64 or int32 [batch, time], ``<s>`` first
-         lengths    int64 or int32 [batch], if it wants them
-    out  logits     float [batch, time, words], or `logprob`: what may follow each word
-
-A part of a state is found again under its own name with ``new_``, ``next_`` or ``out_`` before it or ``_out``,
-``_new`` or ``_next`` behind it; the input's name may have ``old_``, ``prev_``, ``in_``, ``_in``, ``_prev``, ``_old``.
-Its batch dimension is the one named, or as large, as the word's, else the only one without a size. Where a batch has a
-fixed size, the network is run in such batches.
-
-The model's metadata may hold `words` (a word a line, by id; or word and id), `bos`, `eos`, `unk` (the words that begin
-and end sentences and stand for unknown ones, where these are not ``<s>``, ``</s>``, ``<unk>``), `unk_words` (how many
-distinct words of the training text the last one stood for) and `states` (``in=out`` pairs between blanks, where the
-names do not tell). Without `words` there is ``words.txt`` beside the model.
+"""ONNX models on onnxruntime, recognised by the names of their inputs and outputs, which docs/networks.md lists.
 
 An ONNX model is a program without access to files, but for weights that it keeps in other ones: these must lie in its
 directory. Operators that onnxruntime does not have itself are refused.
@@ -52,10 +29,7 @@ TYPES = {
 }
 INTEGERS = ("tensor(int64)", "tensor(int32)")
 SCORES = ("logits", "logprob")
-EXPECTED = (
-    "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`; "
-    "see the documentation of ninja.lm.imported.onnx"
-)
+EXPECTED = "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`"
 
 
 def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:

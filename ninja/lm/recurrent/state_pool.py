@@ -13,9 +13,9 @@ from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import Threads, as_tensor, check_max_batch, device_of, linear, logsumexp
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.slots import SlotPool
 from ninja.lm.vocabulary import BOS, EOS, UNK
 
-FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
 EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew
 LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
@@ -71,8 +71,7 @@ class SlabLM(LanguageModel, ABC):
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
-        self._free = np.empty(0, np.int64)  # a stack of unused slots, the top first to be reused
-        self._num_free = 0
+        self._pool = SlotPool(self._grow)
         self._start_normaliser = np.float32(np.nan)
 
     def _take_words(self, vocabulary: SymbolTable, num_words: int, unk_words: int | None) -> int:
@@ -114,12 +113,12 @@ class SlabLM(LanguageModel, ABC):
     @property
     def num_slots(self) -> int:
         """Number of slots in use."""
-        return len(self._free) - self._num_free
+        return self._pool.num_used
 
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
-        slots = self._take(count)
+        slots = self._pool.take(count)
         self._slab[self._tensor(slots)] = self._start_row
         if count and self._normalize and np.isnan(self._start_normaliser):
             self._normaliser[slots[:1]] = np.nan
@@ -134,7 +133,7 @@ class SlabLM(LanguageModel, ABC):
         if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
             spare = (0, -count % EVEN_ROWS)
             slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
-        new = self._take(len(slots))
+        new = self._pool.take(len(slots))
 
         def step(piece: slice) -> None:
             self._advance(slots[piece], new[piece], words[piece])
@@ -164,9 +163,7 @@ class SlabLM(LanguageModel, ABC):
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
-        assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
-        self._free[self._num_free : self._num_free + len(slots)] = slots
-        self._num_free += len(slots)
+        self._pool.give_back(slots)
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
         """Compute on all rows of a batch, as many at once as this device, or the caller, likes best."""
@@ -201,26 +198,13 @@ class SlabLM(LanguageModel, ABC):
         self._in_pieces(normalise, len(output))
         return result
 
-    def _take(self, count: int) -> np.ndarray:
-        """Reserve slots, int64 [count], growing the slab when too few are free."""
-        if count > self._num_free:
-            capacity = max(FIRST_CAPACITY, 2 * len(self._free))
-            while capacity - self.num_slots < count:
-                capacity *= 2
-            self._grow(capacity)
-        self._num_free -= count
-        return self._free[self._num_free : self._num_free + count].copy()
-
     def _grow(self, capacity: int) -> None:
-        old = len(self._free)
+        """Make room for so many slots."""
+        old = len(self._slab)
         slab = torch.empty(capacity, self._slab.shape[1], device=self._device)
         slab[:old] = self._slab
         self._slab = slab
         self._normaliser = np.concatenate((self._normaliser, np.full(capacity - old, np.nan, np.float32)))
-        free = np.empty(capacity, np.int64)
-        free[: self._num_free] = self._free[: self._num_free]
-        free[self._num_free : self._num_free + capacity - old] = np.arange(capacity - 1, old - 1, -1)
-        self._free, self._num_free = free, self._num_free + capacity - old
 
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
         return as_tensor(numbers, self._device)
