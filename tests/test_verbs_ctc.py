@@ -298,7 +298,10 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both stand between words; say which with --space"),
         (("--letters", "ab |", "--blank", "4", "--space", "|"), "unit 2, ' ', cannot stand within a word"),
         (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has that name"),
-        (("--letters", "ab ", "--blank", "3", "--never", "_"), "what is never said is '_', but no unit has that name"),
+        (
+            ("--letters", "ab ", "--blank", "3", "--never", "_"),
+            "a unit that is no part of words is '_', but no unit has that name",
+        ),
         ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both say which words there are"),
         ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
         ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),

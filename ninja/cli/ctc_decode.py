@@ -15,9 +15,11 @@ from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source
 from ninja.cli.units import unit_options
 from ninja.ctc.found import CtcFound
-from ninja.ctc.search import CtcOptions
+from ninja.ctc.matrices import located_matrices
+from ninja.ctc.search import CtcOptions, ctc_search, log_probabilities
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
+from ninja.io.targets import format_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
@@ -76,8 +78,6 @@ class Decoding:
             raise
 
     def _found(self, emission: Emission) -> CtcFound:
-        from ninja.ctc.search import ctc_search, log_probabilities
-
         if emission.key.split() != [emission.key]:
             raise LatticeError("the key is empty or holds a blank; give the matrix, or its file, another name")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
@@ -122,8 +122,6 @@ def decoded(
 
 
 def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
-    from ninja.ctc.matrices import located_matrices
-
     none_yet = True
     for key, matrix, path in located_matrices(source.places, source.on_failure, allow_pipes=source.allow_pipes):
         none_yet = False
@@ -199,8 +197,6 @@ def ctc_decode(
         --words-out words.txt -o lat.ark
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
-    from ninja.io.targets import format_of
-
     form, _ = format_of(output_file, to)
     symbols = _symbols(words, lexicon)
     source = Source(matrices, words, None, "utf-8", allow_pipes, on_error, jobs, symbols=symbols)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
+from ninja import evaluate
 from ninja.cli import writing
 from ninja.cli.best import spelled
 from ninja.cli.console import NAMED_FAILURES
@@ -17,7 +18,11 @@ from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError, OptionError, SymbolError
+from ninja.evaluate import ErrorRate, Numbered, oracle_rate
+from ninja.evaluate.references import NEVER, is_id, number, word_id
 from ninja.files import text as utf8
+from ninja.graph.oracle import oracle as nearest_path
+from ninja.graph.oracle import paths_of
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
 
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ninja.evaluate import ErrorRate, Numbered
     from ninja.lattice.symbols import SymbolTable
 
 
@@ -44,13 +48,10 @@ def nearest(
     keep_lattice: bool,
 ) -> Found | None:
     """Find the nearest path of a lattice; None where there is no reference."""
-    from ninja.evaluate import oracle_rate
-    from ninja.graph.oracle import oracle, paths_of
-
     reference = references.get(lattice.key)
     if reference is None:
         return None
-    path = oracle(lattice, reference, wildcards)
+    path = nearest_path(lattice, reference, wildcards)
     # Without the table: a worker process must not send that back with every lattice.
     kept = paths_of(lattice.with_words(None), path.words, wildcards) if keep_lattice else None
     return Found(spelled(lattice, path.words), oracle_rate(path), kept)
@@ -94,9 +95,6 @@ def oracle(
     Example:
       ninja oracle lat.ark.gz --ref text --words words.txt --edits edits.txt -o nearest.txt
     """
-    from ninja import evaluate
-    from ninja.evaluate.references import NEVER, number, word_id
-
     if word_symbol_table is not None:
         if source.words is not None:
             raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
@@ -185,8 +183,6 @@ def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collect
 
 
 def _numbers(colons: str) -> tuple[int, ...]:
-    from ninja.evaluate.references import is_id
-
     parts = [part for part in colons.split(":") if part]
     if wrong := [part for part in parts if not is_id(part)]:
         raise OptionError(f"--wildcard-symbols: {wrong[0]!r} is no word id; give ids with colons between, such as 5:17")

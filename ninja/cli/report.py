@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,10 +11,9 @@ from ninja.cli.options import command, jobs, output_file, scales, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import NinjaError
+from ninja.evaluate import read_text
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.show import Comparison, Drawing, ShowOptions
+from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, report_page
 
 Sides = tuple[Source, Source]
 
@@ -59,9 +58,6 @@ def report(
     Example:
       ninja report lat.ark.gz rescored.ark.gz --ref text --words words.txt --acoustic-scale 0.1 -o report.html
     """
-    from ninja.evaluate import read_text
-    from ninja.show import Outcomes, ShowOptions, compare, report_page
-
     if lattices and "-" in (before, after):
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
@@ -94,8 +90,6 @@ def _drawings(
     comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
     """Read again the lattices that are shown, and draw them."""
-    from ninja.show import draw
-
     keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
     if not keys:
         return {}

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from ninja import evaluate
 from ninja.cli.best import transcripts
 from ninja.cli.options import command, scales, section, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError
+from ninja.evaluate import BiasingList, ErrorRate, Mode, read_speakers, read_text, read_truth, score_entities
+from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.evaluate import BiasingList, ErrorRate, Mode
 
 _EXCLUDED = {
     "--oracle": ("--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
@@ -101,8 +100,6 @@ def score(
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
-    from ninja import evaluate
-
     given = {"utt2group": utt2group, "truth": truth, "before": before, "vocabulary": vocabulary, "report": report}
     details = {"utt2spk": utt2spk, "most_often": most_often, "per_utt": per_utt, "ops": ops}
     chosen = {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities}
@@ -168,8 +165,6 @@ def _detail(
     ops: str | None,
 ) -> None:
     """Print and write what Kaldi's scoring scripts tell of the errors."""
-    from ninja import evaluate
-
     aligned = {
         key: evaluate.align_text(references[key], hypotheses.get(key, ()))
         for key in evaluate.scored_keys(references, hypotheses, mode)
@@ -209,8 +204,6 @@ def _score_entities(
     report: str | None,
 ) -> ErrorRate:
     from ninja.context.entities.lists import Entities
-    from ninja.evaluate import read_speakers, read_text, read_truth, score_entities
-    from ninja.lattice.symbols import SymbolTable
 
     # Words that lattices happen to spell are no vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else source.table() if source.words else None
@@ -235,8 +228,6 @@ def _score_entities(
 
 
 def _transcripts(paths: tuple[str, ...]) -> dict[str, list[str]]:
-    from ninja import evaluate
-
     found: dict[str, list[str]] = {}
     for path in paths:
         try:

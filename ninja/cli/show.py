@@ -9,6 +9,8 @@ import click
 from ninja.cli.options import command, output_file, scales, text_output
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
+from ninja.evaluate import read_text
+from ninja.show import ShowOptions, draw, lattice_page
 
 if TYPE_CHECKING:
     from ninja.lattice import Lattice
@@ -51,8 +53,6 @@ def show(
     Example:
       ninja show lat.ark.gz --key utterance-7 --words words.txt --ref text --acoustic-scale 0.1 -o lattice.html
     """
-    from ninja.show import ShowOptions, draw, lattice_page
-
     options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
     reference = None
     source: Source = opened(places, how)["source"]
@@ -60,8 +60,6 @@ def show(
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
     lattice = _only(source) if key is None else _named(source, key)
     if ref is not None:
-        from ninja.evaluate import read_text
-
         reference = read_text(ref).get(lattice.key)
         if reference is None:
             raise FormatError("there is no reference of this key; leave out --ref to do without", ref, key=lattice.key)

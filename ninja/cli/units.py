@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
 from ninja.cli.options import section
+from ninja.ctc.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+from ninja.ctc.units import BEGINS, INSIDE, MARK, CtcUnits, Scheme, ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, OptionError
-
-if TYPE_CHECKING:
-    from ninja.ctc.lexicon import CtcLexicon
-    from ninja.ctc.units import CtcUnits, Scheme
+from ninja.files import text as utf8
 
 BLANKS = ("<blk>", "<blank>")
 SPACES = (" ", "|", "<space>")
@@ -88,8 +87,6 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
     Raises:
         OptionError: None of the options is given, or several, or a letter occurs twice.
     """
-    from ninja.ctc.units import read_unit_names, sentencepiece_names
-
     given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in given.items() if value is not None]
     if not named:
@@ -131,8 +128,6 @@ def chosen_units(
     Raises:
         OptionError: A unit that is named is none, nothing says which one is the blank, or what stands between words.
     """
-    from ninja.ctc.units import BEGINS, INSIDE, MARK, ctc_units
-
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
     if scheme is None and space is None:
@@ -176,9 +171,6 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
 
 def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
     """Return the words allowed; None: any."""
-    from ninja.ctc.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-    from ninja.files import text as utf8
-
     if lexicon is not None:
         return read_ctc_lexicon(lexicon, units)
     if word_list is None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from ninja import evaluate
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command
-
-if TYPE_CHECKING:
-    from ninja.evaluate import Mode
+from ninja.evaluate import Mode
 
 
 @command
@@ -33,8 +30,6 @@ def compute_wer_bootci(
     Example:
       ninja compute-wer-bootci text before.txt after.txt
     """
-    from ninja import evaluate
-
     texts = [evaluate.read_text(path) for path in (reference, hypothesis, other) if path is not None]
     found = evaluate.bootstrap(
         texts[0], texts[1], texts[2] if len(texts) > 2 else None, mode, replications=replications, seed=seed

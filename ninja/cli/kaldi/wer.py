@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from ninja import evaluate
 from ninja.cli.console import named
 from ninja.cli.options import command, output_file, switch, text_output
 from ninja.cli.places import check_places
-
-if TYPE_CHECKING:
-    from ninja.evaluate import Mode
+from ninja.errors import FormatError
+from ninja.evaluate import Mode
 
 MODE_HELP = "References without a hypothesis: leave out, score as empty, or refuse."
 
@@ -32,8 +30,6 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     Example:
       ninja compute-wer --mode=present ark:text ark:transcripts.txt
     """
-    from ninja import evaluate
-
     check_places([statistics], [reference, hypothesis])
     references, hypotheses = (evaluate.read_text(path) for path in (reference, hypothesis))
     click.echo(str(evaluate.score(references, hypotheses, mode)))
@@ -68,9 +64,6 @@ def align_text(
     Example:
       ninja align-text text transcripts.txt -o aligned.txt
     """
-    from ninja import evaluate
-    from ninja.errors import FormatError
-
     if alignment is not None:
         if output_file != "-":
             raise click.UsageError("ALIGNMENT is another name of -o; give one of them")
