@@ -25,7 +25,7 @@ from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
 from ninja.graph import best_path
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load
 from ninja.lm.ngram.model import NgramLM
@@ -117,7 +117,7 @@ class Bed:
 def transcripts(lattices: Iterator[tuple[str, Lattice]], scale: float, penalty: float) -> Words:
     """Return the words of the best paths."""
     return {
-        key: lattice.words.spell(best_path(lattice, acoustic_scale=scale, word_penalty=penalty).words)
+        key: lattice.words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)
         for key, lattice in lattices
     }
 

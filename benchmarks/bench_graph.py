@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ninja import graph
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 REPEATS = 5
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "korean" / "lat.ark.gz"
@@ -66,15 +66,15 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{len(lattices)} lattices, {num_arcs} arcs, acoustic scale {scale}")
 
     kernels: dict[str, Callable[[Lattice], object]] = {
-        "prune, beam 4": lambda lattice: graph.prune(lattice, 4.0, scale),
-        "prune, beam 6": lambda lattice: graph.prune(lattice, 6.0, scale),
-        "prune, beam 10": lambda lattice: graph.prune(lattice, 10.0, scale),
+        "prune, beam 4": lambda lattice: graph.prune(lattice, 4.0, Scales(scale)),
+        "prune, beam 6": lambda lattice: graph.prune(lattice, 6.0, Scales(scale)),
+        "prune, beam 10": lambda lattice: graph.prune(lattice, 10.0, Scales(scale)),
         "connect": graph.connect,
-        "best path": lambda lattice: graph.best_path(lattice, scale),
-        "posteriors": lambda lattice: graph.posteriors(lattice, scale),
-        "forward-backward": lambda lattice: graph.forward_backward(lattice, scale),
+        "best path": lambda lattice: graph.best_path(lattice, Scales(scale)),
+        "posteriors": lambda lattice: graph.posteriors(lattice, Scales(scale)),
+        "forward-backward": lambda lattice: graph.forward_backward(lattice, Scales(scale)),
         "depth limit 10": lambda lattice: graph.limit_depth(lattice, 10, scale),
-        "100-best": lambda lattice: graph.nbest(lattice, 100, scale),
+        "100-best": lambda lattice: graph.nbest(lattice, 100, Scales(scale)),
     }
     for name, kernel in kernels.items():
         seconds = cpu_seconds(kernel, lattices, REPEATS)

@@ -20,6 +20,7 @@ from pathlib import Path
 import ninja
 from ninja.evaluate import read_text, score
 from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.lm import LanguageModel, load
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
@@ -50,7 +51,7 @@ def word_error_rate(archive: Path, words: ninja.SymbolTable, lm: LanguageModel, 
                     options: RescoreOptions, text: Path) -> float:  # fmt: skip
     """Return the percentage at LM weight 12 and word penalty 1, both chosen on dev."""
     best = {
-        key: best_path(lattice, 1 / 12, word_penalty=1.0)
+        key: best_path(lattice, Scales(1 / 12, word_penalty=1.0))
         for key, lattice in rescore(ninja.read(archive, words=words), lm, options, old_lm=old_lm)
     }
     return score(read_text(text), {key: words.spell(path.words) for key, path in best.items()}).wer

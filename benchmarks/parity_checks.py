@@ -14,7 +14,7 @@ import numpy as np
 import ninja
 import ninja.graph
 from ninja.graph import equivalent, from_arcs, nbest, state_times
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 NUM_SEQUENCES = 1000  # of which costs and alignments are compared one by one, the best ones
 EDGE = 1e-3  # cost within which a sequence may fall on either side of a bound
@@ -181,7 +181,7 @@ class Sequences:
         same, worst = True, 0.0
         for here, there in ((first, second), (second, first)):
             for words, path in here.items():
-                if path.cost(self.acoustic_scale) > bound:
+                if path.cost(Scales(self.acoustic_scale)) > bound:
                     continue
                 other = there.get(words)
                 if other is None:
@@ -194,9 +194,9 @@ class Sequences:
 
     def _best(self, lattice: Lattice) -> tuple[dict[bytes, ninja.graph.Path], float]:
         """Return the best sequences, and the cost up to which none is missing."""
-        found = nbest(lattice, NUM_SEQUENCES, self.acoustic_scale)
-        last = found[-1].cost(self.acoustic_scale) if len(found) == NUM_SEQUENCES else np.inf
-        bound = np.inf if self.beam is None else found[0].cost(self.acoustic_scale) + self.beam
+        found = nbest(lattice, NUM_SEQUENCES, Scales(self.acoustic_scale))
+        last = found[-1].cost(Scales(self.acoustic_scale)) if len(found) == NUM_SEQUENCES else np.inf
+        bound = np.inf if self.beam is None else found[0].cost(Scales(self.acoustic_scale)) + self.beam
         return {path.words.tobytes(): path for path in found}, min(last, bound) - EDGE
 
 

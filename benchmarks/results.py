@@ -27,6 +27,7 @@ import ninja
 from ninja.errors import NinjaError
 from ninja.evaluate import ErrorRate, oracle_score, read_text, score
 from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.lm import LanguageModel, Mixture, load
 from ninja.lm.convert import convert
 from ninja.models import ENGLISH
@@ -107,7 +108,7 @@ class Set:
         return score(
             self.text,
             {
-                key: self.words.spell(best_path(lattice, acoustic_scale=scale, word_penalty=penalty).words)
+                key: self.words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)
                 for key, lattice in lattices
             },
         )

@@ -18,7 +18,7 @@ def transcripts(lattices, word_penalty):
     """Return the words of each lattice's best path, by key."""
     best = {}
     for key, lattice in lattices:
-        path = ninja.graph.best_path(lattice, OPTIONS.acoustic_scale, word_penalty=word_penalty)
+        path = ninja.graph.best_path(lattice, ninja.Scales(OPTIONS.acoustic_scale, word_penalty=word_penalty))
         best[key] = lattice.words.spell(path.words)
     return best
 

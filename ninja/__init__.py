@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from ninja.io import keys, read, vocabulary, write
-    from ninja.lattice import Lattice, SymbolTable
+    from ninja.lattice import Lattice, Scales, SymbolTable
     from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, coverage, rescore
 
     __version__: str
@@ -48,6 +48,7 @@ __all__ = [
     "RescoreOptions",
     "RescoreReport",
     "Rescorer",
+    "Scales",
     "SymbolError",
     "SymbolTable",
     "VocabularyError",
@@ -78,6 +79,7 @@ _MODULES = (
 )
 _HOME = {
     "Lattice": "ninja.lattice",
+    "Scales": "ninja.lattice",
     "SymbolTable": "ninja.lattice",
     "RescoreOptions": "ninja.rescoring",
     "RescoreReport": "ninja.rescoring",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from strategies import costs
 
 from ninja.graph import from_arcs
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 # Powers of two and costs on the grid: all sums are exact, so ties are ties whatever the order of adding.
 SCALES = st.fixed_dictionaries(
@@ -29,3 +29,8 @@ def timed_lattices(draw: st.DrawFn, max_frames: int = 6, max_arcs: int = 12) -> 
     src, dst = zip(*arcs, strict=True)
     labels = [[7] * (times[end] - times[start]) for start, end in arcs]
     return from_arcs("timed", src, dst, range(len(arcs)), cost, finals={last: 0.5}, labels=labels)
+
+
+def scaled(scales: dict[str, float]) -> Scales:
+    """Scales by the names of the command line's options; what is not there is as by default."""
+    return Scales(scales.get("acoustic_scale", 1.0), scales.get("lm_scale", 1.0), scales.get("word_penalty", 0.0))

@@ -12,7 +12,7 @@ import pytest
 import ninja as package
 from ninja import _core
 from ninja.graph import combine, equivalent, from_arcs, interp, minimize, push, union
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -112,7 +112,7 @@ def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, 
     assert code == 0
     assert f"1 keys are not in {second}: u3" in errors
     for key, lattice in read(out).items():
-        assert lattice.identical(combine([A[key], B.get(key)], [0.6, 0.4], 0.1, 0.5, exponents=True))
+        assert lattice.identical(combine([A[key], B.get(key)], [0.6, 0.4], Scales(0.1, 0.5), exponents=True))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import runpy
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -51,7 +52,11 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_options_are_named_as_the_functions_arguments(name):
     offered = options(name)
-    for argument in inspect.signature(FUNCTIONS[name]).parameters.values():
+    arguments = dict(inspect.signature(FUNCTIONS[name]).parameters)
+    for each in fields(arguments.pop("scales").default):
+        option = offered[each.name if each.name == "word_penalty" else f"{each.name}_scale"]
+        assert option.default == each.default
+    for argument in arguments.values():
         if argument.name in ("lattice", "return_arc_map"):
             continue
         option = offered[argument.name]

@@ -11,6 +11,7 @@ from test_rescore import TABLE, random_lattice
 
 import ninja as package
 from ninja.errors import ModelError, OptionError
+from ninja.lattice import Scales
 from ninja.lm import Mixture, load
 from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, RescoreReport, iterate, models, rescore
 
@@ -84,7 +85,7 @@ def test_the_old_model_is_taken_out_and_a_model_in_its_own_place_changes_nothing
     same = ["--rnnlm", one, "--old-lm", one, "--lm-weight", 1, "--output", "best"]
     assert ninja("rescore", bed / "lat.ark", *same, "-o", output)[0] == 0
     for (_, before), (_, after) in zip(lattices(bed), package.read(output), strict=True):
-        best, found = (package.graph.best_path(lattice, acoustic_scale=0.1) for lattice in (before, after))
+        best, found = (package.graph.best_path(lattice, Scales(acoustic=0.1)) for lattice in (before, after))
         assert found.words.tolist() == best.words.tolist()
         assert found.graph_cost == pytest.approx(best.graph_cost, abs=1e-3)
     assert ninja("rescore", bed / "lat.ark", "--rnnlm", "none", "--old-lm", one, "-o", output)[0] == 0

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from reference_consensus import expected_errors, slow_decode
 from reference_graph import SHARED, read_kaldi
 from strategies import costs, lattices
-from strategies_graph import SCALES, timed_lattices
+from strategies_graph import SCALES, scaled, timed_lattices
 
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
 from ninja.io import read
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 GOLDEN = {"korean": 1.0, "english": 0.1}
 
@@ -83,7 +83,7 @@ def test_decoding_agrees_with_the_recursion_written_out(
 ) -> None:
     lattice = to_compact(lattice) if lattice.num_arcs else lattice
     slow = slow_decode(lattice, **scales, decode_mbr=decode_mbr)
-    assert_as_slow(mbr_decode(lattice, **scales, decode_mbr=decode_mbr), slow)
+    assert_as_slow(mbr_decode(lattice, scaled(scales), decode_mbr=decode_mbr), slow)
 
 
 @given(spoken_lattices(), st.booleans())
@@ -118,7 +118,7 @@ def test_states_on_no_path_change_nothing(lattice: Lattice) -> None:
 
 @given(spoken_lattices(), SCALES)
 def test_posteriors_of_each_bin_sum_to_one(lattice: Lattice, scales: dict[str, float]) -> None:
-    found = mbr_decode(lattice, **scales)
+    found = mbr_decode(lattice, scaled(scales))
     sums = np.add.reduceat(found.posterior.astype(float), found.bin_begin[:-1])
     assert sums == pytest.approx(np.ones(len(sums)), abs=1e-6)
     assert len(found.bin_times) == len(sums)
@@ -238,7 +238,7 @@ def test_arrays_cannot_be_written() -> None:
 def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
     lattice = from_arcs("n", [0], [1], [5], [0.0], finals={1: 0.0})
     with pytest.raises(OptionError, match=f"{name} is nan, but must be finite"):
-        mbr_decode(lattice, **{name: float("nan")})
+        mbr_decode(lattice, scaled({name: float("nan")}))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_words_risks_bins_and_times_are_those_of_lattice_mbr_decode(language: st
     words, risks = lines(folder / "mbr.words.gz"), lines(folder / "mbr.bayes_risk.gz")
     sausages, times = lines(folder / "mbr.sausage.gz"), lines(folder / "mbr.times.gz")
     for key, lattice in all_lattices.items():
-        found = mbr_decode(lattice, GOLDEN[language])
+        found = mbr_decode(lattice, Scales(GOLDEN[language]))
         assert [str(word) for word in found.words] == words[key].split()
         assert found.bayes_risk == pytest.approx(float(risks[key]), abs=1e-5)
         bins = [each.split() for each in sausages[key].replace("]", "").split("[")[1:]]

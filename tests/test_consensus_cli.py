@@ -14,6 +14,7 @@ from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshe
 from ninja.graph import combine, from_arcs
 from ninja.io import read
 from ninja.io.number_tables import read_integers
+from ninja.lattice import Scales
 
 KOREAN = SHARED / "golden" / "korean"
 SAMPLE = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"
@@ -132,7 +133,7 @@ def test_several_systems_are_combined(ninja, archives, jobs):
     )  # fmt: skip
     assert code == 0
     first, second = lattice("one"), lattice("one", (0.5, 0.1, 2.0))
-    decoded = mbr_decode(combine([first, second], [0.4, 0.6], 0.5, 0.5))
+    decoded = mbr_decode(combine([first, second], [0.4, 0.6], Scales(0.5, 0.5)))
     assert decoded.words.tolist() == [5, 6]
     assert out.splitlines()[1] == f"one 1 0.03 0.04 6 {decoded.confidences[1]:.2f}"
     assert f"1 keys are not in {archives / 'b.ark'}: three" in err

@@ -24,7 +24,7 @@ from ninja.consensus import (
 )
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, SymbolError
 from ninja.graph import best_path, from_arcs, path_lattice
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 
 KOREAN = SHARED / "golden" / "korean"
@@ -95,7 +95,7 @@ def test_json_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory
 
 def test_networks_of_real_lattices_are_read_as_they_were_written(tmp_path: Path) -> None:
     archive = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"
-    made = [confusion_network(mbr_decode(lattice, 0.1)) for lattice in read_kaldi(archive)]
+    made = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
     (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(mesh_text, made)).encode()))
     (tmp_path / "a.json").write_text("".join(map(json_text, made)))
     for read in (read_meshes(tmp_path / "a.mesh.gz"), read_json(tmp_path / "a.json")):

@@ -17,6 +17,7 @@ from ninja.context import (
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
 from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 
@@ -44,7 +45,7 @@ def transcripts(name, words, stage, scale, penalty):
     lattices = read(ENGLISH / "test" / name / "lat.ark.gz", words=words)
     results = lattices if stage is None else stage(lattices, None)
     return {
-        key: words.spell(best_path(lattice, acoustic_scale=scale, word_penalty=penalty).words)
+        key: words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)
         for key, lattice in results
     }
 
@@ -77,7 +78,7 @@ def test_augmentation_finds_names_that_no_lattice_has(bed):
     for name in ("calls", "general"):
         lattices = stage(read(ENGLISH / "test" / name / "lat.ark.gz", words=words), None)
         found[name] = {
-            key: each.words.spell(best_path(each, acoustic_scale=1 / 12, word_penalty=1.5).words)
+            key: each.words.spell(best_path(each, Scales(acoustic=1 / 12, word_penalty=1.5)).words)
             for key, each in lattices
         }
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")

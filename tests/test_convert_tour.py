@@ -15,6 +15,7 @@ from conftest import SHARED
 import ninja as package
 from ninja import graph
 from ninja.cli.main import main
+from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
@@ -108,7 +109,7 @@ def bed(tmp_path_factory):
     test = ENGLISH / "test"
     lattices = [lattice for _, lattice in package.read(str(test / "libri" / "lat.ark.gz"))]
     aligned = [lattice for _, lattice in package.read(str(test / "calls" / "lat_aligned.ark.gz"))][::EVERY]
-    small = [graph.prune(lattice, 2.0, 0.1) for lattice in lattices]
+    small = [graph.prune(lattice, 2.0, Scales(0.1)) for lattice in lattices]
     archives = {
         "all": lattices,
         "some": lattices[::EVERY],
@@ -116,7 +117,7 @@ def bed(tmp_path_factory):
         "few": small[::8],
         "fewest": small[::EVERY],
         "pairs": [lattice for lattice in small if len(graph.nbest(lattice, 3)) == 2],
-        "aligned": [graph.prune(lattice, 1.0, 0.1) for lattice in aligned],
+        "aligned": [graph.prune(lattice, 1.0, Scales(0.1)) for lattice in aligned],
     }
     for name, chosen in archives.items():
         with package.write(str(folder / f"{name}.ark")) as output:

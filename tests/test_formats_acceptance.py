@@ -36,7 +36,7 @@ from ninja.formats.slf_writer import write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
 from ninja.graph.nbest_lattice import lattice_nbest
-from ninja.lattice import check
+from ninja.lattice import Scales, check
 
 AMI = "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz"
 PAIRS = sorted(str(path.relative_to(FILES))[:-7] for path in FILES.glob("*pocketsphinx/*.slf.gz"))
@@ -81,7 +81,7 @@ def same_best(lattice, made, scales):
 
 def same_words(lattice, made, scales):
     for scale in scales:
-        found = best_path(lattice, acoustic_scale=scale)
+        found = best_path(lattice, Scales(acoustic=scale))
         cost, words = real.best(made, scale)
         assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
         spoken = lattice.words.spell(found.words)
@@ -135,7 +135,7 @@ def test_the_best_paths_of_ami_are_those_of_its_models(graph):
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     made = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
-        found, (cost, words) = best_path(lattice, acoustic_scale=scale), real.best(made, scale)
+        found, (cost, words) = best_path(lattice, Scales(acoustic=scale)), real.best(made, scale)
         assert lattice.words.spell(found.words) == words
         assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, abs=1e-4)
 
@@ -196,7 +196,7 @@ REAL = [AMI, "theanolm/lattice.slf", "pocketsphinx/goforward.slf.gz", "an4_pocke
 
 
 def total_cost(lattice, scale=1.0):
-    found = best_path(lattice, acoustic_scale=scale)
+    found = best_path(lattice, Scales(acoustic=scale))
     return found.graph_cost + scale * found.acoustic_cost, lattice.words.spell(found.words)
 
 
@@ -220,7 +220,7 @@ def test_real_lattices_come_back_from_every_format_that_spells_words(name):
     assert total_cost(pfsg) == (pytest.approx(cost, abs=lattice.num_states / 10000), spoken)
     assert read_pfsg(write_pfsg(pfsg), "k", words=words).identical(pfsg)
     sphinx = read_sphinx(write_sphinx(lattice), "k", words=words)
-    acoustic = best_path(lattice, lm_scale=0.0).acoustic_cost
+    acoustic = best_path(lattice, Scales(lm=0.0)).acoustic_cost
     assert best_path(sphinx).acoustic_cost == pytest.approx(acoustic, abs=lattice.num_states * 5e-5)
     assert read_sphinx(write_sphinx(sphinx), "k", words=words).identical(sphinx)
 

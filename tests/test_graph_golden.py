@@ -23,7 +23,7 @@ from ninja.graph import (
     scale,
     state_times,
 )
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 HERE = Path(__file__).parent / "data" / "english" / "graph"
 SETS = [(HERE, 0.1), (SHARED / "golden" / "english", 0.1), (SHARED / "golden" / "korean", 1.0)]
@@ -80,7 +80,7 @@ def test_prune_keeps_the_arcs_that_lattice_prune_keeps(golden: tuple[Path, float
     folder, acoustic_scale = golden
     expected = archive(folder / "prune4.ark.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
-        assert_same(prune(lattice, 4.0, acoustic_scale), expected[key])
+        assert_same(prune(lattice, 4.0, Scales(acoustic_scale)), expected[key])
 
 
 def test_prune_keeps_what_lattice_prune_keeps_of_wide_lattices() -> None:
@@ -103,7 +103,7 @@ def test_best_path_is_that_of_lattice_best_path(golden: tuple[Path, float]) -> N
     graph, acoustic = table(folder / "best.graph_cost.gz"), table(folder / "best.acoustic_cost.gz")
     alignment = table(folder / "best.ali.gz") if (folder / "best.ali.gz").exists() else None
     for key, lattice in archive(folder / "lat.ark.gz").items():
-        path = best_path(lattice, acoustic_scale)
+        path = best_path(lattice, Scales(acoustic_scale))
         name = key if key in graph else f"{key}-1"  # lattice-1best numbers its paths
         assert [str(word) for word in path.words] == words[key]
         assert path.graph_cost == pytest.approx(float(graph[name][0]), abs=1e-3)
@@ -126,7 +126,7 @@ def test_nbest_are_those_of_lattice_to_nbest(golden: tuple[Path, float]) -> None
     for key, lattice in archive(folder / "lat.ark.gz").items():
         names = [name for name in words if name.rsplit("-", 1)[0] == key]
         expected = {tuple(map(int, words[name])): (float(graph[name][0]), float(acoustic[name][0])) for name in names}
-        found = {tuple(path.words.tolist()): path for path in nbest(lattice, 20, acoustic_scale)}
+        found = {tuple(path.words.tolist()): path for path in nbest(lattice, 20, Scales(acoustic_scale))}
         assert set(found) == set(expected), key
         for sequence, path in found.items():
             assert (path.graph_cost, path.acoustic_cost) == pytest.approx(expected[sequence], abs=1e-3)
@@ -148,7 +148,7 @@ def test_posteriors_are_those_of_lattice_arc_post(golden: tuple[Path, float]) ->
         key, start, length, posterior, word = line.split("\t")[:5]
         expected.setdefault(key, []).append((int(start), int(length), int(word), float(posterior)))
     for key, lattice in archive(folder / "lat.ark.gz").items():
-        posterior, time = posteriors(lattice, acoustic_scale), state_times(lattice)
+        posterior, time = posteriors(lattice, Scales(acoustic_scale)), state_times(lattice)
         assert posterior.min() >= 0.0
         assert posterior.max() <= 1.0 + 1e-12
         rows = sorted(

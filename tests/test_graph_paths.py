@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_graph import best_sequences, cost_of, costs_of, end_of, labels_of, paths, words_of
 from strategies import lattices
-from strategies_graph import SCALES
+from strategies_graph import SCALES, scaled
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import Path, best_path, from_arcs, nbest, path_lattice
-from ninja.lattice import Lattice, check
+from ninja.lattice import Lattice, Scales, check
 
 
 def assert_describes_itself(path: Path, lattice: Lattice) -> None:
@@ -33,11 +33,11 @@ def test_best_path_agrees_with_enumeration(lattice: Lattice, scales: dict[str, f
     whole = paths(lattice)
     if not whole:
         with pytest.raises(LatticeError, match="no path"):
-            best_path(lattice, **scales)
+            best_path(lattice, scaled(scales))
         return
-    path = best_path(lattice, **scales)
+    path = best_path(lattice, scaled(scales))
     assert_describes_itself(path, lattice)
-    assert path.cost(**scales) == min(cost_of(lattice, other, **scales) for other in whole)
+    assert path.cost(scaled(scales)) == min(cost_of(lattice, other, **scales) for other in whole)
 
 
 @given(lattices(max_states=6))
@@ -55,7 +55,7 @@ def test_best_path_takes_the_first_of_equal_arcs() -> None:
 
 @given(lattices(max_states=6), SCALES)
 def test_a_path_lattice_holds_the_path_and_nothing_else(lattice: Lattice, scales: dict[str, float]) -> None:
-    path = best_path(lattice, **scales)
+    path = best_path(lattice, scaled(scales))
     linear = path_lattice(lattice, path)
     check(linear)
     assert len(paths(linear)) == 1
@@ -82,19 +82,21 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
     expected = best_sequences(lattice, **scales)
     if not expected:
         with pytest.raises(LatticeError, match="no path"):
-            nbest(lattice, n, **scales)
+            nbest(lattice, n, scaled(scales))
         return
-    found = nbest(lattice, n, **scales)
+    found = nbest(lattice, n, scaled(scales))
     for path in found:
         assert_describes_itself(path, lattice)
-        assert path.cost(**scales) == expected[tuple(path.words.tolist())]
+        assert path.cost(scaled(scales)) == expected[tuple(path.words.tolist())]
     assert len({tuple(path.words.tolist()) for path in found}) == len(found)
-    assert [path.cost(**scales) for path in found] == sorted(expected.values())[:n]
+    assert [path.cost(scaled(scales)) for path in found] == sorted(expected.values())[:n]
 
 
 @given(lattices(max_states=7), SCALES)
 def test_the_best_of_the_nbest_is_the_best_path(lattice: Lattice, scales: dict[str, float]) -> None:
-    assert nbest(lattice, 1, **scales)[0].cost(**scales) == best_path(lattice, **scales).cost(**scales)
+    assert nbest(lattice, 1, scaled(scales))[0].cost(scaled(scales)) == best_path(lattice, scaled(scales)).cost(
+        scaled(scales)
+    )
 
 
 @given(lattices(max_states=7, max_word=2), st.integers(1, 10))
@@ -144,7 +146,7 @@ def test_nbest_of_larger_lattices_with_real_costs_agrees_with_enumeration(seed: 
         "a", src, dst, random.integers(0, 4, 28), random.normal(0, 30, 28), random.normal(0, 300, 28), finals={7: 0.3}
     )
     expected = sorted(best_sequences(lattice, acoustic_scale=0.1).values())[:n]
-    assert [path.cost(0.1) for path in nbest(lattice, n, 0.1)] == pytest.approx(expected, abs=1e-9)
+    assert [path.cost(Scales(0.1)) for path in nbest(lattice, n, Scales(0.1))] == pytest.approx(expected, abs=1e-9)
 
 
 def test_nbest_refuses_n_below_one() -> None:
@@ -157,7 +159,7 @@ def test_scales_that_are_not_numbers_are_refused(name: str) -> None:
     lattice = from_arcs("a", [0], [1], [1], [0], finals={1: 0})
     for value in (float("nan"), float("inf")):
         with pytest.raises(OptionError, match=f"{name} is {value}, but must be finite"):
-            best_path(lattice, **{name: value})
+            best_path(lattice, scaled({name: value}))
 
 
 def test_a_lattice_of_one_state_has_one_empty_path() -> None:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import cost_of, log_space_posteriors, paths
 from strategies import costs, lattices
+from strategies_graph import scaled
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import forward_backward, from_arcs, posteriors
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 SCALES = st.fixed_dictionaries(
     {"acoustic_scale": st.floats(0, 2), "lm_scale": st.floats(0, 2), "word_penalty": costs()}
@@ -22,13 +23,13 @@ SCALES = st.fixed_dictionaries(
 def test_posteriors_agree_with_log_additions(lattice: Lattice, scales: dict[str, float]) -> None:
     if not paths(lattice):
         with pytest.raises(LatticeError, match="no path"):
-            posteriors(lattice, **scales)
+            posteriors(lattice, scaled(scales))
         with pytest.raises(LatticeError, match="no path"):
-            forward_backward(lattice, **scales)
+            forward_backward(lattice, scaled(scales))
         return
     expected, alpha, beta = log_space_posteriors(lattice, **scales)
-    assert posteriors(lattice, **scales) == pytest.approx(expected, abs=1e-9)
-    result = forward_backward(lattice, **scales)
+    assert posteriors(lattice, scaled(scales)) == pytest.approx(expected, abs=1e-9)
+    result = forward_backward(lattice, scaled(scales))
     assert result.alpha == pytest.approx(alpha, abs=1e-9)
     assert result.beta == pytest.approx(beta, abs=1e-9)
     assert result.total == pytest.approx(beta[0], abs=1e-9)
@@ -42,7 +43,7 @@ def test_posteriors_agree_with_enumeration(lattice: Lattice, scales: dict[str, f
     expected = np.zeros(lattice.num_arcs)
     for path, share in zip(whole, weight / weight.sum(), strict=True):
         expected[list(path)] += share
-    assert posteriors(lattice, **scales) == pytest.approx(expected, abs=1e-9)
+    assert posteriors(lattice, scaled(scales)) == pytest.approx(expected, abs=1e-9)
 
 
 @given(lattices(max_states=8))
@@ -77,4 +78,4 @@ def test_arcs_on_no_whole_path_have_no_posterior() -> None:
 
 def test_posteriors_refuse_a_scale_that_is_no_number() -> None:
     with pytest.raises(OptionError, match="acoustic_scale is nan, but must be finite"):
-        posteriors(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), float("nan"))
+        posteriors(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), Scales(float("nan")))

@@ -8,11 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference_graph import cost_of, end_of, labels_of, paths, through_costs, words_of
 from strategies import costs, lattices
-from strategies_graph import SCALES, timed_lattices
+from strategies_graph import SCALES, scaled, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, connect, from_arcs, limit_depth, prune, select_arcs, state_times
-from ninja.lattice import Lattice, check
+from ninja.lattice import Lattice, Scales, check
 
 
 def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> None:
@@ -78,7 +78,7 @@ def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
     whole = paths(lattice)
     assume(whole)
     best = min(cost_of(lattice, path, **scales) for path in whole)
-    pruned, arc_map = prune(lattice, beam, **scales, return_arc_map=True)
+    pruned, arc_map = prune(lattice, beam, scaled(scales), return_arc_map=True)
     through = through_costs(lattice, **scales)
     assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= best + beam)
     assert_is_part(pruned, lattice, arc_map)
@@ -91,9 +91,9 @@ def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
 def test_prune_keeps_the_best_path(
     lattice: Lattice, beam: float, acoustic_scale: float, lm_scale: float, word_penalty: float
 ) -> None:
-    scales = (acoustic_scale, lm_scale, word_penalty)
-    before, after = best_path(lattice, *scales), best_path(prune(lattice, beam, *scales), *scales)
-    assert after.cost(*scales) == pytest.approx(before.cost(*scales), abs=1e-5)
+    scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    before, after = best_path(lattice, scales), best_path(prune(lattice, beam, scales), scales)
+    assert after.cost(scales) == pytest.approx(before.cost(scales), abs=1e-5)
 
 
 @given(lattices(max_states=7, connected=False), st.data())
@@ -109,7 +109,7 @@ def test_an_arc_exactly_at_the_beam_stays(lattice: Lattice, data: st.DataObject)
 def test_prune_survives_a_beam_below_rounding() -> None:
     cost = np.random.default_rng(1).normal(0, 1e4, 300)
     chain = from_arcs("a", np.arange(300), np.arange(1, 301), np.ones(300), cost, cost[::-1], finals={300: 1.0})
-    assert prune(chain, 0.0, 0.1).num_arcs == 300
+    assert prune(chain, 0.0, Scales(0.1)).num_arcs == 300
 
 
 def test_prune_with_an_infinite_beam_only_connects() -> None:

@@ -15,7 +15,7 @@ from ninja.consensus import ConfusionNetwork, confusion_network, mbr_decode, mes
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
 from ninja.graph import best_path
-from ninja.lattice import Lattice, check
+from ninja.lattice import Lattice, Scales, check
 from ninja.lattice.symbols import SymbolTable
 
 # In the manner of SRILM's wlat-format(5), its keywords all there.
@@ -276,7 +276,7 @@ def test_a_damaged_mesh_is_read_or_refused_but_nothing_else(data):
 
 def test_the_best_path_of_a_real_mesh_is_what_was_decoded():
     for lattice in read_kaldi(Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"):
-        found = mbr_decode(lattice, 0.1)
+        found = mbr_decode(lattice, Scales(0.1))
         (mesh,) = read(mesh_text(confusion_network(found)).encode())
         best = [mesh.words.word(word) for word in best_path(mesh).words if word]
         assert best == [str(word) for word in found.words if word]

@@ -18,7 +18,7 @@ from ninja.consensus import confusion_network, lattice_mesh, mbr_decode, mesh_te
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.mesh import Mesh, MeshOptions, MeshText, read_mesh_lattices
 from ninja.graph import from_arcs
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 
 PATHS = "paths and their costs"
@@ -193,7 +193,7 @@ def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
     lattice = from_arcs(
         "u", [0, 0, 1, 1], [1, 2, 2, 2], [5, 6, 6, 7], [0.0, 1.0, 0.5, 1.5], finals={2: 0.0}, words=TABLE
     )
-    network = confusion_network(mbr_decode(lattice, 0.5), words=TABLE)
+    network = confusion_network(mbr_decode(lattice, Scales(0.5)), words=TABLE)
     text = lattice_mesh(lattice, 0.5)
     kept = [
         network.bin(place)
@@ -211,7 +211,7 @@ def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
 def test_meshes_of_real_lattices_are_those_of_their_networks_without_bins_of_no_word():
     for lattice in read_kaldi(Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"):
         text = lattice_mesh(lattice, 0.1)
-        whole = mesh_text(confusion_network(mbr_decode(lattice, 0.1)))
+        whole = mesh_text(confusion_network(mbr_decode(lattice, Scales(0.1))))
         assert [row.split(" ", 2)[2] for row in text.splitlines() if row.startswith(("align", "info"))] == [
             row.split(" ", 2)[2]
             for row in whole.splitlines()

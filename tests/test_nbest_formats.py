@@ -38,6 +38,7 @@ from ninja.formats.nbest import (
     write_srilm,
 )
 from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.lattice import Scales
 
 FORMATS = SHARED / "data/formats"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
@@ -120,7 +121,7 @@ def test_lists_of_kaldi_agree_with_a_slow_reading_of_their_lines():
         for words, graph, acoustic in said(back):
             wanted = min(distinct[words], key=sum)
             assert (graph, acoustic) == pytest.approx(wanted, rel=1e-4)
-        first += list(lattice_nbest(lattice, 1, 1 / 14).hypotheses[0].words) == best[nbest.key]
+        first += list(lattice_nbest(lattice, 1, Scales(1 / 14)).hypotheses[0].words) == best[nbest.key]
     assert first == 13  # by the scale the hypotheses were chosen with, but for one that is in no list, and a penalty
 
 

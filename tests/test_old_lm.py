@@ -17,7 +17,7 @@ from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import OptionError
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lm import Mixture, load
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
@@ -97,7 +97,7 @@ def test_taking_the_first_pass_out_of_the_english_lattices_leaves_nothing_on_any
                 lattice.with_costs(np.float32(sign) * lattice.graph),
                 final_graph=np.where(lattice.is_final, np.float32(sign) * lattice.final_graph, np.inf),
             )
-            worst = max(worst, abs(ninja.graph.best_path(turned, acoustic_scale=0.0).graph_cost))
+            worst = max(worst, abs(ninja.graph.best_path(turned, Scales(acoustic=0.0)).graph_cost))
         count += 1
     assert count == 239
     assert worst < 1e-2

@@ -17,7 +17,7 @@ from ninja.graph.equivalent import equivalent
 from ninja.graph.minimize import minimize
 from ninja.graph.oracle import oracle
 from ninja.io import read
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared"))
@@ -35,7 +35,7 @@ def lattices_of(path: str) -> dict[str, Lattice]:
 def test_real_lattices_stay_equivalent(name: str, scale: float) -> None:
     for lattice in lattices_of(f"golden/{name}/lat.ark.gz").values():
         assert equivalent(lattice, minimize(lattice, scale), 1e-3, scale, costs="both")
-        assert not equivalent(lattice, prune(lattice, 1.0, scale), 1e-3, scale)
+        assert not equivalent(lattice, prune(lattice, 1.0, Scales(scale)), 1e-3, scale)
 
 
 def test_minimize_gives_what_kaldi_gives() -> None:
@@ -61,15 +61,15 @@ def test_determinize_gives_what_kaldi_gives(name: str, scale: float) -> None:
         if key not in theirs:
             continue
         shared += 1
-        ours = determinize(prune(lattice, 4.0, scale), scale)
+        ours = determinize(prune(lattice, 4.0, Scales(scale)), scale)
         assert is_deterministic(ours)
-        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100, scale)}
-        last = max(path.cost(scale) for path in wanted.values())
-        for path in nbest(ours, 50, scale):
-            if path.cost(scale) > last - 1e-3:
+        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100, Scales(scale))}
+        last = max(path.cost(Scales(scale)) for path in wanted.values())
+        for path in nbest(ours, 50, Scales(scale)):
+            if path.cost(Scales(scale)) > last - 1e-3:
                 break
             kaldi = wanted[tuple(path.words)]
-            assert path.cost(scale) == pytest.approx(kaldi.cost(scale), abs=2e-3)
+            assert path.cost(Scales(scale)) == pytest.approx(kaldi.cost(Scales(scale)), abs=2e-3)
             assert path.graph_cost == pytest.approx(kaldi.graph_cost, abs=2e-3)
             if name == "korean":
                 assert np.array_equal(path.alignment, kaldi.alignment)

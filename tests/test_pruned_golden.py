@@ -14,7 +14,7 @@ from conftest import SHARED
 import ninja
 from ninja.evaluate import ErrorRate, read_text, score
 from ninja.graph import best_path
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel, load
 from ninja.lm.protocol import sentence_logprobs
 from ninja.rescoring import RescoreOptions, rescore
@@ -68,7 +68,7 @@ def best_of_kaldi(order: int) -> dict[str, tuple[list[int], float, float]]:
 
 
 def error_rate(setting: Setting, found: dict[str, Lattice]) -> ErrorRate:
-    best = {key: best_path(lattice, 1 / 12, word_penalty=1.0) for key, lattice in found.items()}
+    best = {key: best_path(lattice, Scales(1 / 12, word_penalty=1.0)) for key, lattice in found.items()}
     hypotheses = {key: setting.words.spell(path.words) for key, path in best.items()}
     return score(read_text(ENGLISH / "test/libri/text"), hypotheses)
 
@@ -82,7 +82,7 @@ def test_the_expansion_and_its_best_path_are_kaldis(setting: Setting, order: int
     for key, lattice in found.items():
         words, graph, acoustic = best_of_kaldi(order)[key]
         same_size += lattice.num_states == expected[key].num_states and lattice.num_arcs == expected[key].num_arcs
-        path = best_path(lattice, 0.1)
+        path = best_path(lattice, Scales(0.1))
         if list(path.words) == words:
             same_words += 1
             assert path.graph_cost == pytest.approx(graph, abs=1e-2)
@@ -105,6 +105,6 @@ def test_arc_beam_with_full_histories_is_no_worse_than_kaldi(setting: Setting) -
     exact = 0.5 * graph_costs(setting.trigram) + 0.5 * graph_costs(setting.rnnlm)
     worse = []
     for (key, (_, _, acoustic)), graph in zip(kaldi.items(), exact, strict=True):
-        path = best_path(found[key], 0.1)
+        path = best_path(found[key], Scales(0.1))
         worse.append(path.graph_cost + 0.1 * path.acoustic_cost > graph + 0.1 * acoustic + 1e-3)
     assert np.mean(worse) <= 0.01

@@ -16,7 +16,7 @@ from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import ErrorRate, align, oracle_score, read_text, score
 from ninja.graph import best_path, depth, prune
 from ninja.io import read, write
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import Outcome, Outcomes, compare, draw, report_page
 from ninja.show.histogram import changes, depths
@@ -57,7 +57,7 @@ def files(few: list[Lattice], tmp_path_factory: pytest.TempPathFactory) -> tuple
             output.write(lattice)
     with write(str(after)) as output:
         for number, lattice in enumerate(few[:-1]):
-            pruned = prune(lattice, 8.0, 0.1)
+            pruned = prune(lattice, 8.0, Scales(0.1))
             output.write(pruned.with_costs(pruned.graph * 0.3) if number % 3 else pruned)
     return before, after
 
@@ -83,7 +83,7 @@ def test_rates_are_those_of_the_library(few, files, page_file):
     words = SymbolTable.read(WORDS)
     for side, path in enumerate(files):
         lattices = {key: lattice for key, lattice in read(path, words=words) if key in said}
-        heard = {key: words.spell(best_path(lattice, 0.1).words.tolist()) for key, lattice in lattices.items()}
+        heard = {key: words.spell(best_path(lattice, Scales(0.1)).words.tolist()) for key, lattice in lattices.items()}
         rate = score(said, heard)
         assert shown["word error rate"][side] == f"{rate.wer:.2f} %"
         assert shown["sentence error rate"][side] == f"{rate.ser:.2f} %"
@@ -105,7 +105,7 @@ def test_alignments_are_those_of_the_library(few, files, page_file):
     assert [row["key"] for row in rows] == [key for key in references if key in {each.key for each in few[1:-1]}]
     for row in rows:
         for name, lattices in sides.items():
-            heard = words.spell(best_path(lattices[row["key"]], 0.1).words.tolist())
+            heard = words.spell(best_path(lattices[row["key"]], Scales(0.1)).words.tolist())
             alignment = align(references[row["key"]], heard)
             assert [tuple(pair) for pair in row[name]["pairs"]] == list(alignment.pairs)
             assert row[name]["errors"] == alignment.rate().errors
@@ -208,7 +208,7 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, few, files, tmp_path):
 
 def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_path):
     words = tmp_path / "words.txt"
-    lacking = int(best_path(few[3], 0.1).words[0])
+    lacking = int(best_path(few[3], Scales(0.1)).words[0])
     lines = [line for line in WORDS.read_text().splitlines() if line.split()[1] != str(lacking)]
     words.write_text("\n".join(lines) + "\n")
     page = tmp_path / "report.html"

@@ -20,7 +20,7 @@ from test_rescore import TABLE, close, named, random_lattice, run
 import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
 from ninja.graph import best_path, prune
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold
 
@@ -66,9 +66,9 @@ def test_nbest_scores_the_best_path_of_each_of_the_n_best_word_sequences(lattice
         assert any(close([cost], [other]) for other in exact)
     old = Counter(round(total_of(lattice, cost, options), 3) for cost in path_costs(found))
     assert old == Counter(round(cost, 3) for cost, _ in expected)
-    best = best_path(found, options.acoustic_scale, 1.0, options.word_penalty)
+    best = best_path(found, Scales(options.acoustic_scale, word_penalty=options.word_penalty))
     [only] = path_costs(run(lattice, replace(options, output="best")))
-    assert best.cost(options.acoustic_scale, 1.0, options.word_penalty) == pytest.approx(total(only, options), abs=1e-4)
+    assert best.cost(options.scales) == pytest.approx(total(only, options), abs=1e-4)
     assert total(only, options) == pytest.approx(min(total(cost, options) for cost in path_costs(found)), abs=1e-4)
 
 
@@ -389,7 +389,7 @@ def test_the_trie_output_is_cut_to_the_beam_and_keeps_the_best_path() -> None:
     whole = run(lattice, options)
     cut = run(lattice, replace(options, beam=2.0))
     assert cut.num_arcs < whole.num_arcs
-    expected = prune(whole, 2.0, options.acoustic_scale, 1.0, options.word_penalty)
+    expected = prune(whole, 2.0, Scales(options.acoustic_scale, word_penalty=options.word_penalty))
     assert cut.identical(expected)
 
 

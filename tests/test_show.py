@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import paths, through_costs
 from strategies import lattices
-from strategies_graph import timed_lattices
+from strategies_graph import scaled, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, oracle, posteriors, select_arcs, state_times
 from ninja.io import read, write
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, detours, draw, lattice_page, picture
 from ninja.show.layout import SMALLEST_STEP, lay_out
@@ -62,8 +62,8 @@ def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, 
         return
     scales = {"acoustic_scale": acoustic_scale, "word_penalty": word_penalty}
     through = through_costs(lattice, **scales)
-    found = detours(lattice, **scales)
-    best = best_path(lattice, **scales).cost(acoustic_scale, 1.0, word_penalty)
+    found = detours(lattice, scaled(scales))
+    best = best_path(lattice, scaled(scales)).cost(scaled(scales))
     for arc in range(lattice.num_arcs):
         expected = through[arc] - best if arc in through else np.inf
         assert found.excess[arc] == pytest.approx(expected, abs=1e-4)
@@ -165,13 +165,13 @@ def test_times_that_contradict_each_other_are_not_used():
 def test_figures_on_the_page_are_those_of_the_lattice(lattice):
     drawing = draw(lattice, None, ShowOptions(acoustic_scale=0.5))
     data = data_of(lattice_page(drawing))["arc"]
-    expected = posteriors(lattice, 0.5)
+    expected = posteriors(lattice, Scales(0.5))
     for place, arc in enumerate(data["id"]):
         assert data["posterior"][place] == pytest.approx(expected[arc], rel=1e-5)
         assert data["graph"][place] == pytest.approx(lattice.graph[arc])
         assert data["acoustic"][place] == pytest.approx(lattice.acoustic[arc])
     best = {arc for arc, marks in zip(data["id"], data["marks"], strict=True) if marks & 1}
-    assert best == set(best_path(lattice, 0.5).arcs.tolist())
+    assert best == set(best_path(lattice, Scales(0.5)).arcs.tolist())
 
 
 def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
@@ -336,7 +336,7 @@ def test_the_command_writes_a_page_of_one_lattice(ninja, tmp_path, examples, wor
     assert (code, out, err) == (0, "", "")
     data = data_of(page.read_text())
     assert data["key"] == key
-    assert data["best"] == words.spell(best_path(examples[key], 0.1).words)
+    assert data["best"] == words.spell(best_path(examples[key], Scales(0.1)).words)
     assert data["frameShift"] == 0.01
 
 

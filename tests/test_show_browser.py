@@ -13,7 +13,7 @@ from test_show import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 from ninja.evaluate import read_text
 from ninja.graph import best_path, oracle, posteriors, state_times
 from ninja.io import read
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, draw, lattice_page
 
@@ -65,7 +65,7 @@ def arcs_in_view(page: Any) -> list[int]:
 
 
 def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, page_file, lattice):
-    probability, time, src = posteriors(lattice, SCALE), state_times(lattice), lattice.src
+    probability, time, src = posteriors(lattice, Scales(SCALE)), state_times(lattice), lattice.src
     with opened(browser, page_file) as page:
         arcs = arcs_in_view(page)
         clicked = 0
@@ -105,7 +105,7 @@ def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
 
 
 def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_file, lattice):
-    best = best_path(lattice, SCALE).arcs.tolist()
+    best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     nearest = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
     assert best != nearest.arcs.tolist()
     with opened(browser, page_file) as page:
@@ -138,7 +138,7 @@ def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
         assert page.evaluate(DRAWN) == lattice.num_arcs
         assert page.locator(".notice").inner_text().startswith("All 616 arcs and 341 states are shown.")
         page.locator('input[name="shown"]').press("Home")
-        marked = {*best_path(lattice, SCALE).arcs.tolist(), *page.evaluate("ninja.marked('oracle')")}
+        marked = {*best_path(lattice, Scales(SCALE)).arcs.tolist(), *page.evaluate("ninja.marked('oracle')")}
         page.wait_for_function("count => ninja.shown() === count", arg=len(marked))
         assert page.evaluate(DRAWN) == len(marked)
 

@@ -18,7 +18,7 @@ from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole
 from ninja.formats.slf_writer import write_slf
 from ninja.graph import nbest
 from ninja.io import read
-from ninja.lattice import check
+from ninja.lattice import Scales, check
 
 BAD = {
     "N=0\nL=0\n": "the lattice is empty",
@@ -135,7 +135,7 @@ def test_the_ami_lattice_holds_its_nbest_list_with_all_scores():
 def test_the_first_of_the_ami_list_is_best_where_the_models_weigh_much():
     content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
     lattice = read_slf(content, "k", options=SlfOptions(graph=("l", "n", "i[0]", "i[1]")))
-    first = nbest(lattice, 3, lm_scale=4.0)
+    first = nbest(lattice, 3, Scales(lm=4.0))
     spoken = [" ".join(lattice.words.spell(path.words)) for path in first]
     assert spoken[0] == "HERE WE GO"
 

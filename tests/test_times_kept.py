@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ninja import graph
 from ninja.errors import LatticeError, SymbolError
 from ninja.graph.union import union
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 
 ALL_WORDS = SymbolTable([("<eps>", 0), *((f"w{number}", number) for number in range(1, 60))])
@@ -71,9 +71,9 @@ def keeps(result, lattice):
 
 KEEPING = {
     "connect": graph.connect,
-    "prune": lambda lattice: graph.prune(lattice, 3.0, acoustic_scale=0.001),
+    "prune": lambda lattice: graph.prune(lattice, 3.0, Scales(acoustic=0.001)),
     "limit depth": lambda lattice: graph.limit_depth(lattice, 2, 0.001),
-    "select arcs": lambda lattice: graph.select_arcs(lattice, graph.posteriors(lattice, 0.001) > 0.05),
+    "select arcs": lambda lattice: graph.select_arcs(lattice, graph.posteriors(lattice, Scales(0.001)) > 0.05),
     "best path": lambda lattice: graph.path_lattice(lattice, graph.best_path(lattice)),
     "random path": lambda lattice: graph.random_paths(lattice, 1, 7)[0],
     "oracle": lambda lattice: graph.paths_of(lattice, graph.oracle(lattice, [1, 2]).words),

@@ -21,6 +21,7 @@ from ninja import _search
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
+from ninja.lattice import Scales
 from ninja.lm import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.tune.features import Features, features
@@ -93,9 +94,9 @@ def test_features_tell_what_rescoring_with_other_weights_costs(num_models: int, 
         lm = models[0] if num_models == 1 else Mixture([(lm, 0.5) for lm in models])
         cost = total(found, Weights(lm_weight, scale, penalty, (1 / num_models,) * num_models))
         for number, (_, lattice) in enumerate(rescore(LATTICES, lm, options, old_lm=old_lm)):
-            paths = nbest(lattice, ALL, scale, word_penalty=penalty)
+            paths = nbest(lattice, ALL, Scales(scale, word_penalty=penalty))
             here = np.sort(cost[found.lattice == number])
-            assert here == pytest.approx([path.cost(scale, 1.0, penalty) for path in paths], abs=1e-3)
+            assert here == pytest.approx([path.cost(Scales(scale, word_penalty=penalty)) for path in paths], abs=1e-3)
 
 
 def test_a_linear_mixture_is_mixed_word_by_word() -> None:
@@ -134,7 +135,7 @@ def test_backward_models_read_the_words_in_reverse() -> None:
     cost = total(found, Weights(0.7, 0.5, 0.25, (0.5, 0.5)))
     lm = Mixture([(lm, 0.5) for lm in models])
     for number, (_, lattice) in enumerate(rescore(LATTICES, lm, options)):
-        best = best_path(lattice, 0.5, 1.0, 0.25).cost(0.5, 1.0, 0.25)
+        best = best_path(lattice, Scales(0.5, word_penalty=0.25)).cost(Scales(0.5, word_penalty=0.25))
         assert cost[found.lattice == number].min() == pytest.approx(best, abs=1e-3)
 
 

@@ -22,6 +22,7 @@ from ninja.context.options import ContextOptions
 from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, from_arcs
+from ninja.lattice import Scales
 from ninja.lm.ngram.model import read_arpa
 from ninja.log import Log
 from ninja.tune import boosts as tuning
@@ -199,10 +200,10 @@ def test_a_class_model_has_its_boost_and_its_share_chosen_too(class_lm) -> None:
     assert found.after.general_wer == 0.0
     # What is chosen gives what is told.
     tracker = Tracker(TABLE, class_lm, found.settings.options)
-    scales = found.settings.acoustic_scale, 1.0, found.settings.word_penalty
+    scales = Scales(found.settings.acoustic_scale, word_penalty=found.settings.word_penalty)
     errors = 0
     for key, each in contextual.lattices:
-        words = best_path(add_context(each, tracker, NAMES.of(key)), *scales).words
+        words = best_path(add_context(each, tracker, NAMES.of(key)), scales).words
         errors += edits(contextual.references[key], TABLE.spell(words))
     assert 100 * errors / 6 == pytest.approx(found.after.contextual_wer)
 
@@ -235,7 +236,7 @@ def test_trials_count_what_each_setting_gives_by_itself(class_lm, tried, heard, 
         for key, lattice in part.lattices:
             tracker = Tracker(TABLE, lm, options, old_lm=old_lm)
             composed = add_context(lattice, tracker, entities.of(key) if with_entities else ())
-            best = best_path(composed, each.acoustic_scale, 1.0, each.word_penalty)
+            best = best_path(composed, Scales(each.acoustic_scale, word_penalty=each.word_penalty))
             total += edits(part.references[key], TABLE.spell(best.words))
         return total
 
@@ -503,7 +504,7 @@ def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, com
     with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
     assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
     [(_, found)] = package.read(bed / "out.ark", words=TABLE)
-    assert TABLE.spell(best_path(found, 0.1).words) == ["call", "tom", "chen"]
+    assert TABLE.spell(best_path(found, Scales(0.1)).words) == ["call", "tom", "chen"]
 
 
 def test_the_command_draws_the_curve(ninja, bed, command) -> None:

@@ -27,7 +27,7 @@ from ninja.graph import (
     union,
 )
 from ninja.graph.determinize import determinize
-from ninja.lattice import Lattice, check
+from ninja.lattice import Lattice, Scales, check
 
 SEEDS = st.integers(0, 2**32 - 1)
 SCALES = st.sampled_from([1.0, 0.1, 0.0, 2.5])
@@ -186,7 +186,7 @@ def test_paths_of_each_system_together_get_its_weight(
     operands: list[Lattice], weights: list[float], with_weights: bool
 ) -> None:
     weights = weights[: len(operands)] if with_weights else [1.0] * len(operands)
-    found = combine(operands, weights if with_weights else None, 0.5, 2.0)
+    found = combine(operands, weights if with_weights else None, Scales(0.5, 2.0))
     check(found)
     share = [weight / sum(weights) for weight in weights]
     assert forward_backward(found).total == pytest.approx(0.0, abs=1e-3)
@@ -235,4 +235,4 @@ def test_weights_out_of_range_are_refused() -> None:
     with pytest.raises(OptionError, match="a weight is 0, but must be above 0"):
         combine([lattice, lattice], [1, 0])
     with pytest.raises(OptionError, match="lm_scale is inf"):
-        combine([lattice], lm_scale=math.inf)
+        combine([lattice], scales=Scales(lm=math.inf))

@@ -13,6 +13,7 @@ import ninja as package
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.graph import best_path, nbest
+from ninja.lattice import Scales
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE = ROOT / "examples" / "lat.ark.gz"
@@ -161,8 +162,8 @@ def test_single_paths_are_taken_apart_and_put_together(ninja, small, tmp_path):
     assert ninja("nbest-to-lattice", nbests, "-o", tmp_path / "lat.ark")[0] == 0
     for (key, old), (again, new) in zip(package.read(small), package.read(tmp_path / "lat.ark"), strict=True):
         assert key == again
-        found = [path.words.tolist() for path in nbest(new, 9, 0.1)]
-        assert found == [path.words.tolist() for path in nbest(old, 3, 0.1)]
+        found = [path.words.tolist() for path in nbest(new, 9, Scales(0.1))]
+        assert found == [path.words.tolist() for path in nbest(old, 3, Scales(0.1))]
 
 
 def test_what_is_missing_or_no_single_path_is_reported(ninja, small, tmp_path):

@@ -20,6 +20,7 @@ from ninja.graph import connect, from_arcs, path_lattice, prune
 from ninja.graph.best_path import best_path
 from ninja.io import vocabulary
 from ninja.io.wording import Respelling
+from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -46,7 +47,7 @@ def bed(tmp_path_factory):
     for key, lattice in package.read(EXAMPLES / "lat.ark.gz"):
         if len(chosen) == 3:
             break
-        small = prune(lattice, 1.5, acoustic_scale=0.1)
+        small = prune(lattice, 1.5, Scales(acoustic=0.1))
         # Whole numbers: all formats hold them, and all sums of them. Frames end with the last arc.
         no_labels = np.zeros(0, np.int32), np.zeros(small.num_states + 1, np.int64)
         for array in no_labels:

@@ -17,6 +17,7 @@ from ninja.graph import (
     linear,
     pronunciations,
 )
+from ninja.lattice import Scales
 from ninja.lattice.transition_model import TransitionModel
 
 KOREAN = SHARED / "golden" / "korean"
@@ -33,7 +34,7 @@ def test_frame_posteriors_are_those_of_all_paths_together(lattice, acoustic_scal
     changed = np.array(data.draw(ids), np.int32)
     lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
     shares, log_likelihood = frame_shares(lattice, acoustic_scale)
-    found = frame_posteriors(lattice, acoustic_scale)
+    found = frame_posteriors(lattice, Scales(acoustic_scale))
     frames = np.repeat(np.arange(len(found.begin) - 1), np.diff(found.begin)).tolist()
     pairs = zip(frames, found.label.tolist(), strict=True)
     assert dict(zip(pairs, found.posterior.tolist(), strict=True)) == pytest.approx(shares)

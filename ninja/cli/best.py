@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ninja.cli.options import command, output_file, scales, section, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
 
 
@@ -27,11 +27,11 @@ class Transcript(NamedTuple):
     acoustic_cost: float
 
 
-def transcripts(lattice: Lattice, n: int, scales: tuple[float, float, float]) -> list[Transcript]:
+def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
     """Return the n best transcripts of a lattice, from the best on."""
     from ninja.graph import best_path, nbest
 
-    paths = [best_path(lattice, *scales)] if n == 1 else nbest(lattice, n, *scales)
+    paths = [best_path(lattice, scales)] if n == 1 else nbest(lattice, n, scales)
     return [
         Transcript(spelled(lattice, path.words), path.alignment, path.graph_cost, path.acoustic_cost) for path in paths
     ]
@@ -42,11 +42,11 @@ def spelled(lattice: Lattice, words: npt.NDArray[np.int32]) -> list[str]:
     return lattice.words.spell(words) if lattice.words else [str(word) for word in words.tolist()]
 
 
-def best_words(lattice: Lattice, scales: tuple[float, float, float]) -> list[str]:
+def best_words(lattice: Lattice, scales: Scales) -> list[str]:
     """Return the words of the best path."""
     from ninja.graph import best_path
 
-    return spelled(lattice, best_path(lattice, *scales).words)
+    return spelled(lattice, best_path(lattice, scales).words)
 
 
 def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ def _transcribe(
     lm_scale: float,
     word_penalty: float,
 ) -> None:
-    found = partial(transcripts, n=n, scales=(acoustic_scale, lm_scale, word_penalty))
+    found = partial(transcripts, n=n, scales=Scales(acoustic_scale, lm_scale, word_penalty))
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)

@@ -30,7 +30,7 @@ from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, AugmentOptions
 from ninja.errors import OptionError
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def context(
 
     stage = Contextual(context, old_lm)
     stage.bind(words, log)
-    scales = acoustic_scale, 1.0, word_penalty
+    scales = Scales(acoustic_scale, word_penalty=word_penalty)
     addressed = Addressed(stage)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
@@ -234,7 +234,7 @@ def context(
     source.console.close_counting(f"lattices, {arcs} arcs")
 
 
-def _explained(stage: Contextual, lattice: Lattice, scales: tuple[float, float, float]) -> dict[str, Any]:
+def _explained(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
     """Say which words of the best path were taken as phrases, for the report."""
     words = best_words(lattice, scales)
     return {

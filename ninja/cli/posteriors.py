@@ -9,17 +9,17 @@ import click
 from ninja.cli.options import command, output_file, scales
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
-def arc_lines(lattice: Lattice, min_post: float, scales: tuple[float, float, float]) -> str:
+def arc_lines(lattice: Lattice, min_post: float, scales: Scales) -> str:
     """Return a line for each arc of at least a posterior."""
     import numpy as np
 
     from ninja.formats.rows import Runs, rows_text, words_column
     from ninja.graph import posteriors, state_times
 
-    probability = posteriors(lattice, *scales)
+    probability = posteriors(lattice, scales)
     arcs = np.flatnonzero(probability >= min_post)
     time = state_times(lattice)
     start = time[lattice.src[arcs]]
@@ -50,6 +50,6 @@ def posteriors(
     Example:
       ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    lines = partial(arc_lines, min_post=min_post, scales=(acoustic_scale, lm_scale, word_penalty))
+    lines = partial(arc_lines, min_post=min_post, scales=Scales(acoustic_scale, lm_scale, word_penalty))
     run_lines(lines, source, output_file)
     source.console.close()

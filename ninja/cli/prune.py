@@ -9,18 +9,16 @@ import click
 from ninja.cli.options import Destination, command, inv_acoustic_scale, lattice_output, scales, section
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
 
 
-def pruned(
-    lattice: Lattice, beam: float, max_arcs_per_frame: int | None, scales: tuple[float, float, float]
-) -> Lattice:
+def pruned(lattice: Lattice, beam: float, max_arcs_per_frame: int | None, scales: Scales) -> Lattice:
     """Prune a lattice by a beam, then by depth where that is wanted."""
     from ninja.graph import limit_depth, prune
 
-    result = prune(lattice, beam, *scales)
-    return result if max_arcs_per_frame is None else limit_depth(result, max_arcs_per_frame, scales[0])
+    result = prune(lattice, beam, scales)
+    return result if max_arcs_per_frame is None else limit_depth(result, max_arcs_per_frame, scales.acoustic)
 
 
 @command
@@ -49,7 +47,7 @@ def prune(
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
-    scales = acoustic_scale, lm_scale, word_penalty
+    scales = Scales(acoustic_scale, lm_scale, word_penalty)
     stage = Each(partial(pruned, beam=beam, max_arcs_per_frame=max_arcs_per_frame, scales=scales))
     arcs = write(stage, source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs left")

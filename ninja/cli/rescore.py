@@ -92,11 +92,10 @@ def rescore(
         if phrases is not None:
             phrases.count(lattice)
 
-    scales = options.acoustic_scale, 1.0, options.word_penalty
     if destination.output_file == "-" and sys.stdout.isatty():
         for key, lattice in results(rescorer, source, to_stdout=True, batch_arcs=options.batch_arcs):
             take(lattice)
-            click.echo(" ".join([key, *best_words(lattice, scales)]))
+            click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
         write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
     if phrases is not None:

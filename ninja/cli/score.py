@@ -15,6 +15,7 @@ from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError
 from ninja.evaluate import BiasingList, ErrorRate, Mode, read_speakers, read_text, read_truth, score_entities
+from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
 
@@ -118,7 +119,7 @@ def score(
         if words is None:
             hypotheses = _transcripts(source.places)
         else:
-            search = partial(transcripts, n=1, scales=(acoustic_scale, lm_scale, word_penalty))
+            search = partial(transcripts, n=1, scales=Scales(acoustic_scale, lm_scale, word_penalty))
             hypotheses = {key: best[0].words for key, best in results(Each(search), source)}
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)

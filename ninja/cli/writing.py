@@ -17,7 +17,7 @@ from ninja.cli.source import Source
 from ninja.cli.weighing import weighed
 from ninja.cli.word_tables import WORDS_NAMES, find_words, words_beside
 from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
-from ninja.lattice import Kind, Lattice
+from ninja.lattice import Kind, Lattice, Scales
 
 if TYPE_CHECKING:
     from ninja.io.writing.output import Output
@@ -110,7 +110,7 @@ class Taking:
             # Where ids are written, so are alignments, which say the times themselves.
             lattice = lattice.with_words(None) if self._output.needs_words else timed(lattice)
             found = lattice_nbest(
-                lattice, wants.n or ALL_PATHS + 1, wants.acoustic_scale, wants.lm_scale, wants.word_penalty
+                lattice, wants.n or ALL_PATHS + 1, Scales(wants.acoustic_scale, wants.lm_scale, wants.word_penalty)
             )
             if not wants.n and len(found.hypotheses) > ALL_PATHS:
                 raise LatticeError(f"more than {ALL_PATHS} paths; say how many are wanted (n=…)", key=lattice.key)

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ninja import _consensus
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.kinds import to_compact
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import LARGEST_ID
 from ninja.lattice.times import state_times
 
@@ -44,9 +43,7 @@ class Consensus:
 
 def mbr_decode(
     lattice: Lattice,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
+    scales: Scales = Scales(),
     *,
     decode_mbr: bool = True,
     print_silence: bool = False,
@@ -60,9 +57,7 @@ def mbr_decode(
 
     Args:
         lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.
-        acoustic_scale: Factor of acoustic costs; smaller flattens.
-        lm_scale: Factor of graph costs.
-        word_penalty: Cost added for each word.
+        scales: Factors of the costs; smaller ones flatten.
         decode_mbr: False: keep the best path's words, or those of `hypothesis`, and only build the network around them.
         print_silence: Keep bins that most probably hold no word as words with id 0.
         hypothesis: Word ids to begin with instead of the best path; zeros are left out.
@@ -72,18 +67,24 @@ def mbr_decode(
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
-        OptionError: A scale or the penalty is not finite, or a word id of `hypothesis` is out of range.
+        OptionError: A word id of `hypothesis` is out of range.
         MemoryError: For each bin it takes 9 bytes a state and up to 1 an arc, and that is more than 8 GB, or than there
             is; prune the lattice first.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
     """
-    check_scales(acoustic_scale, lm_scale, word_penalty)
     start = None if hypothesis is None else _checked(hypothesis)
     lattice = to_compact(lattice) if lattice.num_arcs else lattice  # arcs with all labels of their words
     found = _consensus.decode_mbr(
-        lattice, state_times(lattice), acoustic_scale, lm_scale, word_penalty, start, decode_mbr, print_silence
+        lattice,
+        state_times(lattice),
+        scales.acoustic,
+        scales.lm,
+        scales.word_penalty,
+        start,
+        decode_mbr,
+        print_silence,
     )
     if found is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)

@@ -18,9 +18,8 @@ from ninja.formats.textual import refuse_unended
 from ninja.graph.connect import connect
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
-from ninja.graph.scale import check_scales
 from ninja.io.writing import losses
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON
 from ninja.lattice.times import is_timed, state_times
 
@@ -58,16 +57,16 @@ def lattice_mesh(
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::write).
     """
-    check_scales(acoustic_scale, lm_scale, 0.0)
+    scales = Scales(acoustic_scale, lm_scale)
     shift = lattice.frame_shift or frame_shift
     check_frame_shift(shift)
     row = connect(to_compact(lattice))
     try:
         if not _in_a_row(row):
-            network = confusion_network(mbr_decode(lattice, acoustic_scale, lm_scale), shift, lattice.words)
+            network = confusion_network(mbr_decode(lattice, scales), shift, lattice.words)
             return MeshText(mesh_text(without_empty_bins(network)), [losses.PATHS])
         if not _of_posteriors(row, lm_scale):
-            columns = _columns_by_posterior(row, posteriors(row, acoustic_scale, lm_scale))
+            columns = _columns_by_posterior(row, posteriors(row, scales))
             return MeshText(_text(row, columns, shift), [losses.PATHS])
         lost = losses.structure(lattice, times=row.num_arcs > 0)
         if lattice.frame_shift not in (None, losses.NATURAL_SHIFT):

@@ -9,17 +9,16 @@ import numpy as np
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.posteriors import forward_backward
 from ninja.graph.project import remove_alignments
-from ninja.graph.scale import check_costs, check_scales, scale
+from ninja.graph.scale import add_word_penalty, check_costs, scale
 from ninja.graph.union import union
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 
 
 def combine(
     lattices: Sequence[Lattice | None],
     weights: Sequence[float] | None = None,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
+    scales: Scales = Scales(),
     *,
     exponents: bool = False,
 ) -> Lattice:
@@ -32,8 +31,7 @@ def combine(
     Args:
         lattices: One of each system; None where a system has none, whose share is then missing from the total.
         weights: Weight of each system, > 0; None: all the same. Weights that do not sum to 1 are divided by their sum.
-        acoustic_scale: Factor of acoustic costs; stays in the result.
-        lm_scale: Factor of graph costs; stays in the result.
+        scales: Factors of the costs; they stay in the result.
         exponents: Raise the k-th lattice's path probabilities to the power ``weights[k]`` before they are made to sum
             to 1, rather than multiply them by it.
 
@@ -44,16 +42,15 @@ def combine(
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost grows beyond what a float holds.
         SymbolError: The lattices' words have ids of different tables.
-        OptionError: There is no lattice, a scale is not finite, or weights are not as many, or not above 0.
+        OptionError: There is no lattice, or weights are not as many, or not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".
     """
-    check_scales(acoustic_scale, lm_scale)
     share = check_weights(weights, len(lattices))
     united = union(
         [
-            normalised(lattice, weight, acoustic_scale, lm_scale, exponents=exponents)
+            normalised(lattice, weight, scales, exponents=exponents)
             for lattice, weight in zip(lattices, share, strict=True)
             if lattice is not None
         ],
@@ -89,16 +86,16 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
     return tuple(weight / total for weight in weights)
 
 
-def normalised(
-    lattice: Lattice, weight: float, acoustic_scale: float = 1.0, lm_scale: float = 1.0, *, exponents: bool = False
-) -> Lattice:
+def normalised(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
     """Return a lattice with scaled costs whose paths together have the probability ``weight``, or 1 with `exponents`.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or a cost grows beyond what a float holds.
     """
     power = weight if exponents else 1.0
-    scaled = scale(lattice, lm_scale * power, acoustic_scale * power)
+    scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
+    if scales.word_penalty:
+        scaled = add_word_penalty(scaled, scales.word_penalty * power)
     total = forward_backward(scaled).total
     if not np.isfinite(total):
         raise LatticeError(f"the cost of all paths together is {total}", key=lattice.key)

@@ -9,9 +9,9 @@ from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
-from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, owners, ranges
+from ninja.lattice.costs import check_finite
 
 
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
@@ -42,7 +42,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     Source: Mohri 1997, "Finite-state transducers in language and speech processing"; Povey et al. 2012, "Generating
     exact lattices in the WFST framework", section 5.
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     if max_arcs < 1:
         raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
     if is_deterministic(lattice):

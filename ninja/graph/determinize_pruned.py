@@ -12,9 +12,9 @@ from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
+from ninja.lattice.costs import check_finite
 
 if TYPE_CHECKING:
     from ninja.lattice.transition_model import TransitionModel
@@ -260,12 +260,12 @@ def determinize_retrying(
         else:
             if report.complete:
                 if prune_result:
-                    result = prune(result, beam, acoustic_scale)
+                    result = prune(result, beam, Scales(acoustic_scale))
                 return result, DeterminizeReport(np.inf, tried, retries, None)
             limit = report.stopped_by
         beam *= beam_ratio
         tried = beam
-        given = prune(lattice, beam, acoustic_scale)
+        given = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
         f"the bound of {limit} was passed even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
         key=lattice.key,
@@ -284,7 +284,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
     Raises:
         OptionError: Names the option and its value.
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")
     if np.float32(acoustic_scale) == 0.0:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ninja import _graph
 from ninja.errors import LatticeError, OptionError
-from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.costs import check_finite
 
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
@@ -32,7 +32,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     if max_arcs < 1:
         raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
     found = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)

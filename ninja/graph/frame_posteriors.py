@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward, posteriors
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import owners
 from ninja.lattice.times import num_frames, state_times
 
@@ -33,27 +33,25 @@ class FramePosteriors:
     total: float  # log-likelihood of all paths together, natural log; or the expected accuracy, frames
 
 
-def frame_posteriors(lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0) -> FramePosteriors:
+def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePosteriors:
     """Compute the probability that the true path has each label at each frame.
 
     Args:
         lattice: The lattice.
-        acoustic_scale: Factor of acoustic costs; smaller flattens.
-        lm_scale: Factor of graph costs.
+        scales: Factors of the costs; smaller ones flatten.
 
     Returns:
         Probabilities, which sum to 1 at each frame that all paths have, and the log-likelihood.
 
     Raises:
-        OptionError: A scale is not finite.
         LatticeError: No path leads from the start to a final state, or the times contradict each other.
 
     Source: Kaldi, lat/lattice-functions.cc, LatticeForwardBackward.
     """
     lattice = connect(lattice)
-    costs = forward_backward(lattice, acoustic_scale, lm_scale)
-    of_final = np.exp(costs.total - costs.alpha - _final_costs(lattice, acoustic_scale, lm_scale))
-    of_arc = posteriors(lattice, acoustic_scale, lm_scale)
+    costs = forward_backward(lattice, scales)
+    of_final = np.exp(costs.total - costs.alpha - _final_costs(lattice, scales))
+    of_arc = posteriors(lattice, scales)
     return _by_frame(lattice, of_arc, of_final, -costs.total)
 
 
@@ -62,8 +60,7 @@ def accuracy_posteriors(
     alignment: Ints,
     model: TransitionModel,
     criterion: Literal["mpfe", "smbr"],
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
+    scales: Scales = Scales(),
     silence_phones: Collection[int] = (),
     *,
     one_silence_class: bool = False,
@@ -75,8 +72,7 @@ def accuracy_posteriors(
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         model: What transition ids stand for.
         criterion: A frame is right if its phone is the reference's ("mpfe"), or its density ("smbr").
-        acoustic_scale: Factor of acoustic costs.
-        lm_scale: Factor of graph costs.
+        scales: Factors of the costs.
         silence_phones: Phones of which a frame is never right.
         one_silence_class: Such a frame is right where the reference has any of them.
 
@@ -84,7 +80,7 @@ def accuracy_posteriors(
         Posteriors of either sign, and the expected number of right frames.
 
     Raises:
-        OptionError: A scale is not finite, or the criterion is none of the two.
+        OptionError: The criterion is none of the two.
         LatticeError: A transition id the model lacks, an alignment of another length than a path, no path at all.
 
     Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,
@@ -113,9 +109,9 @@ def accuracy_posteriors(
     src, dst, begin = lattice.src, lattice.dst, lattice.arc_begin
     of_arc = right(lattice.ali_begin, lattice.ali, time[src])
     of_final = right(lattice.final_ali_begin, lattice.final_ali, time)
-    costs = forward_backward(lattice, acoustic_scale, lm_scale)
-    cost = lm_scale * lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)
-    final_cost = _final_costs(lattice, acoustic_scale, lm_scale)
+    costs = forward_backward(lattice, scales)
+    cost = scales.of_arcs(lattice)
+    final_cost = _final_costs(lattice, scales)
     forward = np.exp(costs.alpha[dst] - costs.alpha[src] - cost)  # share of an arc among those into its state
     backward = np.exp(costs.beta[src] - costs.beta[dst] - cost)  # and among those out of its state
     before, behind = np.zeros(lattice.num_states), np.exp(costs.beta - final_cost) * of_final
@@ -136,10 +132,11 @@ def accuracy_posteriors(
     )
 
 
-def _final_costs(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> Floats:
+def _final_costs(lattice: Lattice, scales: Scales) -> Floats:
     ends = lattice.is_final
     cost = np.full(lattice.num_states, np.inf)
-    cost[ends] = lm_scale * lattice.final_graph[ends] + acoustic_scale * lattice.final_acoustic[ends].astype(np.float64)
+    cost[ends] = scales.lm * lattice.final_graph[ends]
+    cost[ends] += scales.acoustic * lattice.final_acoustic[ends].astype(np.float64)
     return cost
 
 

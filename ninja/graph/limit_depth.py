@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import OptionError
-from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_finite
 from ninja.lattice.times import state_times
 
 
@@ -58,7 +58,7 @@ def limit_depth(
     """
     if max_arcs_per_frame < 1:
         raise OptionError(f"max_arcs_per_frame is {max_arcs_per_frame}, but must be 1 or more")
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     time = state_times(lattice)
     # Arcs may end after the last frame of any whole path, in dead ends.
     frames = int(time.max(initial=0))

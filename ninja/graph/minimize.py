@@ -7,8 +7,8 @@ import numpy as np
 from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.connect import connect
-from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_finite
 
 
 def minimize(
@@ -43,7 +43,7 @@ def minimize(
     Source: Kaldi, latbin/lattice-minimize.cc, lat/minimize-lattice.cc; Mohri 2000, "Minimization algorithms for
     sequential transducers".
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     if not 0.0 < delta < np.inf:
         raise OptionError(f"delta is {delta}, but must be above 0")
     lattice = connect(lattice)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.path import Path
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
-def nbest(
-    lattice: Lattice, n: int, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
-) -> list[Path]:
+def nbest(lattice: Lattice, n: int, scales: Scales = Scales()) -> list[Path]:
     """Find the n best word sequences, exactly, with the best path of each.
 
     Sequences differ in their words: the lattice is determinized on the way, as far as the search looks, so any lattice
@@ -20,15 +17,13 @@ def nbest(
     Args:
         lattice: The lattice.
         n: Sequences wanted, ≥ 1.
-        acoustic_scale: Factor of acoustic costs.
-        lm_scale: Factor of graph costs.
-        word_penalty: Cost added for each word.
+        scales: Factors of the costs of a path.
 
     Returns:
         Paths with unscaled costs, from the least total cost to the greatest; fewer than n if the lattice has no more.
 
     Raises:
-        OptionError: ``n`` is below 1, or a scale or the penalty is not finite.
+        OptionError: ``n`` is below 1.
         LatticeError: No path leads from the start to a final state.
 
     Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of what is left;
@@ -36,5 +31,4 @@ def nbest(
     """
     if n < 1:
         raise OptionError(f"n is {n}, but must be 1 or more")
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    return _graph.nbest(lattice, n, acoustic_scale, lm_scale, word_penalty)
+    return _graph.nbest(lattice, n, scales.acoustic, scales.lm, scales.word_penalty)

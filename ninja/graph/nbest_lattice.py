@@ -5,7 +5,7 @@ from __future__ import annotations
 from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
 from ninja.graph.nbest import nbest
 from ninja.graph.path import Path
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
@@ -13,15 +13,7 @@ from ninja.lattice.times import state_times
 __all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
 
 
-def lattice_nbest(
-    lattice: Lattice,
-    n: int,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
-    *,
-    words: SymbolTable | None = None,
-) -> NBest:
+def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
     """Return the n best word sequences of a lattice as a list, with what each word costs and when it was said.
 
     What an arc without a word has goes to the word after it, or to the end. Of paths with the same words the best one
@@ -30,22 +22,20 @@ def lattice_nbest(
     Args:
         lattice: The lattice.
         n: Sequences wanted, ≥ 1.
-        acoustic_scale: Factor of acoustic costs in the order.
-        lm_scale: Factor of graph costs in the order.
-        word_penalty: Cost added for each word in the order.
+        scales: Factors of the costs in the order.
         words: Symbol table; None: the one attached to the lattice. Without any, words are ids.
 
     Returns:
         Hypotheses with unscaled costs; times where the lattice has them, labels where it has those.
 
     Raises:
-        OptionError: ``n`` is below 1, or a scale or the penalty is not finite.
+        OptionError: ``n`` is below 1.
         LatticeError: No path leads from the start to a final state, or an arc ends before it begins.
         SymbolError: A word is not in the table.
     """
     table = lattice.words if words is None else words
     times = None if lattice.time is None else state_times(lattice).tolist()
-    paths = nbest(lattice, n, acoustic_scale, lm_scale, word_penalty)
+    paths = nbest(lattice, n, scales)
     return NBest(
         lattice.key,
         tuple(_hypothesis(lattice, path, table, times) for path in paths),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.lattice.costs import Scales
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
@@ -18,6 +20,7 @@ class Path:
     graph_cost: float
     acoustic_cost: float
 
-    def cost(self, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0) -> float:
-        """Return the total cost of the path under the given scales."""
-        return lm_scale * self.graph_cost + acoustic_scale * self.acoustic_cost + word_penalty * len(self.words)
+    def cost(self, scales: Scales = Scales()) -> float:
+        """Return the total cost of the path under some scales."""
+        cost = scales.lm * self.graph_cost + scales.acoustic * self.acoustic_cost
+        return cost + scales.word_penalty * len(self.words)

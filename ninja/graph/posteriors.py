@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,39 +20,30 @@ class ForwardBackward:
     total: float  # from the start to the end
 
 
-def posteriors(
-    lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
-) -> npt.NDArray[np.float64]:
+def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
     """Compute the probability that the true path takes each arc.
 
-    Forward-backward in the log semiring over ``acoustic_scale * acoustic + lm_scale * graph``.
+    Forward-backward in the log semiring over total costs.
 
     Args:
         lattice: The lattice.
-        acoustic_scale: Factor of acoustic costs; smaller flattens.
-        lm_scale: Factor of graph costs.
-        word_penalty: Cost added for each word.
+        scales: Factors of the costs; smaller ones flatten.
 
     Returns:
         Probabilities in [0, 1], float64 [num_arcs]; 0 on arcs that no whole path takes.
 
     Raises:
-        OptionError: A scale or the penalty is not finite.
         LatticeError: No path leads from the start to a final state.
 
     Source: Kaldi, latbin/lattice-arc-post.cc, for what is computed.
     """
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    return _graph.posteriors(lattice, acoustic_scale, lm_scale, word_penalty)
+    return _graph.posteriors(lattice, scales.acoustic, scales.lm, scales.word_penalty)
 
 
-def forward_backward(
-    lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
-) -> ForwardBackward:
+def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBackward:
     """Compute the cost of all paths to each state, from each state, and in total.
 
     Arguments and errors are those of ``posteriors``; an arc's posterior is
     ``exp(total - alpha[src] - cost - beta[dst])``.
     """
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    return ForwardBackward(*_graph.forward_backward(lattice, acoustic_scale, lm_scale, word_penalty))
+    return ForwardBackward(*_graph.forward_backward(lattice, scales.acoustic, scales.lm, scales.word_penalty))

@@ -9,38 +9,19 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import OptionError
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
 @overload
 def prune(
-    lattice: Lattice,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
-    *,
-    return_arc_map: Literal[False] = False,
+    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[False] = False
 ) -> Lattice: ...
 @overload
 def prune(
-    lattice: Lattice,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
-    *,
-    return_arc_map: Literal[True],
+    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[True]
 ) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
 def prune(
-    lattice: Lattice,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
-    *,
-    return_arc_map: bool = False,
+    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Drop the arcs and final states whose best path is worse than the best of all by more than the beam.
 
@@ -50,21 +31,18 @@ def prune(
     Args:
         lattice: The lattice.
         beam: Largest difference in total cost to the best path, ≥ 0; infinity only connects.
-        acoustic_scale: Factor of acoustic costs.
-        lm_scale: Factor of graph costs.
-        word_penalty: Cost added for each word.
+        scales: Factors of the costs of a path.
         return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
 
     Returns:
         The pruned and connected lattice; it always holds the best path.
 
     Raises:
-        OptionError: The beam is negative, or a value is not a number.
+        OptionError: The beam is negative.
         LatticeError: No path leads from the start to a final state.
 
     Source: Kaldi, lat/lattice-functions.cc, PruneLattice.
     """
     if not beam >= 0.0:
         raise OptionError(f"beam is {beam}, but must be 0 or more")
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    return _graph.prune(lattice, beam, acoustic_scale, lm_scale, word_penalty, return_arc_map)
+    return _graph.prune(lattice, beam, scales.acoustic, scales.lm, scales.word_penalty, return_arc_map)

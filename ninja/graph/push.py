@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ninja import _graph
 from ninja.graph.connect import connect
-from ninja.graph.scale import check_scales
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_finite
 
 
 def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattice:
@@ -30,7 +30,7 @@ def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoust
 
     Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     lattice = connect(lattice)
     strings = strings and lattice.has_labels
     return _graph.push(lattice, strings, weights, acoustic_scale) if strings or weights else lattice

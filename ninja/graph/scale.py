@@ -1,32 +1,17 @@
-"""Scales and penalties: checked where they are arguments, applied where a lattice with other costs is wanted."""
+"""Scaled costs and word penalties."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, OptionError
-from ninja.lattice import Lattice
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
+from ninja.lattice.costs import check_finite
 from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]
-
-
-def check_scales(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: float = 0.0) -> None:
-    """Refuse scales and penalties that are not finite.
-
-    Raises:
-        OptionError: Names the option and its value.
-    """
-    if math.isfinite(acoustic_scale + lm_scale + word_penalty):
-        return
-    for name, value in (("acoustic_scale", acoustic_scale), ("lm_scale", lm_scale), ("word_penalty", word_penalty)):
-        if not math.isfinite(value):
-            raise OptionError(f"{name} is {value}, but must be finite")
-    raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}, word_penalty {word_penalty}: too large")
 
 
 def scale(
@@ -58,10 +43,9 @@ def scale(
     Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``, ``--acoustic2lm-scale``,
     ``--lm2acoustic-scale``).
     """
-    check_scales(acoustic_scale, graph_scale)
-    for name, value in (("acoustic2lm_scale", acoustic2lm_scale), ("lm2acoustic_scale", lm2acoustic_scale)):
-        if not math.isfinite(value):
-            raise OptionError(f"{name} is {value}, but must be finite")
+    Scales(acoustic_scale, graph_scale)  # checks them
+    check_finite("acoustic2lm_scale", acoustic2lm_scale)
+    check_finite("lm2acoustic_scale", lm2acoustic_scale)
     is_final = lattice.is_final
     final = np.where(is_final, lattice.final_graph, 0), np.where(is_final, lattice.final_acoustic, 0)
     made: dict[str, Costs] = {}
@@ -93,7 +77,7 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 
     Source: Kaldi, lattice-add-penalty (``--word-ins-penalty``).
     """
-    check_scales(1.0, 1.0, penalty)
+    check_finite("word_penalty", penalty)
     with np.errstate(over="ignore"):  # told by its result
         more = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))
         made = lattice.with_costs(lattice.graph + more)

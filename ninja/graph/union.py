@@ -10,9 +10,9 @@ from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
-from ninja.graph.scale import check_scales
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.costs import check_finite
 from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 
@@ -55,7 +55,7 @@ def union(
     Source: Kaldi, latbin/lattice-union.cc and lat/determinize-lattice-pruned.h; Povey et al. 2012, "Generating exact
     lattices in the WFST framework", section 5.
     """
-    check_scales(acoustic_scale)
+    check_finite("acoustic_scale", acoustic_scale)
     if not lattices:
         raise OptionError("there is no lattice to unite")
     if not 0.0 < delta < np.inf:

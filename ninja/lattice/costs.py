@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.lattice.lattice import Lattice
+from ninja.lattice.symbols import EPSILON
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,23 @@ class Scales:
             return
         named = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
         for name, value in named.items():
-            if not math.isfinite(value):
-                raise OptionError(f"{name} is {value}, but must be finite")
+            check_finite(name, value)
         raise OptionError(", ".join(f"{name} {value}" for name, value in named.items()) + ": too large")
 
     def of_arcs(self, lattice: Lattice) -> npt.NDArray[np.float64]:
-        """Return the cost of each arc without word penalty, float64 [num_arcs]."""
-        return self.lm * lattice.graph.astype(np.float64) + self.acoustic * lattice.acoustic.astype(np.float64)
+        """Return the total cost of each arc, float64 [num_arcs]."""
+        cost = self.lm * lattice.graph.astype(np.float64) + self.acoustic * lattice.acoustic.astype(np.float64)
+        return cost + self.word_penalty * (lattice.word != EPSILON) if self.word_penalty else cost
+
+
+def check_finite(name: str, value: float) -> None:
+    """Refuse a number that is not finite.
+
+    Raises:
+        OptionError: Names the option and its value.
+    """
+    if not math.isfinite(value):
+        raise OptionError(f"{name} is {value}, but must be finite")
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:

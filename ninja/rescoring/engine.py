@@ -217,7 +217,7 @@ class SearchEngine(Engine):
         output, said = self.options.output, list[int]()
         if output == "best" or utterance.recording is not None:
             result = expander.lattice(number)
-            best = best_path(result, acoustic_scale=self.options.acoustic_scale, word_penalty=self.options.word_penalty)
+            best = best_path(result, self.options.scales)
             if utterance.recording is not None:
                 said = self.models.said(source, best.words)
             if output == "best":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.errors import OptionError
+from ninja.lattice import Scales
 from ninja.lm.word_map import WordMapping
 
 Algorithm = Literal["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
@@ -149,6 +150,11 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
             return self.merge_order
         limited = self.max_trie_nodes if self.algorithm in SENTENCES else self.hypotheses
         return DEFAULT_MERGE_ORDER if limited else 0
+
+    @property
+    def scales(self) -> Scales:
+        """Factors of the costs of a path."""
+        return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
     @property
     def search_beam(self) -> float:

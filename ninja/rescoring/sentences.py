@@ -20,7 +20,7 @@ from ninja._core import WordTrie
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.copies import copied_lattice
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lm.trie import score_trie
 from ninja.rescoring.batching import BatchedLM, out_of_memory
 from ninja.rescoring.carry_over import Utterance
@@ -101,7 +101,7 @@ def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions)
 
 def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions) -> Unfolded:
     """Unfold the n best paths of different words as the tree of their arcs."""
-    paths = nbest(lattice, options.num_best, options.acoustic_scale, word_penalty=options.word_penalty)
+    paths = nbest(lattice, options.num_best, options.scales)
     begin = np.cumsum([0, *(path.arcs.size for path in paths)])
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
     tree = WordTrie()
@@ -173,9 +173,7 @@ class SentenceEngine(Engine):
         lattice = reverse(utterance.lattice) if options.backward else utterance.lattice
         lm_word, extra = self.models.of(lattice)
         if options.algorithm == "cover":
-            lattice, arc = prune(
-                lattice, options.first_pass_beam, options.acoustic_scale, 1.0, options.word_penalty, return_arc_map=True
-            )
+            lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
             lm_word, extra = lm_word[arc], extra[arc]
         return _Unfolding(utterance, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options))
 
@@ -221,24 +219,24 @@ class SentenceEngine(Engine):
         options, unfolded, source = self.options, each.unfolded, each.source
         if not np.isfinite(score).all():
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
-        scale, penalty = options.acoustic_scale, options.word_penalty
+        scales = options.scales
         self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
         graph, final_graph = self._costs(each, score)
         said: list[int] = []
         if options.output == "best" or each.utterance.recording is not None:
-            best = _best(unfolded, source, graph, final_graph, scale, penalty)
+            best = _best(unfolded, source, graph, final_graph, scales)
             if each.utterance.recording is not None:
                 said = self.models.said(source, best.word)
             if options.output == "best":
                 return best, said
         if options.output == "input":
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
-            found = _search.replaced(source, *arcs, graph, final_graph, scale, penalty)
+            found = _search.replaced(source, *arcs, graph, final_graph, scales.acoustic, scales.word_penalty)
             return with_replaced_costs(source, *found), said
         result = unfolded.lattice(source, graph, final_graph)
         # Beyond the trie the paths are many, and of little worth.
         cut = options.algorithm == "trie"
-        return prune(result, options.search_beam, scale, 1.0, penalty) if cut else connect(result), said
+        return prune(result, options.search_beam, scales) if cut else connect(result), said
 
     def _costs(self, each: _Unfolding, score: Floats) -> tuple[Floats, Floats]:
         """Return the new graph costs of the unfolded arcs and final states."""
@@ -255,12 +253,10 @@ class SentenceEngine(Engine):
         return graph.astype(np.float32), final_graph.astype(np.float32)
 
 
-def _best(
-    unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Floats, acoustic_scale: float, word_penalty: float
-) -> Lattice:
+def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Floats, scales: Scales) -> Lattice:
     """Return the best path as a lattice, without having made the whole one's alignments."""
     whole = unfolded.lattice(source, graph, final_graph, labels=False)
-    arcs = best_path(whole, acoustic_scale=acoustic_scale, word_penalty=word_penalty).arcs
+    arcs = best_path(whole, scales).arcs
     states = np.concatenate([[0], unfolded.dst[arcs]])
     final = np.full(states.size, np.inf, np.float32)
     final[-1] = final_graph[states[-1]]

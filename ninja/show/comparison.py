@@ -9,7 +9,7 @@ from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import Alignment, ErrorRate, align
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import oracle
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import depth
 
 
@@ -41,7 +41,7 @@ class Outcomes:
         """
         if lattice.words is None:
             raise LatticeError("its words are only numbers; give their symbol table", key=lattice.key)
-        best = best_path(lattice, self.acoustic_scale, self.lm_scale, self.word_penalty)
+        best = best_path(lattice, Scales(self.acoustic_scale, self.lm_scale, self.word_penalty))
         reference = self.references.get(lattice.key)
         nearest = None
         if reference is not None:

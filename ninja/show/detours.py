@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
-from ninja.graph.scale import check_scales
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,30 +29,23 @@ class Detours:
 
 def detours(
     lattice: Lattice,
-    acoustic_scale: float = 1.0,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
+    scales: Scales = Scales(),
     paths: Sequence[npt.NDArray[np.int64]] = (),
 ) -> Detours:
     """Divide a lattice into detours, in the order in which a growing beam would include them.
 
     Args:
         lattice: The lattice.
-        acoustic_scale: Factor of acoustic costs.
-        lm_scale: Factor of graph costs.
-        word_penalty: Cost added for each word.
+        scales: Factors of the costs.
         paths: Complete paths that come before all others whatever they cost, as arc ids; without them the best one.
 
     Raises:
-        OptionError: A scale or the penalty is not finite.
         LatticeError: No path leads from the start to a final state.
     """
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    cost = acoustic_scale * lattice.acoustic.astype(np.float64) + lm_scale * lattice.graph.astype(np.float64)
-    cost += word_penalty * (lattice.word != 0)
+    cost = scales.of_arcs(lattice)
     with np.errstate(invalid="ignore"):  # a scale of 0 makes nan of +inf
-        final = acoustic_scale * lattice.final_acoustic.astype(np.float64)
-        final += lm_scale * lattice.final_graph.astype(np.float64)
+        final = scales.acoustic * lattice.final_acoustic.astype(np.float64)
+        final += scales.lm * lattice.final_graph.astype(np.float64)
     final[~lattice.is_final] = inf
     src, dst = lattice.src.tolist(), lattice.dst.tolist()
     alpha, entry = _best_to(src, dst, cost.tolist(), lattice.num_states)

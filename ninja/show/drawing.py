@@ -15,7 +15,7 @@ from ninja.graph.best_path import best_path
 from ninja.graph.oracle import Oracle, oracle
 from ninja.graph.path import Path
 from ninja.graph.posteriors import posteriors
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
@@ -32,6 +32,11 @@ class ShowOptions:
     word_penalty: float = 0.0  # cost added for each word
     max_arcs: int = 5000  # drawn at most, but the best path and the oracle's are always drawn
     frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
+
+    @property
+    def scales(self) -> Scales:
+        """Factors of the costs of a path."""
+        return Scales(self.acoustic_scale, self.lm_scale, self.word_penalty)
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -114,7 +119,7 @@ class Drawing:
             "leftOut": self.left_out(),
             "shown": self._readable(),
             "best": self.spell(self.best.words),
-            "bestCost": self.best.cost(self.options.acoustic_scale, self.options.lm_scale, self.options.word_penalty),
+            "bestCost": self.best.cost(self.options.scales),
             "oracle": None if self.oracle is None else self.spell(self.oracle.words),
             "pairs": self._pairs(),
             "words": list(strings),
@@ -178,15 +183,15 @@ def draw(
         SymbolError: The symbol table lacks a word id.
         OptionError: A scale or the penalty is not finite.
     """
-    scales = (options.acoustic_scale, options.lm_scale, options.word_penalty)
-    best = best_path(lattice, *scales)
+    scales = options.scales
+    best = best_path(lattice, scales)
     nearest = None
     if reference is not None:
         if lattice.words is None:
             raise LatticeError("a reference needs the words of the lattice: give their symbol table", key=lattice.key)
         nearest = oracle(lattice, lattice.words.ids(reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
-    found = detours(lattice, *scales, paths)
+    found = detours(lattice, scales, paths)
     rows = _within(found.arcs, options.max_arcs, {arc for path in paths for arc in path.tolist()})
     labels = _labels(lattice)
     return Drawing(
@@ -195,7 +200,7 @@ def draw(
         rows,
         lay_out(lattice, rows, labels),
         labels,
-        posteriors(lattice, *scales),
+        posteriors(lattice, scales),
         found.excess,
         best,
         nearest,

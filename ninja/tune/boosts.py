@@ -13,7 +13,7 @@ import numpy as np
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.evaluate import EntityReport, score_entities
-from ninja.graph.scale import check_scales
+from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.log import Log
@@ -118,7 +118,7 @@ def tune_context(
         FormatError: No lattice of a set has a reference.
         NinjaError: As `add_context` raises, where failures are not tolerated.
     """
-    check_scales(acoustic_scale, 1.0, word_penalty)
+    Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
     if not acoustic_scale > 0:
         raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be above 0")
     if not 0 <= max_general_rise <= 100:

@@ -18,7 +18,7 @@ from ninja import _search
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.evaluate import edits
 from ninja.graph import best_path, nbest
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
@@ -162,7 +162,7 @@ def _sentences_of(
     scale, penalty = options.acoustic_scale, options.word_penalty
     words = source.words
     assert words is not None  # it was rescored
-    paths = nbest(rescored, num_best, scale, word_penalty=penalty)
+    paths = nbest(rescored, num_best, Scales(scale, word_penalty=penalty))
     begin = np.cumsum([0, *(path.words.size for path in paths)])
     word = np.concatenate([path.words for path in paths]).astype(np.int32)
     graph, acoustic = _search.sentence_costs(source, word, begin, scale, penalty)
@@ -178,7 +178,7 @@ def _sentences_of(
         new=np.array([path.graph_cost for path in paths]),
         errors=np.array([edits(said, path.words.tolist()) for path in paths]),
         reference_words=len(reference),
-        first_pass_errors=edits(said, best_path(source, scale, word_penalty=penalty).words.tolist()),
+        first_pass_errors=edits(said, best_path(source, Scales(scale, word_penalty=penalty)).words.tolist()),
     )
 
 

@@ -18,7 +18,7 @@ from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.log import Log
@@ -167,9 +167,8 @@ class Trials:
     def without_context(self, part: LoadedSet, setting: Setting) -> Words:
         """Return the words recognised with neither entities nor a class model."""
         scale, penalty = setting.scales
-        return {
-            each.key: self.words.spell(best_path(each.lattice, scale, 1.0, penalty).words) for each in part.utterances
-        }
+        scales = Scales(scale, word_penalty=penalty)
+        return {each.key: self.words.spell(best_path(each.lattice, scales).words) for each in part.utterances}
 
     def options_of(self, setting: Setting) -> ContextOptions:
         """Return the options of a setting."""
@@ -208,7 +207,7 @@ class Trials:
         scales = [each.scales for each in settings]
         for each in part.utterances:
             composed = add_context(each.lattice, tracker, each.lists if with_entities else ())
-            yield each, [best_path(composed, scale, 1.0, penalty).words for scale, penalty in scales]
+            yield each, [best_path(composed, Scales(scale, word_penalty=penalty)).words for scale, penalty in scales]
 
     def _tracker_of(self, setting: Setting) -> Tracker:
         options = self.options_of(setting)

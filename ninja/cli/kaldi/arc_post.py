@@ -12,6 +12,7 @@ from ninja.cli.options import command, output_file, switch
 from ninja.cli.places import check_places
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
+from ninja.lattice import Scales
 
 if TYPE_CHECKING:
     from ninja.lattice import Lattice
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 def posterior_lines(
     lattice: Lattice,
     min_post: float,
-    acoustic_scale: float,
-    lm_scale: float,
+    scales: Scales,
     alignment: bool,
     model: TransitionModel | None,
 ) -> str:
@@ -35,7 +35,7 @@ def posterior_lines(
     if model is not None:
         model.check(lattice)
     lattice = to_compact(lattice)  # arcs with all labels of their words
-    probability = posteriors(lattice, acoustic_scale, lm_scale)
+    probability = posteriors(lattice, scales)
     arcs = np.flatnonzero(probability > min_post)
     begin, end, time = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1], state_times(lattice)
     start = time[lattice.src[arcs]]
@@ -88,8 +88,7 @@ def arc_post(
     lines = partial(
         posterior_lines,
         min_post=min_post,
-        acoustic_scale=acoustic_scale,
-        lm_scale=lm_scale,
+        scales=Scales(acoustic_scale, lm_scale),
         alignment=print_alignment,
         model=transitions,
     )

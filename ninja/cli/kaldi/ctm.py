@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli.kaldi.joined import Scales, combined, combines_systems
+from ninja.cli.kaldi.joined import combined, combines_systems
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
 from ninja.cli.options import command, output_file, switch, text_output
 from ninja.cli.places import check_places
 from ninja.cli.run import results, run_lines
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def word_lines(
         start = hypotheses.get(lattice.key)
         if start is None:
             raise LatticeError(f"{hypotheses_file} has no words for it", key=lattice.key)
-    found = mbr_decode(lattice, *scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
+    found = mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
     shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
     return consensus_ctm(found, shift, lattice.words), found.bayes_risk, len(found.words)
 
@@ -82,7 +82,7 @@ def to_ctm_conf(
 
         hypotheses = dict(read_integers(one_best, allow_pipes=source.allow_pipes))
     total, words = 0.0, 0
-    scales = acoustic_scale, lm_scale, word_penalty
+    scales = Scales(acoustic_scale, lm_scale, word_penalty)
     with (
         text_output(output_file) as stream,
         combined(source, scales, others, lat_weights, strict) as (lattices, scales),

@@ -18,7 +18,7 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import LatticeError
-from ninja.lattice import Kind, Lattice
+from ninja.lattice import Kind, Lattice, Scales
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed, Stage
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ninja.io.lookup import Lookup
 
 Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
-Scales = tuple[float, float, float]  # acoustic scale, LM scale, word penalty
 
 
 @dataclass(slots=True)
@@ -154,9 +153,7 @@ def combined(
         The combined lattices, with their scales in them, and scales of 1; (None, scales) where there is one system.
     """
     from ninja.graph.combine import check_weights
-    from ninja.graph.scale import check_scales
 
-    check_scales(*scales)
     if not others:
         if lat_weights is not None:
             raise click.UsageError("--lat-weights needs --with: there is one system only")
@@ -167,7 +164,7 @@ def combined(
     joined = Joined(source, others, strict)
     weights = check_weights(parsed_weights(lat_weights), 1 + len(others))
     with joined.stage(partial(_combined, weights=weights, scales=scales)) as stage:
-        yield stage(source.lattices(), source.console.log), (1.0, 1.0, 0.0)
+        yield stage(source.lattices(), source.console.log), Scales()
     joined.say_missing()
 
 
@@ -176,11 +173,4 @@ def _combined(
 ) -> Lattice:
     from ninja.graph import combine
 
-    return combine([each and _scaled(each, *scales) for each in (lattice, *others)], weights)
-
-
-def _scaled(lattice: Lattice, acoustic_scale: float, lm_scale: float, word_penalty: float) -> Lattice:
-    from ninja.graph import add_word_penalty, scale
-
-    scaled = scale(lattice, lm_scale, acoustic_scale)
-    return add_word_penalty(scaled, word_penalty) if word_penalty else scaled
+    return combine([lattice, *others], weights, scales)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ninja.cli.kaldi.joined import Scales, combined, combines_systems
+from ninja.cli.kaldi.joined import combined, combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output
 from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError, OutputError
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def decode(
 
     if "mesh" in wanted:
         _check_file_name(lattice.key)
-    found = mbr_decode(lattice, *scales, decode_mbr=decode_mbr, print_silence=print_silence)
+    found = mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence)
     if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
     spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
@@ -156,7 +156,7 @@ def mbr_decode(
         _make(mesh_dir)
     risk, words = 0.0, 0
     with ExitStack() as stack:
-        scaled = acoustic_scale, lm_scale, word_penalty
+        scaled = Scales(acoustic_scale, lm_scale, word_penalty)
         lattices, scaled = stack.enter_context(combined(source, scaled, others, lat_weights, strict))
         transcripts = stack.enter_context(NumberWriter(output_file))
         risks, sausages, spans = (
@@ -211,13 +211,9 @@ def confidence(source: Source, output_file: str, acoustic_scale: float, lm_scale
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
     from ninja.consensus import sentence_confidence
-    from ninja.graph.scale import check_scales
     from ninja.io.number_tables import NumberWriter
 
-    check_scales(acoustic_scale, lm_scale, word_penalty)
-    difference_of = partial(
-        sentence_confidence, acoustic_scale=acoustic_scale, lm_scale=lm_scale, word_penalty=word_penalty
-    )
+    difference_of = partial(sentence_confidence, scales=Scales(acoustic_scale, lm_scale, word_penalty))
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
         for key, difference in results(Each(difference_of), source, to_stdout=output_file == "-"):

@@ -14,6 +14,7 @@ from ninja.cli.options import Destination, command, lattice_output, output_file,
 from ninja.cli.places import check_places
 from ninja.cli.run import results, run
 from ninja.cli.source import Source, reads_lattices
+from ninja.lattice import Scales
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from ninja.lattice import Lattice
 
 
-def best_lattice(
-    lattice: Lattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0, word_penalty: float = 0.0
-) -> Lattice:
+def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
     """Return the best path as a lattice."""
     from ninja import graph
 
-    return graph.path_lattice(lattice, graph.best_path(lattice, acoustic_scale, lm_scale, word_penalty))
+    return graph.path_lattice(lattice, graph.best_path(lattice, scales))
 
 
 @command
@@ -47,17 +46,17 @@ def one_best(
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    function = partial(best_lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale, word_penalty=word_ins_penalty)
+    function = partial(best_lattice, scales=Scales(acoustic_scale, lm_scale, word_ins_penalty))
     run(function, source, destination)
 
 
-def some_paths(lattice: Lattice, n: int, acoustic_scale: float, lm_scale: float, seed: int | None) -> list[Lattice]:
+def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> list[Lattice]:
     """Return the n best paths of a lattice as lattices, or n random ones where a seed is given."""
     from ninja import graph
 
     if seed is not None:
         return graph.random_paths(lattice, n, seed)
-    return [graph.path_lattice(lattice, path) for path in graph.nbest(lattice, n, acoustic_scale, lm_scale)]
+    return [graph.path_lattice(lattice, path) for path in graph.nbest(lattice, n, scales)]
 
 
 @command
@@ -81,9 +80,7 @@ def to_nbest(
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
     total = 0
-    paths_of = partial(
-        some_paths, n=n, acoustic_scale=acoustic_scale, lm_scale=lm_scale, seed=srand if random else None
-    )
+    paths_of = partial(some_paths, n=n, scales=Scales(acoustic_scale, lm_scale), seed=srand if random else None)
     with writing.opened(destination, source) as archive:
         for key, paths in results(Each(paths_of), source, to_stdout=destination.output_file == "-"):
             for number, path in enumerate(paths, start=1):
@@ -91,13 +88,11 @@ def to_nbest(
     source.console.close_counting(f"lattices, {total} paths")
 
 
-def best_and_lattice(
-    lattice: Lattice, acoustic_scale: float, lm_scale: float, as_lattice: bool
-) -> tuple[Path, Lattice | None]:
+def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tuple[Path, Lattice | None]:
     """Return the best path of a lattice, and that as a lattice where it is wanted."""
     from ninja import graph
 
-    path = graph.best_path(lattice, acoustic_scale, lm_scale)
+    path = graph.best_path(lattice, scales)
     return path, graph.path_lattice(lattice, path) if as_lattice else None
 
 
@@ -142,9 +137,7 @@ def best_path(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
-        found = partial(
-            best_and_lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale, as_lattice=archive is not None
-        )
+        found = partial(best_and_lattice, scales=Scales(acoustic_scale, lm_scale), as_lattice=archive is not None)
         for key, (path, lattice) in results(Each(found), source, to_stdout=output_file == "-"):
             if words is None:
                 said.integers(key, path.words)

@@ -16,6 +16,7 @@ from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
+from ninja.lattice import Scales
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 posteriors_output = output_file("Table for the posteriors, text, or binary as ark:FILE")
 
 
-def frames_of(lattice: Lattice, acoustic_scale: float, lm_scale: float) -> FramePosteriors:
+def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
     """Compute the posteriors of each frame."""
     from ninja.graph import frame_posteriors
     from ninja.lattice.times import check_labelled
 
     check_labelled(lattice)
-    return frame_posteriors(lattice, acoustic_scale, lm_scale)
+    return frame_posteriors(lattice, scales)
 
 
 @command
@@ -52,7 +53,7 @@ def to_post(source: Source, output_file: str, acoustic_scale: float, lm_scale: f
     from ninja.io.number_tables import NumberWriter
 
     check_places([output_file, loglikes], [], source)
-    stage = Each(partial(frames_of, acoustic_scale=acoustic_scale, lm_scale=lm_scale))
+    stage = Each(partial(frames_of, scales=Scales(acoustic_scale, lm_scale)))
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
@@ -136,6 +137,8 @@ def _accuracies(
     transitions = read_transition_model(model)
     references = Along(read_integers(ali, allow_pipes=source.allow_pipes))
 
+    scales = Scales(acoustic_scale, lm_scale)
+
     def accuracy(lattice: Lattice) -> FramePosteriors:
         alignment = references.get(lattice.key)
         if alignment is None:
@@ -145,8 +148,7 @@ def _accuracies(
             alignment,
             transitions,
             criterion,
-            acoustic_scale,
-            lm_scale,
+            scales,
             silence_phones,
             one_silence_class=one_silence_class,
         )

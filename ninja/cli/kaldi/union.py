@@ -11,7 +11,7 @@ from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.kaldi.options import parsed_weights
 from ninja.cli.options import Destination, command, switch
 from ninja.errors import LatticeError
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 
 @command
@@ -79,6 +79,6 @@ def combine(
     weights = check_weights(parsed_weights(lat_weights), 1 + len(joined.others))
 
     def combined(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
-        return graph.combine([first, *others], weights, acoustic_scale, lm_scale, exponents=exp_weights)
+        return graph.combine([first, *others], weights, Scales(acoustic_scale, lm_scale), exponents=exp_weights)
 
     joined.write(combined, destination)

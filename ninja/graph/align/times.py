@@ -9,7 +9,7 @@ import numpy as np
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.best_path import best_path
 from ninja.graph.path import Path
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import state_times
 
 
@@ -49,7 +49,7 @@ def word_times(
         raise OptionError(f"frame_shift is {shift}, but must be above 0")
     if lattice.time is None and not lattice.has_labels:
         raise LatticeError("it has neither alignments nor times", key=lattice.key)
-    arcs = (best_path(lattice, acoustic_scale) if path is None else path).arcs
+    arcs = (best_path(lattice, Scales(acoustic_scale)) if path is None else path).arcs
     time = state_times(lattice)
     end = time[lattice.dst[arcs]].astype(np.int64)
     begin = np.concatenate([time[:1].astype(np.int64), end[:-1]]) if arcs.size else end
