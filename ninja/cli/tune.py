@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ from ninja.cli.context import HELP as CONTEXT_HELP
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, section, typed
 from ninja.cli.source import Source, reads_lattices
+from ninja.context.options import ContextOptions
+from ninja.context.sound.augment import AugmentOptions
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.rescoring.carry_over import CarryOver
@@ -22,7 +26,9 @@ from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:
-    from ninja.context.stage import Context
+    from ninja.context.stage import Context, Contextual
+    from ninja.lm.ngram.model import NgramLM
+    from ninja.tune.boosts import ContextSettings, DevSet, TunedContext
     from ninja.tune.weights import Tuned
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
@@ -71,14 +77,14 @@ def tune(
     models: ModelFiles,
     carry_over: CarryOver | None,
     context: Context | None,
+    output_file: str,
+    num_sentences: int,
     general: tuple[str, ...],
     general_ref: str | None,
     general_entities: str | None,
     max_general_rise: float,
     margin: float,
     curve: str | None,
-    output_file: str,
-    num_sentences: int,
     **chosen: Any,
 ) -> None:
     """Choose the weights of a rescoring on a development set.
@@ -95,66 +101,53 @@ def tune(
       ninja rescore --config weights.toml test.ark.gz --words words.txt -o rescored.ark.gz
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
-    from ninja.cli.tune_context import General, tune_boosts
-    from ninja.tune.weights import tune_weights
-
     options = RescoreOptions(**chosen)
     _refuse_others(context)
-    if context is not None:
-        shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
-        context = replace(context, options=replace(context.options, **shared))
-        apart = General(general, general_ref, general_entities, max_general_rise, margin)
-        tune_boosts(source, ref, context, models.old_lm, options, apart, curve, output_file)
-        return
-    if models.directions or carry_over is not None:
-        raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
     if source.jobs > 1:
         raise OptionError("one process tunes; leave --jobs out")
+    if context is None:
+        if models.directions or carry_over is not None:
+            raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+        _tune_weights(source, ref, models, options, num_sentences, output_file)
+        return
+    if not general or general_ref is None:
+        raise OptionError(
+            "--entities needs --general and --general-ref, utterances in which no phrase is said: without them the "
+            "largest boosts always look best"
+        )
+    shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
+    context = replace(context, options=replace(context.options, **shared))
+    limits = {
+        "acoustic_scale": options.acoustic_scale,
+        "word_penalty": options.word_penalty,
+        "max_general_rise": max_general_rise,
+        "margin": margin,
+    }
+    source.beside = general
+    other = replace(source, places=general), general_ref, general_entities
+    _tune_boosts(source, ref, context, other, models.old_lm, limits, curve, output_file)
+
+
+def _tune_weights(
+    source: Source, ref: str, models: ModelFiles, options: RescoreOptions, num_sentences: int, output_file: str
+) -> None:
+    from ninja.tune.weights import tune_weights
+
     if not models.models:
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
     log = source.console.use_log(RescoreReport())
     [(lm, options)], old_lm = models.load(options, source.need_table(), log)
     assert lm is not None
-    tuned = tune_weights(
-        source.lattices(),
-        references,
-        lm,
-        options,
-        old_lm=old_lm,
-        num_best=num_sentences,
-        report=log,
-    )
-    story = (
-        f"WER {tuned.wer_first_pass:.2f} before rescoring, {tuned.wer_before:.2f} with the weights given, "
-        f"{tuned.wer:.2f} with these; {tuned.wer_oracle:.2f} is the least there is"
-    )
-    basis = f"{tuned.num_sentences} sentences of {tuned.num_lattices} lattices"
-    write_config(output_file, _values(tuned, models, options), [*_origin(source, ref), f"{story} ({basis})"])
+    tuned = tune_weights(source.lattices(), references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
+    comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
+    write_config(output_file, _weights(tuned, models, options), comments)
     for edge in tuned.edges:
-        source.console.say(f"note: {edge}")
-    weights = tuned.weights
-    mixed = f", mixture {','.join(f'{share:.3g}' for share in weights.mixture)}" if len(weights.mixture) > 1 else ""
-    source.console.close(
-        f"{story}: LM weight {weights.lm_weight:.3g}, acoustic scale {weights.acoustic_scale:.3g}, word penalty "
-        f"{weights.word_penalty:.3g}{mixed}; {basis}, {source.console.seconds:.1f} s"
-    )
+        log.note(f"note: {edge}")
+    source.console.close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {source.console.seconds:.1f} s")
 
 
-def _refuse_others(context: Context | None) -> None:
-    """Refuse what was typed and belongs to what is not chosen now."""
-    if context is None and (wrong := typed(OF_CONTEXT)):
-        raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
-    others = {each.name or "" for each in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
-    if context is not None and (wrong := typed(others)):
-        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")
-
-
-def _origin(source: Source, ref: str) -> list[str]:
-    return [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}"]
-
-
-def _values(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
+def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
     """Return the options of ``ninja rescore`` that say the same."""
     weights = tuned.weights
     values: dict[str, Any] = {name: round(getattr(weights, name), DIGITS) for name in CHOSEN}
@@ -169,10 +162,128 @@ def _values(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[s
         values["mixture_weights"] = ",".join(f"{share:g}" for share in shares)
     if models.old_lm is not None:
         values["old_lm"] = str(models.old_lm)
-    # Whatever else was asked for belongs to the weights: with another search they would not be the best.
-    plain = RescoreOptions()
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if field.name not in (*CHOSEN, "output", "batch_arcs") and value != getattr(plain, field.name):
-            values[field.name] = list(value) if isinstance(value, tuple) else value
+    # Other options belong to the weights: with another search they would not be the best.
+    others = [each.name for each in fields(options) if each.name not in (*CHOSEN, "output", "batch_arcs")]
+    return values | _changed(options, others)
+
+
+def _tune_boosts(
+    source: Source,
+    ref: str,
+    context: Context,
+    general: tuple[Source, str, str | None],
+    old_lm: Any,
+    limits: dict[str, float],
+    curve: str | None,
+    output_file: str,
+) -> None:
+    from ninja.context.sound.old_costs import with_unknown
+    from ninja.context.stage import Contextual, load_ngram
+    from ninja.tune.boosts import tune_context
+    from ninja.tune.plot import check_picture, plot_trade_off
+
+    if context.class_lm is None and context.augmentation is None and old_lm is not None:
+        raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
+    if curve is not None:
+        check_picture(curve)
+    words, log = source.need_table(), source.console.log
+    old = None if old_lm is None else load_ngram(old_lm, words, log)
+    stage = other = Contextual(context)
+    tracker = stage.bind(words, log)
+    general_source, general_ref, general_entities = general
+    if general_entities is not None:
+        other = Contextual(replace(context, entities=general_entities))
+        tracker = other.bind(tracker.words, log)
+    mixed = None if tracker.class_lm is None else old
+    if mixed is not None and context.augmentation is not None:
+        mixed = with_unknown(mixed)  # as `Contextual` does
+    tuned = tune_context(
+        _dev_set(source, ref, stage, old),
+        _dev_set(general_source, general_ref, other, old),
+        tracker.words,
+        tracker.class_lm,
+        context.options,
+        old_lm=mixed,
+        fixed=() if context.augmentation is None else ("acoustic_scale",),
+        log=log,
+        **limits,
+    )
+    if curve is not None:
+        plot_trade_off(curve, tuned)
+    for note in (*tuned.edges, *tuned.warnings):
+        source.console.say(f"note: {note}")
+    table = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
+    for line in table:
+        source.console.say(line)
+    if tuned.settings is None:
+        source.console.say(f"no boosts are chosen, and no options written; {source.console.seconds:.1f} s")
+        click.get_current_context().exit(1)
+    values = _boosts(tuned.settings, context, old_lm)
+    asked = ["ninja", "tune", *source.places, "--ref", ref, "--entities", str(context.entities)]
+    asked += [part for place in general_source.places for part in ("--general", place)]
+    write_config(output_file, values, [shlex.join([*asked, "--general-ref", general_ref]), *table, *tuned.warnings])
+    options = shlex.join(
+        option if value is True else f"{option}={value}"
+        for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
+        for value in (given if isinstance(given, list) else [given])
+    )
+    source.console.close(f"ninja context LATTICES --entities FILE {options}; {source.console.seconds:.1f} s")
+
+
+def _dev_set(source: Source, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
+    """Read a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
+    from ninja.context.stage import Context, Contextual
+    from ninja.tune.boosts import DevSet
+
+    assert stage.entities is not None
+    lattices = source.lattices()
+    if stage.context.augmentation is not None:
+        unboosted = ContextOptions(keyword_boost=0.0)
+        augmented = Contextual(Context(stage.entities, None, None, unboosted, stage.context.augmentation), old_lm)
+        known = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
+        lattices = augmented(known, RescoreReport(on_error=source.on_failure))
+    return DevSet(lattices, read_text(ref), stage.entities)
+
+
+def _table(tuned: TunedContext, before: str) -> Iterator[str]:
+    """Lay out the figures without boosts, and with the chosen ones."""
+    yield f"{'':24}contextual WER  general WER  entities found  false alarms"
+    rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
+    for name, row in rows.items():
+        recall = "-" if math.isnan(row.recall) else f"{row.recall:.1f} %"
+        yield f"{name:24}{row.contextual_wer:14.2f}  {row.general_wer:11.2f}  {recall:>14}  {row.false_alarms:12}"
+
+
+def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[str, Any]:
+    """Return the options of ``ninja context`` that say the same."""
+    models = {"class_lm": context.class_lm, "old_lm": old_lm}
+    values: dict[str, Any] = {name: str(path) for name, path in models.items() if path is not None}
+    boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")
+    values |= {name: getattr(settings.options, name) for name in boosts}
+    values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
+    values |= _changed(settings.options, ("max_tokens", "unk_penalty", "max_unknown", "map_words"))
+    if context.augmentation is not None:
+        values["augment"] = True
+        names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
+        changed = _changed(context.augmentation.options, names)
+        values |= {f"augment_{name}": value for name, value in changed.items()}
+        files = {name: getattr(context.augmentation, name) for name in OF_AUGMENTING}
+        values |= {name: str(path) for name, path in files.items() if path is not None}
     return values
+
+
+def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options that are not at their defaults."""
+    plain = type(options)()
+    found = {name: getattr(options, name) for name in names}
+    changed = {name: value for name, value in found.items() if value != getattr(plain, name)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+
+
+def _refuse_others(context: Context | None) -> None:
+    """Refuse options that were typed and belong to the other choice."""
+    if context is None and (wrong := typed(OF_CONTEXT)):
+        raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
+    others = {each.name or "" for each in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
+    if context is not None and (wrong := typed(others)):
+        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")

@@ -82,7 +82,7 @@ class Contextual:
         self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
         self._augmenter: Augmenter | None = None
         self._is_examined = False
-        self._words: SymbolTable | None = None  # of the lattices
+        self.words: SymbolTable | None = None  # of the lattices
         self._class_lm: NgramLM | None = None
         self.old_model: NgramLM | None = None  # once it is loaded, and where it is needed
 
@@ -141,8 +141,8 @@ class Contextual:
         start = self.tracker.start(self.entities.of(key))
         return self.tracker.matches(start, self.tracker.words.ids(words))
 
-    def bind(self, words: SymbolTable, log: Log) -> None:
-        """Read the files for the words of a symbol table, unless that was the last one, too.
+    def bind(self, words: SymbolTable, log: Log) -> Tracker:
+        """Read the files for the words of a symbol table, unless that was the last one, too; return the tracker.
 
         Args:
             words: Of the lattices.
@@ -151,9 +151,10 @@ class Contextual:
         Raises:
             NinjaError: A file cannot be read.
         """
-        if self._words is not words:
-            self._load(words, log)
-            self._words = words
+        if self.words is not words or self.tracker is None:
+            self.tracker = self._load(words, log)
+            self.words = words
+        return self.tracker
 
     def _examined(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
         """Compare the models' words with those of the first lattices; refuse an old model that knows too few."""
@@ -161,9 +162,8 @@ class Contextual:
         first = list(islice(source, NUM_EXAMINED))
         found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
         if found is not None:
-            self.bind(found, log)
-            assert self.tracker is not None
-            maps = [each for each in (self.tracker.class_map, self.tracker.old_map) if each is not None]
+            tracker = self.bind(found, log)
+            maps = [each for each in (tracker.class_map, tracker.old_map) if each is not None]
             coverages = [each.coverage(lattice for _, lattice in first) for each in maps]
             # Where lattices are rescored afterwards, the old model's coverage is logged then.
             log.cover(each for each in coverages if each.model == CLASS_LM or self.lm_weight is None)
@@ -174,7 +174,7 @@ class Contextual:
                 self._is_examined = True
         return chain(first, source)
 
-    def _load(self, words: SymbolTable, log: Log) -> None:
+    def _load(self, words: SymbolTable, log: Log) -> Tracker:
         context, given = self.context, self.context.entities
         first = self.tracker is None
         if isinstance(given, Entities):
@@ -190,10 +190,11 @@ class Contextual:
         if context.augmentation is not None:
             words = extended(words, self.entities.all_lists)
             self._augmenter = self._made_augmenter(context.augmentation, words)
-        self.tracker = self._made_tracker(words)
+        tracker = self._made_tracker(words)
         if first and log.on_note is not None:  # to find what cannot be pronounced takes a while
             for note in self._notes(known):
                 log.note(note)
+        return tracker
 
     def _made_tracker(self, words: SymbolTable) -> Tracker:
         share, options = 1.0, self.context.options

@@ -32,12 +32,17 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What ``ninja tune`` chooses."""
+    """Weights of a rescoring, as ``ninja tune`` chooses them."""
 
     lm_weight: float
     acoustic_scale: float
     word_penalty: float
     mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1
+
+    def __str__(self) -> str:
+        mixed = f", mixture {','.join(f'{share:.3g}' for share in self.mixture)}" if len(self.mixture) > 1 else ""
+        scale, penalty = f"acoustic scale {self.acoustic_scale:.3g}", f"word penalty {self.word_penalty:.3g}"
+        return f"LM weight {self.lm_weight:.3g}, {scale}, {penalty}{mixed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,19 @@ class Tuned:
     edges: tuple[str, ...]  # which weights lie at the end of what was tried, and what that may mean
     num_lattices: int
     num_sentences: int
+
+    @property
+    def story(self) -> str:
+        """Word error rates before and after."""
+        return (
+            f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the weights given, "
+            f"{self.wer:.2f} with these; {self.wer_oracle:.2f} is the least there is"
+        )
+
+    @property
+    def basis(self) -> str:
+        """Size of the set."""
+        return f"{self.num_sentences} sentences of {self.num_lattices} lattices"
 
 
 def tune_weights(
