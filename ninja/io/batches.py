@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.files.cores import num_cores
 from ninja.files.pipes import gives_bytes_once, peek
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
@@ -275,13 +276,6 @@ def _entries_of(stream: Stream, place: Place, asked: Asked, chosen: Reader | Non
     """Return what a file that a script file names holds; None where it is Kaldi's."""
     reader = reader_of(stream, asked, chosen)
     return None if reader is None else _entries(Content(stream, place.path), reader, asked)
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _ahead(batches: Iterator[Batch], asked: Asked) -> Iterator[Batch]:

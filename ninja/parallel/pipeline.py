@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
+from ninja.files.cores import num_cores
 from ninja.lattice import Lattice
 from ninja.log import Log
 
@@ -117,8 +118,6 @@ def _in_workers(
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
-
-    from ninja.io.batches import num_cores
 
     batches = _batches(lattices, max(1, batch_arcs // (jobs * BATCHES_PER_WORKER)))
     first = next(batches, None)

@@ -14,6 +14,7 @@ from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
+from ninja.log import Log
 from ninja.parallel.pipeline import Each
 
 if TYPE_CHECKING:
@@ -43,15 +44,10 @@ class Composing:
         return compose_ngram(lattice, self._lm, self.scale, word_map=self._word_map)
 
     def _load(self, lattice: Lattice) -> NgramLM:
-        from ninja.lm import load
         from ninja.lm.ngram.model import NgramLM
+        from ninja.rescoring.models import load_model
 
-        try:
-            lm = load(self.path)
-        except (ModelError, OptionError):  # const-arpa and some grammars have no words of their own
-            if lattice.words is None:
-                raise
-            lm = load(self.path, words=lattice.words)
+        lm = load_model(self.path, "cpu", lattice.words, Log())
         if not isinstance(lm, NgramLM):
             message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
             raise ModelError(message, self.path)

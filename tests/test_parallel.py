@@ -1,6 +1,7 @@
 """The stream of lattices: order, isolation of failures, workers and their deaths."""
 
 import os
+import threading
 import time
 from dataclasses import dataclass
 
@@ -142,3 +143,43 @@ def test_no_input_gives_no_results_and_starts_nobody():
 def test_options_out_of_range_are_refused(option):
     with pytest.raises(OptionError, match=f"{option} is 0"):
         list(stream(lattices(1), Each(cost), **{option: 0}))
+
+
+def arcs(lattice):
+    return lattice.num_arcs
+
+
+def leaves(lattice):
+    raise SystemExit(9)
+
+
+# Workers, and the thread that manages them, are gone when a stream ends, however it ends.
+
+
+@pytest.mark.parametrize("how", ["read to its end", "left early", "a worker died"])
+def test_no_thread_outlives_a_stream(how):
+    # One that does is woken by Python at its end through a pipe that it may be closing: "Bad file descriptor".
+    before = set(threading.enumerate())
+    found = stream(lattices(8), Each(leaves if how == "a worker died" else arcs), jobs=2, batch_arcs=2)
+    if how == "a worker died":
+        with pytest.raises((WorkerError, SystemExit)):
+            next(found)
+    elif how == "left early":
+        next(found)
+        found.close()
+    else:
+        assert len(list(found)) == 8
+    assert not set(threading.enumerate()) - before  # others may have ended meanwhile
+
+
+def much(lattice):
+    return bytes(1 << 24)  # more than a pipe holds
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_workers_that_are_ended_within_an_answer_hold_nobody_up(attempt):
+    before = set(threading.enumerate())
+    found = stream(lattices(64), Each(much), jobs=2, batch_arcs=1)
+    next(found)
+    found.close()
+    assert not set(threading.enumerate()) - before
