@@ -10,6 +10,7 @@ from test_tune_boosts import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, d
 
 import ninja as package
 from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.tune import boosts as tuning
 
 
