@@ -141,7 +141,7 @@ def oracle(
     console.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
     console.say_keys(lacking, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
-    _name_unknown(source, references, scored, oov)
+    _name_unknown(source, references, [key for key in texts if key in scored], oov)
     console.close(failed=strict and bool(lacking or missing))
 
 
