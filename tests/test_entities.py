@@ -1,22 +1,18 @@
-"""Entity files: three forms of one model, and what their rules refuse."""
+"""Entities: the lists of each utterance, and likely mistakes that are reported."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SHARED
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ninja.context.entities.lists import MAX_WORDS, Entities
-from ninja.errors import FormatError, InputError
+from ninja.context.entities.lists import Entities
+from ninja.errors import FormatError
 from ninja.evaluate import read_speakers
 from ninja.lattice.symbols import SymbolTable
 
@@ -25,145 +21,12 @@ ENGLISH = SHARED / "data" / "english"
 PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])
 
-# ---- three forms of one model ----
-
-NAMES = st.text("abcdefgh", min_size=1, max_size=3)
-PHRASES = st.lists(st.sampled_from(["tom", "chen", "kathi", "o'brien", "ü", "a"]), min_size=1, max_size=3).map(" ".join)
-SPOKEN = st.lists(st.sampled_from(["T AA M", "CH EH N", "K AE"]), max_size=2, unique=True)
-VALUES = st.tuples(st.sampled_from([1.0, 2.0, -0.5, 0.25]), SPOKEN)
-CLASSES = st.dictionaries(
-    st.sampled_from(["@name", "$PLACE", "<song>", ""]),
-    st.dictionaries(PHRASES, VALUES, min_size=1, max_size=3),
-    max_size=3,
-)
-NAMED_CLASSES = st.dictionaries(NAMES, CLASSES.filter(bool), max_size=3)
-
-
-@st.composite
-def models(draw: st.DrawFn) -> dict[str, Any]:
-    """What a file says: classes by section, and who uses which list."""
-    lists, groups = draw(NAMED_CLASSES), draw(NAMED_CLASSES)
-    utterances = draw(NAMED_CLASSES)
-    everyone = draw(CLASSES)
-    some = st.lists(st.sampled_from(sorted(lists)), max_size=2, unique=True) if lists else st.just([])
-    sections = [("list", name, classes, [], None) for name, classes in lists.items()]
-    sections += [("group", name, classes, draw(some), None) for name, classes in groups.items()]
-    of_group = st.none() | st.sampled_from(sorted(groups)) if groups else st.none()
-    sections += [("utt", name, classes, draw(some), draw(of_group)) for name, classes in utterances.items()]
-    sections += [("all", "*", everyone, draw(some), None)] if everyone else []
-    return {"sections": sections}
-
-
-def entry(text: str, weight: float, spoken: list[str]) -> Any:
-    return {"text": text, "weight": weight, "pronunciations": spoken} if spoken or weight != 1.0 else text
-
-
-def as_object(classes: dict[str, Any], lists: list[str], group: str | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        name: [entry(text, *value) for text, value in phrases.items()] for name, phrases in classes.items()
-    }
-    made.update({"lists": lists} if lists else {})
-    made.update({"group": group} if group else {})
-    return made
-
-
-def as_json(model: dict[str, Any], indent: int | None = None) -> str:
-    content: dict[str, Any] = {}
-    where = {"list": "lists", "group": "groups", "utt": "utterances"}
-    for kind, name, *rest in model["sections"]:
-        if kind == "all":
-            content["all"] = as_object(*rest)
-        else:
-            content.setdefault(where[kind], {})[name] = as_object(*rest)
-    return json.dumps(content, indent=indent)
-
-
-def as_jsonl(model: dict[str, Any]) -> str:
-    lines = []
-    for kind, name, *rest in model["sections"]:
-        lines.append(json.dumps({kind: True if kind == "all" else name, **as_object(*rest)}, ensure_ascii=False))
-    return "\n".join(lines)
-
-
-def as_entities_key(model: dict[str, Any]) -> str:
-    """JSONL in which each phrase names its class."""
-    lines = []
-    for kind, name, classes, *rest in model["sections"]:
-        content = as_object({}, *rest)
-        content["entities"] = [
-            {"class": each, "text": text, "weight": weight, "pronunciations": spoken}
-            for each, phrases in classes.items()
-            for text, (weight, spoken) in phrases.items()
-        ]
-        lines.append(json.dumps({kind: True if kind == "all" else name, **content}))
-    return "\n".join(lines)
-
-
-def as_tsv(model: dict[str, Any], newline: str = "\n") -> str:
-    rows = ["# a comment"]
-    for kind, name, classes, lists, group in model["sections"]:
-        who = name if kind in ("all", "utt") else f"{kind}:{name}"
-        for each, phrases in classes.items():
-            for text, (weight, spoken) in phrases.items():
-                rows += ["\t".join([who, each or "-", text, str(weight), one]) for one in spoken or [""]]
-        rows += [f"{who}\tlists\t{one}" for one in lists]
-        rows += [f"{who}\tgroup\t{group}"] if group else []
-    return newline.join(rows) + newline
-
 
 def seen(lists: Any) -> list[Any]:
     return [
         (each.name, {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in each.classes.items()})
         for each in lists
     ]
-
-
-def expected(model: dict[str, Any], key: str) -> list[Any]:
-    """Return the lists of an utterance, from the model itself."""
-    by = {(kind, name): rest for kind, name, *rest in model["sections"]}
-    group = by.get(("utt", key), ({}, [], None))[2]
-    scopes = [by[which] for which in [("all", "*"), ("group", group), ("utt", key)] if which in by]
-    names = [name for _, lists, _ in scopes for name in lists]
-    found = [(name, by["list", name][0]) for place, name in enumerate(names) if name not in names[:place]]
-    found += [
-        (label, by[which][0])
-        for label, which in [("*", ("all", "*")), (f"group:{group}", ("group", group)), ("", ("utt", key))]
-        if which in by
-    ]
-    return [
-        (name, {each: [(t, w, tuple(s)) for t, (w, s) in ps.items()] for each, ps in classes.items()})
-        for name, classes in found
-    ]
-
-
-WRITERS = [
-    as_json,
-    lambda model: as_json(model, 2),
-    as_jsonl,
-    as_entities_key,
-    as_tsv,
-    lambda model: as_tsv(model, "\r\n"),
-]
-
-
-@given(model=models(), pack=st.booleans(), mark=st.booleans())
-def test_every_form_gives_the_same_entities(
-    model: dict[str, Any], pack: bool, mark: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("entities") / "file"  # no ending: the content tells
-    classes = sorted({name for _, _, classes, *_ in model["sections"] for name in classes})
-    keys = [name for kind, name, *_ in model["sections"] if kind == "utt"]
-    for write in WRITERS:
-        content = (("\ufeff" if mark else "") + write(model)).encode()
-        path.write_bytes(gzip.compress(content) if pack else content)
-        entities = Entities.read(path)
-        assert list(entities.keys) == keys
-        assert list(entities.classes) == classes
-        assert entities.num_phrases == sum(len(ps) for _, _, c, *_ in model["sections"] for ps in c.values())
-        assert set(entities.lists) == {name for kind, name, *_ in model["sections"] if kind == "list"}
-        for key in [*keys, "nobody"]:
-            assert seen(entities.of(key)) == expected(model, key)
-    assert seen(Entities.from_dict(json.loads(as_json(model))).of("nobody")) == expected(model, "nobody")
 
 
 def test_the_plain_form_is_for_all_utterances() -> None:
@@ -221,252 +84,6 @@ def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
         Entities.from_dict(content, groups={"u3": "bert"})
 
 
-# ---- lists in files of their own ----
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two pools of phrases in a folder of their own."""
-    (tmp_path / "pools").mkdir()
-    rows = "# class, phrase\n@name\ttom chen\n@place\trome\t2\n\n@name\tkathi\t\tK AE1 TH IY0\n-\thello there\n"
-    (tmp_path / "pools" / "p.tsv.gz").write_bytes(gzip.compress(rows.encode()))
-    (tmp_path / "pools" / "bad.tsv").write_text("@name\ttom\n@name\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '{"lists": {"p": {"file": "pools/p.tsv.gz", "@name": ["luc"]}}, "all": {"lists": ["p"]}}',
-        '{"list": "p", "@name": ["luc"], "file": "pools/p.tsv.gz"}\n{"all": true, "lists": ["p"]}',
-        "list:p\tfile\tpools/p.tsv.gz\nlist:p\t@name\tluc\n*\tlists\tp\n",
-    ],
-)
-def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path) -> None:
-    (folder / "e").write_text(content)
-    entities = Entities.read(folder / "e")
-    assert seen(entities.of("u")) == [
-        (
-            "p",
-            {
-                "@name": [("tom chen", 1.0, ()), ("kathi", 1.0, ("K AE TH IY",)), ("luc", 1.0, ())],
-                "@place": [("rome", 2.0, ())],
-                "": [("hello there", 1.0, ())],
-            },
-        )
-    ]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '{{"lists": {{"p": {{"file": "pools/p.tsv.gz", "first": {0}}}}}, "all": {{"lists": ["p"]}}}}',
-        "list:p\tfile\tpools/p.tsv.gz\t{0}\n*\tlists\tp\n",
-    ],
-)
-def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) -> None:
-    for first, found in [(2, 2), (4, 4), (7, 4)]:
-        (folder / "e").write_text(content.format(first))
-        entities = Entities.read(folder / "e")
-        assert entities.num_phrases == found
-        assert [str(problem).removeprefix(str(folder)) for problem in entities.problems] == (
-            ["/pools/p.tsv.gz has 4 phrases, fewer than the first 7 that list 'p' asks for"] if first > found else []
-        )
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"file": "pools/bad.tsv"},
-            r"bad\.tsv:2: expected 2 to 4 columns \(class, phrase, weight, pronunciation\), found",
-        ),
-        ({"file": 3}, "list 'p': \"file\" must name a file, not 3"),
-        ({"file": "a\0b"}, "list 'p': \"file\" must name a file"),
-        ({"file": "pools/p.tsv.gz", "first": 0}, "the number of phrases to take must be a whole number from 1, not 0"),
-        ({"file": "pools/p.tsv.gz", "first": True}, "must be a whole number from 1, not True"),
-        ({"first": 3}, 'list \'p\': "first" needs "file", of which it takes the first phrases'),
-    ],
-)
-def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, folder: Path) -> None:
-    (folder / "e.json").write_text(json.dumps({"lists": {"p": values}}))
-    with pytest.raises(FormatError, match=message):
-        Entities.read(folder / "e.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("pools/none", "pools/none: cannot be read: No such file"), ("pools", "pools: is no regular file")],
-)
-def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
-    (folder / "e.json").write_text(json.dumps({"lists": {"p": {"file": name}}}))
-    with pytest.raises(InputError, match=message):
-        Entities.read(folder / "e.json")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
-    with pytest.raises(InputError, match="pipe: is no regular file"):
-        Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
-
-
-# ---- what is refused ----
-
-LONG = "9" * 5000
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        # JSON
-        ("[1]", r'e: a list at the top; entities are an object, \{"@name": \[\.\.\.\]\}, or one object a line'),
-        ('{"@name": ["tom"', r"e:1: no JSON: .*, column 17"),
-        ('{\n"@name": ["tom"],,\n}', r"e:2: no JSON: .*, column 18"),
-        ('{"@name": ["tom"], "@name": ["luc"]}', "e:1: the key '@name' stands twice in one object; merge the two"),
-        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' stands twice in one object; merge the two"),
-        (
-            '{"@name": ' + "[" * 100_000,
-            r"e: no JSON of ours: nested too deeply|e:1: no JSON of ours: nested too deeply",
-        ),
-        (
-            '{"@name": [{"text": "tom", "weight": ' + LONG + "}]}",
-            "no JSON: Exceeds the limit|is no number, or too large",
-        ),
-        (
-            '{"names": ["tom"]}',
-            r"e: unknown key 'names'; there are classes \(@…, \$…, <…>\), \"phrases\", \"entities\", \"all\"",
-        ),
-        ('{"@na me": []}', "unknown key '@na me'"),
-        ('{"<s>": []}', "unknown key '<s>'"),
-        ('{"lists": ["a"]}', "e: 'lists' must be an object by name, not a list"),
-        ('{"utterances": {"u": ["tom"]}}', "e: utterance 'u': expected an object by class, found a list"),
-        ('{"utterances": {"": {}}}', "e: the name of an utterance must be text, not ''"),
-        (
-            '{"utterances": {"u": {"name": []}}}',
-            "utterance 'u': unknown key 'name'; there are .*, \"group\", \"lists\"",
-        ),
-        ('{"lists": {"l": {"lists": []}}}', "list 'l': unknown key 'lists'; there are .*, \"file\", \"first\""),
-        ('{"groups": {"g": {"group": "h"}}}', "group 'g': unknown key 'group'; there are .*, \"lists\""),
-        ('{"all": {"@name": ["tom"]}, "@name": ["luc"]}', "stand both at the top and under 'all'; move them there"),
-        ('{"@name": "tom"}', "all utterances: '@name' must be a list of phrases, not 'tom'"),
-        (
-            '{"@name": ["tom", 3]}',
-            'all utterances, @name, entry 2: expected a phrase or an object with "text", found 3',
-        ),
-        ('{"@name": [{"txt": "tom"}]}', "@name, entry 1: unknown key 'txt'; there are text, weight, pronunciations"),
-        ('{"@name": [{"weight": 1}]}', '@name, entry 1: "text" must be the phrase, not null'),
-        ('{"@name": [{"text": "tom", "weight": "2"}]}', "\"weight\" must be a number, not '2'"),
-        ('{"@name": [{"text": "tom", "weight": true}]}', '"weight" must be a number, not True'),
-        ('{"@name": [{"text": "tom", "weight": NaN}]}', "@name, entry 1: 'tom' has the weight nan; it must be finite"),
-        ('{"@name": [{"text": "tom", "weight": -Infinity}]}', "'tom' has the weight -inf; it must be finite"),
-        (
-            '{"@name": [{"text": "tom", "weight": 1e7}]}',
-            r"has the weight 1e\+07; it must be finite, and 100 is the most",
-        ),
-        (
-            '{"@name": [{"text": "tom", "weight": ' + "9" * 400 + "}]}",
-            "the weight a number of more than 20 digits is no",
-        ),
-        (
-            '{"@name": [{"text": "tom", "pronunciations": "T"}]}',
-            "\"pronunciations\" must be a list of texts .*, not 'T'",
-        ),
-        ('{"@name": [{"text": "tom", "pronunciations": [" "]}]}', "entry 1: a pronunciation of 'tom' has no phones"),
-        (
-            '{"@name": [{"text": "tom", "pronunciations": ["' + "T " * 600 + '"]}]}',
-            "has 1199 characters; 1000 are the most",
-        ),
-        (
-            '{"entities": ["tom"]}',
-            'all utterances, entities, entry 1: expected .* an object with "class" and "text", found',
-        ),
-        ('{"entities": [{"text": "tom"}]}', '"class" must be "", @…, .*, not null'),
-        ('{"@name": ["tom", " "]}', "e: all utterances, @name, entry 2: the phrase is empty; take it out"),
-        ('{"@name": ["?!"]}', "@name, entry 1: '\\?!' is only punctuation; take it out"),
-        ('{"phrases": [""]}', "all utterances, phrases, entry 1: the phrase is empty"),
-        ('{"@name": ["tom\\u0000"]}', "@name, entry 1: 'tom\\\\x00' has a control character"),
-        ('{"@name": ["\\ud800"]}', "has a control character; take it out"),
-        (json.dumps({"@name": ["a " * (MAX_WORDS + 1)]}), "@name, entry 1: a phrase of 33 words; 32 are the most"),
-        (json.dumps({"@name": ["a" * 1001]}), "@name, entry 1: a phrase of 1001 characters; 1000 are the most"),
-        (
-            '{"@name": ["tom", {"text": "tom", "weight": 2}]}',
-            "@name, entry 2: 'tom' of @name has the weight 2, but 1 at entry 1; take one out",
-        ),
-        ('{"utterances": {"u": {"lists": ["l"]}}}', "e: utterance 'u': the list 'l' is defined nowhere"),
-        ('{"utterances": {"u": {"lists": "l"}}}', "utterance 'u': \"lists\" must be a list of names, not 'l'"),
-        ('{"utterances": {"u": {"group": "g"}}}', "e: utterance 'u': its group 'g' is defined nowhere"),
-        ('{"utterances": {"u": {"group": null}}}', "utterance 'u': \"group\" must be a name, not null"),
-        # JSONL
-        ('{"utt": "u"}\n{"utt": "v",}', "e:2: no JSON: .*, column 13"),
-        ('{"utt": "u"}\n3', "e:2: expected an object, found 3"),
-        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' stands twice in one object"),
-        (
-            '{"@name": ["a"]}\n{"@name": ["b"]}',
-            'e:1: whose entities\\? a line needs "utt", "group", "list", or "all": true',
-        ),
-        ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true in a line, not 1'),
-        ('{"utt": 3}', "e:1: the name of an utterance must be text, not 3"),
-        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; there are"),
-        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': is given twice, first in line 1; merge the two"),
-        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': is given twice, first in line 1; merge the two"),
-        ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; take it out"),
-        # TSV
-        (
-            "tom chen\n",
-            r"e:1: expected 3 to 5 columns \(utterance \(or \*, group:NAME, list:NAME\), class, phrase, weight",
-        ),
-        ("u\t@name\tt\t1\tT\tx\n", "e:1: expected 3 to 5 columns"),
-        ("# c\n\t@name\ttom\n", "e:2: the first column must name an utterance, not ''"),
-        ("list:\t@name\ttom\n", "e:1: the first column must name an utterance, not 'list:'"),
-        ("u\tname\ttom\n", "e:1: unknown class 'name'; there are @…, .*, '-' for none, 'group', 'lists'"),
-        ("*\tgroup\ttom\n", "e:1: unknown class 'group'; there are @…, .*, '-' for none, 'lists'$"),
-        ("u\t@name\ttom\tmuch\n", "e:1: the weight 'much' is no number"),
-        ("u\t@name\ttom\tinf\n", "e:1: 'tom' has the weight inf; it must be finite"),
-        ("u\t@name\t\n", "e:1: the phrase is empty; take it out"),
-        (
-            "u\t@name\ttom\n\nu\t@name\t tom \t2\n",
-            "e:3: 'tom' of @name has the weight 2, but 1 at line 1; take one out",
-        ),
-        ("u\tgroup\tg\nu\tgroup\th\n", "e:2: utterance 'u' is in two groups, 'g' and 'h'"),
-        ("u\tlists\tl\t2\n", "e:1: a row with 'lists' has three columns"),
-        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is defined nowhere"),
-        ("list:l\tfile\tp\tmany\n", "e:1: the number of phrases to take must be a whole number from 1, not 'many'"),
-        # encodings
-        (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),
-        (b"\xff\xfe{\0", r"e:1: not UTF-8 \(invalid start byte\); convert it with iconv"),
-        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream is damaged"),
-    ],
-)
-def test_what_breaks_a_rule_is_refused_with_its_place(content: str | bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / "e").write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(FormatError, match=message):
-        Entities.read(tmp_path / "e")
-
-
-def test_a_list_in_the_place_of_an_object_is_refused() -> None:
-    with pytest.raises(FormatError, match="entities are an object by class, not a list"):
-        Entities.from_dict(["tom"])  # type: ignore[arg-type]
-
-
-def test_an_epsilon_in_a_phrase_is_refused() -> None:
-    with pytest.raises(FormatError, match="@name, entry 1: '<eps>' in 'tom <eps>' is no word; take it out"):
-        Entities.from_dict({"@name": ["tom <eps>"]}, words=WORDS)
-
-
-def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="e: cannot be read: No such file or directory"):
-        Entities.read(tmp_path / "e")
-
-
-@given(content=st.binary(max_size=60) | st.text('{}[]":,\t\n@name utlisgrop1.', max_size=60).map(str.encode))
-def test_no_content_brings_another_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("entities") / "e"
-    path.write_bytes(content)
-    with suppress(FormatError, InputError):  # an input error for a file that the content names
-        Entities.read(path, words=WORDS)
-
-
 # ---- what is only reported ----
 
 
@@ -482,17 +99,6 @@ def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None
         " and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' at line 6 "
         "and line 7"
     )
-
-
-def test_the_places_of_doubles_in_a_list_name_its_file(folder: Path) -> None:
-    (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": [{"text": "rome", "weight": 2}]}')
-    duplicates = next(problem for problem in Entities.read(folder / "e").problems if problem.kind == "duplicates")
-    assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates.message
-    (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": ["rome"]}')
-    with pytest.raises(
-        FormatError, match=r"e:1: list 'p', @place, entry 1: .* 1, but 2 at .*p\.tsv\.gz, line 3; take one"
-    ):
-        Entities.read(folder / "e")
 
 
 def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
