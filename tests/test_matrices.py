@@ -5,7 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from ninja.ctc.matrices import read_matrices, read_matrix_list
+from ninja.ctc.matrices import read_matrices, read_matrix_tables
 from ninja.errors import FormatError, InputError, NinjaError
 
 
@@ -19,7 +19,7 @@ def test_matrices_come_back_from_every_format(tmp_path):
             assert key == "utt"
             assert found.shape == (20, 5), name
             assert np.abs(found - matrix).max() < (0.05 if "packed" in name else 1e-2 if "half" in name else 1e-5), name
-    [(key, found)] = read_matrix_list(tmp_path / "a.scp")
+    [(key, found)] = read_matrix_tables(f"scp:{tmp_path}/a.scp")
     assert key == "utt"
     assert np.array_equal(found, matrix)
 
@@ -111,10 +111,10 @@ def test_script_files_run_nothing(tmp_path):
     path = tmp_path / "a.scp"
     path.write_text("utt cat a.ark |\n")
     with pytest.raises(FormatError, match=r"a.scp:1: expected a key and a file, found .*; commands are not run"):
-        list(read_matrix_list(path))
+        list(read_matrix_tables(f"scp:{path}"))
     path.write_text("utt nowhere.ark:4\n")
     with pytest.raises(InputError, match=r"nowhere.ark: cannot be read: No such file"):
-        list(read_matrix_list(path))
+        list(read_matrix_tables(f"scp:{path}"))
 
 
 def test_damaged_matrices_are_named_or_harmless(tmp_path):

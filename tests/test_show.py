@@ -163,7 +163,7 @@ def test_times_that_contradict_each_other_are_not_used():
 
 @given(lattices(max_states=6))
 def test_figures_on_the_page_are_those_of_the_lattice(lattice):
-    drawing = draw(lattice, None, ShowOptions(acoustic_scale=0.5))
+    drawing = draw(lattice, None, ShowOptions(Scales(0.5)))
     data = data_of(lattice_page(drawing))["arc"]
     expected = posteriors(lattice, Scales(0.5))
     for place, arc in enumerate(data["id"]):
@@ -177,7 +177,7 @@ def test_figures_on_the_page_are_those_of_the_lattice(lattice):
 def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
     lattice = max(examples.values(), key=lambda each: each.num_arcs)
     assert lattice.num_arcs > 10_000
-    options = ShowOptions(acoustic_scale=0.1, max_arcs=500)
+    options = ShowOptions(Scales(0.1), max_arcs=500)
     drawing = draw(lattice, None, options)
     drawn = set(drawing.arcs.tolist())
     assert 400 < len(drawn) <= 500
@@ -194,7 +194,7 @@ def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
 def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
     references = {line.split()[0]: line.split()[1:] for line in TEXT.read_text().splitlines()}
     lattice = max(examples.values(), key=lambda each: each.num_arcs)
-    drawing = draw(lattice, references[lattice.key], ShowOptions(0.1, max_arcs=1))
+    drawing = draw(lattice, references[lattice.key], ShowOptions(Scales(0.1), max_arcs=1))
     nearest = oracle(lattice, words.ids(references[lattice.key]))
     assert {*drawing.arcs.tolist()} == {*drawing.best.arcs.tolist(), *nearest.arcs.tolist()}
     data = data_of(lattice_page(drawing))

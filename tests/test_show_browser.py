@@ -32,7 +32,7 @@ def lattice() -> Lattice:
 def page_file(lattice: Lattice, tmp_path_factory: pytest.TempPathFactory) -> Path:
     reference = read_text(TEXT)[KEY]
     path = tmp_path_factory.mktemp("show") / "lattice.html"
-    path.write_text(lattice_page(draw(lattice, reference, ShowOptions(SCALE, frame_shift=0.01))))
+    path.write_text(lattice_page(draw(lattice, reference, ShowOptions(Scales(SCALE), frame_shift=0.01))))
     return path
 
 

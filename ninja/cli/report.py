@@ -12,6 +12,7 @@ from ninja.cli.run import results
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import NinjaError
 from ninja.evaluate import read_text
+from ninja.lattice import Scales
 from ninja.parallel.pipeline import Each
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, report_page
 
@@ -61,18 +62,18 @@ def report(
     if lattices and "-" in (before, after):
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
-    options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
+    weights = Scales(acoustic_scale, lm_scale, word_penalty)
     first: Source = opened((before,), how, beside=(after,))["source"]
     second: Source = opened((after,), how, symbols=first.table())["source"]
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
-    outcomes = Outcomes(references, acoustic_scale, lm_scale, word_penalty)
+    outcomes = Outcomes(references, weights)
     found = [dict(results(Each(outcomes), source)) for source in (first, second)]
     failed = [
         [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
     ]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
-    shown = _drawings(comparison, (first, second), references, options, lattices)
+    shown = _drawings(comparison, (first, second), references, ShowOptions(weights, max_arcs, frame_shift), lattices)
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
     rates, oracles = comparison.rates, comparison.oracle_rates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,10 +10,8 @@ from ninja.cli.options import command, output_file, scales, text_output
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
+from ninja.lattice import Lattice, Scales
 from ninja.show import ShowOptions, draw, lattice_page
-
-if TYPE_CHECKING:
-    from ninja.lattice import Lattice
 
 NAMED = 5  # keys that a message lists
 
@@ -53,7 +51,7 @@ def show(
     Example:
       ninja show lat.ark.gz --key utterance-7 --words words.txt --ref text --acoustic-scale 0.1 -o lattice.html
     """
-    options = ShowOptions(acoustic_scale, lm_scale, word_penalty, max_arcs, frame_shift)
+    options = ShowOptions(Scales(acoustic_scale, lm_scale, word_penalty), max_arcs, frame_shift)
     reference = None
     source: Source = opened(places, how)["source"]
     if ref is not None and source.table() is None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja.ctc.units import BEGINS, BOUNDARY, NEVER, CtcUnits
 from ninja.errors import FormatError, SymbolError
-from ninja.files import text as utf8
+from ninja.formats.kaldi.tables import read_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +86,8 @@ def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexico
         SymbolError: A unit that the model lacks, or that cannot stand there.
         InputError: The file cannot be read.
     """
-    name = os.fspath(path)
-    rows = utf8.read(name).removesuffix("\n").split("\n")
-    fields = ([field for field in row.replace("\t", " ").rstrip("\r").split(" ") if field] for row in rows)
-    return ctc_lexicon(((word[0], word[1:]) if word else ("", ()) for word in fields), units, name)
+    rows = (fields or [""] for _, fields in read_fields(path))
+    return ctc_lexicon(((word, spelling) for word, *spelling in rows), units, os.fspath(path))
 
 
 def spelled_by_letters(words: Iterable[str]) -> list[tuple[str, list[str]]]:

@@ -93,16 +93,6 @@ def located_matrices(
             on_error(error)
 
 
-def read_matrix_list(path: str | os.PathLike[str]) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of a Kaldi script file: on each line a key and a place, ``FILE`` or ``FILE:OFFSET``.
-
-    Raises:
-        FormatError: A line is none of these (commands are never run), or as ``read_matrices``.
-        InputError: A file cannot be read.
-    """
-    return read_matrix_tables(f"scp:{os.fspath(path)}")
-
-
 def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
     """Yield the tables that a source consists of."""
     if isinstance(source, str | os.PathLike):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import FormatError, LatticeError
-from ninja.evaluate import Alignment, ErrorRate, align
+from ninja.evaluate import Alignment, ErrorRate, align, oracle_rate
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice, Scales
@@ -28,9 +28,7 @@ class Outcomes:
     """Function from a lattice to its outcome, picklable."""
 
     references: Mapping[str, Sequence[str]]  # words said, by utterance id
-    acoustic_scale: float = 1.0
-    lm_scale: float = 1.0
-    word_penalty: float = 0.0
+    scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
         """Return the outcome of a lattice.
@@ -41,13 +39,11 @@ class Outcomes:
         """
         if lattice.words is None:
             raise LatticeError("its words are only numbers; give their symbol table", key=lattice.key)
-        best = best_path(lattice, Scales(self.acoustic_scale, self.lm_scale, self.word_penalty))
+        best = best_path(lattice, self.scales)
         reference = self.references.get(lattice.key)
         nearest = None
         if reference is not None:
-            found = oracle(lattice, lattice.words.ids(reference))
-            counts = (found.substitutions, found.insertions, found.deletions)
-            nearest = ErrorRate(len(reference), *counts, 1, int(found.edits > 0))
+            nearest = oracle_rate(oracle(lattice, lattice.words.ids(reference)))
         try:
             crossing = depth(lattice)
         except LatticeError:

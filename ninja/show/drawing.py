@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,9 @@ READABLE = 250  # arcs that a page shows at first
 class ShowOptions:
     """Scales of costs, and bounds of the drawing."""
 
-    acoustic_scale: float = 1.0
-    lm_scale: float = 1.0
-    word_penalty: float = 0.0  # cost added for each word
+    scales: Scales = Scales()
     max_arcs: int = 5000  # drawn at most, but the best path and the oracle's are always drawn
     frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
-
-    @property
-    def scales(self) -> Scales:
-        """Factors of the costs of a path."""
-        return Scales(self.acoustic_scale, self.lm_scale, self.word_penalty)
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -115,7 +108,7 @@ class Drawing:
             "unit": layout.unit,
             "frameShift": self.frame_shift if layout.unit == "frame" else None,
             "frameWidth": layout.width,
-            "scales": [self.options.acoustic_scale, self.options.lm_scale, self.options.word_penalty],
+            "scales": list(astuple(self.options.scales)),
             "leftOut": self.left_out(),
             "shown": self._readable(),
             "best": self.spell(self.best.words),

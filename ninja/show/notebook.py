@@ -36,7 +36,7 @@ def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
     count = len(drawing.arcs)
     shown = "" if count == lattice.num_arcs else f"; the {count:,} best of {lattice.num_arcs:,} arcs are drawn"
     return (
-        f"<div>{about}<br>best path (acoustic scale {drawing.options.acoustic_scale:g}): "
+        f"<div>{about}<br>best path (acoustic scale {drawing.options.scales.acoustic:g}): "
         f"<b>{best or '(no words)'}</b>{shown}"
         f'<div style="overflow:auto;max-height:420px">{_svg(drawing)}</div></div>'
     )
