@@ -15,8 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from ninja.formats.slf import read_slf, read_slf_whole
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import read_slf, read_slf_whole, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))

@@ -28,8 +28,7 @@ import reference_slf as slow
 from ninja.errors import NinjaError
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import read_plf
-from ninja.formats.slf import read_slf, read_slf_whole
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import read_slf, read_slf_whole, write_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.lattice import Lattice
 

@@ -10,7 +10,9 @@ import pytest
 from reference_graph import SHARED
 
 import ninja as package
-from ninja.consensus import confusion_network, mbr_decode, read_json, read_meshes, without_empty_bins
+from ninja.consensus import confusion_network, mbr_decode, without_empty_bins
+from ninja.formats.mesh_lines import read_meshes
+from ninja.formats.network_json import read_networks
 from ninja.graph import combine, from_arcs
 from ninja.io import read
 from ninja.io.number_tables import read_integers
@@ -102,7 +104,7 @@ def test_networks_are_written_as_meshes_and_as_json(ninja, archives):
     assert code == 0
     assert sorted(path.name for path in (archives / "m").iterdir()) == ["one.mesh", "three.mesh", "two.mesh"]
     for (key, one), network in zip(
-        read(archives / "a.ark", words=archives / "words.txt"), read_json(archives / "j"), strict=True
+        read(archives / "a.ark", words=archives / "words.txt"), read_networks(archives / "j"), strict=True
     ):
         assert confusion_network(mbr_decode(one), words=one.words).identical(network)
         assert next(read_meshes(archives / "m" / f"{key}.mesh")).identical(without_empty_bins(network))

@@ -15,14 +15,13 @@ from ninja.consensus import (
     ConfusionNetwork,
     confusion_network,
     consensus_ctm,
-    json_text,
     mbr_decode,
-    mesh_text,
     path_ctm,
-    read_json,
-    read_meshes,
 )
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, SymbolError
+from ninja.formats.mesh import write_mesh
+from ninja.formats.mesh_lines import read_meshes
+from ninja.formats.network_json import read_networks, write_network
 from ninja.graph import best_path, from_arcs, path_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -80,7 +79,7 @@ def networks(draw: st.DrawFn) -> ConfusionNetwork:
 @given(st.lists(networks(), min_size=1, max_size=3))
 def test_meshes_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, all_: list) -> None:
     path = tmp_path_factory.getbasetemp() / "some.mesh"
-    path.write_text("".join(mesh_text(network) for network in all_))
+    path.write_text("".join(write_mesh(network) for network in all_))
     for found, network in zip(read_meshes(path), all_, strict=True):
         assert found.identical(network), (found.bin(0), network.bin(0))
 
@@ -88,23 +87,23 @@ def test_meshes_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathF
 @given(st.lists(networks(), min_size=1, max_size=3))
 def test_json_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, all_: list) -> None:
     path = tmp_path_factory.getbasetemp() / "some.json"
-    path.write_text("".join(json_text(network) for network in all_))
-    for found, network in zip(read_json(path), all_, strict=True):
+    path.write_text("".join(write_network(network) for network in all_))
+    for found, network in zip(read_networks(path), all_, strict=True):
         assert found.identical(network)
 
 
 def test_networks_of_real_lattices_are_read_as_they_were_written(tmp_path: Path) -> None:
     archive = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"
     made = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
-    (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(mesh_text, made)).encode()))
-    (tmp_path / "a.json").write_text("".join(map(json_text, made)))
-    for read in (read_meshes(tmp_path / "a.mesh.gz"), read_json(tmp_path / "a.json")):
+    (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(write_mesh, made)).encode()))
+    (tmp_path / "a.json").write_text("".join(map(write_network, made)))
+    for read in (read_meshes(tmp_path / "a.mesh.gz"), read_networks(tmp_path / "a.json")):
         assert [found.identical(network) for found, network in zip(read, made, strict=True)] == [True] * len(made)
 
 
 def test_a_mesh_is_laid_out_as_srilm_writes_it() -> None:
     network = confusion_network(mbr_decode(spoken()), 0.03, TABLE)
-    assert mesh_text(network) == (
+    assert write_mesh(network) == (
         "name utt-1\nnumaligns 5\nposterior 1\n"
         "align 0 *DELETE* 1\n"
         "align 1 the 1\ninfo 1 the 0 0.36 0 0 : :\n"
@@ -184,11 +183,11 @@ def test_damaged_json_is_refused_with_its_line(tmp_path: Path, text: str, messag
     path = tmp_path / "bad.json"
     path.write_text('{"key": "good", "bins": []}\n' + text + "\n")
     with pytest.raises(FormatError, match=message) as caught:
-        list(read_json(path))
+        list(read_networks(path))
     assert (caught.value.path, caught.value.line) == (str(path), 2)
 
 
-@pytest.mark.parametrize("read", [read_meshes, read_json])
+@pytest.mark.parametrize("read", [read_meshes, read_networks])
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: object) -> None:
     with pytest.raises(InputError, match="nothing: cannot be read"):
         list(read(tmp_path / "nothing"))
@@ -198,12 +197,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: object) -> None
 def test_words_that_a_mesh_cannot_hold_are_refused(word: str) -> None:
     network = ConfusionNetwork.from_bins("a", [[(word, 1.0, None, None)]])
     with pytest.raises(SymbolError, match=r"a word mesh cannot hold the word .*; write JSON instead"):
-        mesh_text(network)
+        write_mesh(network)
 
 
 def test_posteriors_that_are_no_numbers_are_not_written_as_json() -> None:
     with pytest.raises(LatticeError, match="a posterior or time is not finite"):
-        json_text(ConfusionNetwork.from_bins("a", [[("b", np.inf, None, None)]]))
+        write_network(ConfusionNetwork.from_bins("a", [[("b", np.inf, None, None)]]))
 
 
 def test_ctm_lines_are_in_seconds_with_words_or_ids() -> None:

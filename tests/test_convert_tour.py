@@ -24,39 +24,39 @@ pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English lattic
 
 EVERY = 20  # which of the lattices take the legs between all pairs of formats
 ENDINGS = {"kaldi": "lat.ark", "k2": "lat.pt", "json": "lat.jsonl", "native": "lat.arrow"}  # the others have folders
-APART = "which cost is graph and which acoustic"
+APART = "separate graph and acoustic costs"
 
 # What each leg loses of a lattice that was Kaldi's and came by the format on the left; docs/formats.md has this table.
 LOSSES = """
 | from, to | Kaldi | SLF | OpenFst | k2 | n-best | native |
 |---|---|---|---|---|---|---|
-| Kaldi | | alignments | alignments, which cost is graph and which acoustic | | alignments, costs of single words | |
-| SLF | times | | times, which cost is graph and which acoustic | | costs of single words | |
+| Kaldi | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
+| SLF | times | | times, separate graph and acoustic costs | | costs of single words | |
 | OpenFst | | | | | costs of single words | |
-| k2 | | alignments | alignments, which cost is graph and which acoustic | | alignments, costs of single words | |
-| n-best | times | | times, which cost is graph and which acoustic | | | |
-| native | | alignments | alignments, which cost is graph and which acoustic | | alignments, costs of single words | |
+| k2 | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
+| n-best | times | | times, separate graph and acoustic costs | | | |
+| native | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
 """
 LOSSES_ELSEWHERE = """
 | `--to` | what a Kaldi lattice loses |
 |---|---|
-| `text` | last digits of costs |
-| `sphinx` | alignments, graph costs, last digits of costs |
-| `pfsg` | alignments, last digits of costs, which cost is graph and which acoustic |
-| `plf` | alignments, key, which cost is graph and which acoustic |
+| `text` | |
+| `sphinx` | alignments, graph costs |
+| `pfsg` | alignments, separate graph and acoustic costs |
+| `plf` | alignments, key, separate graph and acoustic costs |
 | `plf:scores=both` | alignments, key |
 | `mesh` | paths and their costs |
-| `fst-text` | alignments, which cost is graph and which acoustic |
-| `fst-ark` | alignments, which cost is graph and which acoustic |
+| `fst-text` | alignments, separate graph and acoustic costs |
+| `fst-ark` | alignments, separate graph and acoustic costs |
 | `k2:extras=no` | alignments, key |
 | `json:n=0` | alignments, costs of single words |
-| `srilm:n=0` | alignments, costs of single words, last digits of costs, times |
-| `srilm:n=0,variant=NBestList1.0` | alignments, costs of single words, last digits of costs, times, \
-which cost is graph and which acoustic |
-| `srilm:n=0,variant=NBestList2.0` | alignments, last digits of costs, which cost is graph and which acoustic |
+| `srilm:n=0` | alignments, costs of single words, times |
+| `srilm:n=0,variant=NBestList1.0` | alignments, costs of single words, times, \
+separate graph and acoustic costs |
+| `srilm:n=0,variant=NBestList2.0` | alignments, separate graph and acoustic costs |
 | `nemo:n=2` | alignments, costs of single words, key, paths beyond the 2 best, times, \
-which cost is graph and which acoustic |
-| `espnet:n=0` | alignments, costs of single words, times, which cost is graph and which acoustic |
+separate graph and acoustic costs |
+| `espnet:n=0` | alignments, costs of single words, times, separate graph and acoustic costs |
 | `nbest-kaldi:n=0` | |
 """
 
@@ -139,8 +139,9 @@ def leg(ninja, bed):
         assert (code, output) == (0, ""), errors
         *rest, summary = errors.splitlines()
         assert re.fullmatch(r"ninja: \d+ lattices, [\d.]+ s", summary)
-        lost = [re.fullmatch(r"ninja: lost, .* hold: (.*) \(\d+ lattices\)", line) for line in rest]
-        return target, {found[1] for found in lost if found}
+        told = [re.fullmatch(r"ninja: warning: (.*) \(\S+ files cannot store them\)", line) for line in rest]
+        groups = [each.partition(" lost: ")[2] for found in told if found for each in found[1].split("; ")]
+        return target, {field for group in groups for field in group.split(", ")}
 
     return run
 

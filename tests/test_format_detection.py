@@ -16,7 +16,7 @@ from strategies_text import needs_files
 
 from ninja import read
 from ninja._tables import TableWriter
-from ninja.consensus import confusion_network, mbr_decode, mesh_text
+from ninja.consensus import confusion_network, mbr_decode
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import format as registry
 from ninja.formats.format import HEAD, by_mark, detect, formats
@@ -25,11 +25,12 @@ from ninja.formats.fst_binary import write_fst
 from ninja.formats.fst_text import write_fst_text
 from ninja.formats.k2 import write_k2, write_k2s
 from ninja.formats.kaldi.fst_archive import write_fst_archive
+from ninja.formats.mesh import write_mesh
 from ninja.formats.native_writer import write_native
 from ninja.formats.nbest import NBest, sentence, write_objects, write_srilm
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import write_plf
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
 from ninja.io import folder
@@ -79,7 +80,7 @@ WRITERS = {
     "pfsg": write_pfsg,
     "plf": write_plf,
     "plf, both scores": lambda lattice, words: write_plf(lattice, words, scores="both"),
-    "mesh": lambda lattice, words: mesh_text(confusion_network(mbr_decode(lattice), words=words)).encode(),
+    "mesh": lambda lattice, words: write_mesh(confusion_network(mbr_decode(lattice), words=words)).encode(),
     "openfst": lambda lattice, words: write_fst(lattice),
     "openfst, log64": lambda lattice, words: write_fst(lattice, "log64"),
     "fst-text": lambda lattice, words: write_fst_text(lattice),

@@ -13,7 +13,7 @@ from ninja.formats.format import Reader
 from ninja.formats.k2 import write_k2s
 from ninja.formats.native_writer import write_natives
 from ninja.formats.nbest import NBest, sentence, write_objects
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io import listed
 from ninja.io.reader import read, vocabulary

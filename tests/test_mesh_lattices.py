@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import read_kaldi
 
-from ninja.consensus import ConfusionNetwork, confusion_network, mbr_decode, mesh_text
+from ninja.consensus import ConfusionNetwork, confusion_network, mbr_decode
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices
+from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices, write_mesh
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales, check
 from ninja.lattice.symbols import SymbolTable
@@ -251,7 +251,7 @@ def networks(draw):
 
 @given(st.lists(networks(), min_size=1, max_size=3))
 def test_lattices_of_meshes_have_the_posteriors_of_their_networks(all_):
-    found = read("".join(map(mesh_text, all_)).encode())
+    found = read("".join(map(write_mesh, all_)).encode())
     for lattice, network in zip(found, all_, strict=True):
         check(lattice)
         entries = [(place, *entry[:2]) for place in range(network.num_bins) for entry in network.bin(place)]
@@ -277,6 +277,6 @@ def test_a_damaged_mesh_is_read_or_refused_but_nothing_else(data):
 def test_the_best_path_of_a_real_mesh_is_what_was_decoded():
     for lattice in read_kaldi(Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"):
         found = mbr_decode(lattice, Scales(0.1))
-        (mesh,) = read(mesh_text(confusion_network(found)).encode())
+        (mesh,) = read(write_mesh(confusion_network(found)).encode())
         best = [mesh.words.word(word) for word in best_path(mesh).words if word]
         assert best == [str(word) for word in found.words if word]

@@ -14,9 +14,11 @@ from reference_graph import read_kaldi
 from reference_mesh import slow_columns
 
 import ninja as package
-from ninja.consensus import confusion_network, lattice_mesh, mbr_decode, mesh_text
+from ninja import consensus
+from ninja.consensus import confusion_network, mbr_decode
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.mesh import Mesh, MeshOptions, MeshText, read_mesh_lattices
+from ninja.formats.mesh import MeshOptions, read_mesh_lattices, write_mesh
+from ninja.formats.mesh_lines import Mesh
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -45,6 +47,23 @@ def read(text, lost=None, **options):
     return lattice
 
 
+def lattice_mesh(lattice, acoustic_scale=1.0, lm_scale=1.0, **options):
+    """Return the text of a lattice's positions."""
+    return write_mesh(consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale), **options)[0])
+
+
+def is_whole(lattice, acoustic_scale=1.0, lm_scale=1.0):
+    """Tell whether the positions of a lattice say its paths and costs."""
+    return consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale))[1]
+
+
+def written(lattice, path, **options):
+    """Return what a writer says is lost of a lattice."""
+    with package.write(path, **options) as output:
+        output.write(lattice)
+    return {*output.lost}
+
+
 def columns(text):
     """Return the words of each position with their posteriors, in their order, with times."""
     mesh = Mesh("m", 1)
@@ -70,9 +89,9 @@ def row(*shown, **given):
 
 
 def test_a_mesh_comes_back_with_its_bytes():
-    text = lattice_mesh(read(OURS, least=0.0))
-    assert text == OURS
-    assert (type(text), text.lost) == (MeshText, ())
+    lattice = read(OURS, least=0.0)
+    assert lattice_mesh(lattice) == OURS
+    assert is_whole(lattice)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.1, 7.0])
@@ -115,7 +134,7 @@ def test_meshes_come_back_as_they_were(drawn):
     assert told == [[]]
     assert np.array_equal(lattice.time, time)
     back = lattice_mesh(lattice)
-    assert back.lost == ()
+    assert is_whole(lattice)
     assert same(read(back, lost=lambda key, lost: told.append(lost)), lattice)
     assert told == [[], []]
     assert lattice_mesh(read(back)) == back
@@ -139,7 +158,7 @@ def test_posteriors_of_rows_are_those_of_their_paths(drawn):
     lattice, scales = drawn
     text = lattice_mesh(lattice, **scales)
     expected = slow_columns(lattice, **scales)
-    taken = text.lost == ()  # its graph costs can be posteriors
+    taken = is_whole(lattice, **scales)  # its graph costs can be posteriors
     for found, column in zip(columns(text), expected, strict=True):
         assert taken or sum(share for _, share, *_ in found) == pytest.approx(1.0, abs=1e-6)
         shares = {TABLE.word(word): share for word, share in column.items()}
@@ -160,7 +179,7 @@ def test_words_of_a_row_are_added_up_and_the_most_probable_stands_first():
         ],
         [("hat", 1.0, None, None)],
     ]
-    assert text.lost == (PATHS,)
+    assert not is_whole(lattice)
 
 
 TAKEN = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TABLE)
@@ -181,7 +200,7 @@ TAKEN = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TABLE)
 def test_only_graph_costs_that_can_be_posteriors_are_taken_for_them(lattice, lm_scale, first):
     text = lattice_mesh(lattice, 1.0, lm_scale)
     assert text == f"name row\nnumaligns 1\nposterior 1\nalign 0 {first}\n"
-    assert text.lost == (() if "posterior" in first else (PATHS,))
+    assert is_whole(lattice, 1.0, lm_scale) == ("posterior" in first)
 
 
 def test_a_word_of_no_probability_is_written_with_none():
@@ -205,19 +224,19 @@ def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
     assert [[entry[:2] for entry in column] for column in columns(text)] == [
         [(word, pytest.approx(share)) for word, share, *_ in entries] for entries in kept
     ]
-    assert text.lost == (PATHS,)
+    assert not is_whole(lattice)
 
 
 def test_meshes_of_real_lattices_are_those_of_their_networks_without_bins_of_no_word():
     for lattice in read_kaldi(Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"):
         text = lattice_mesh(lattice, 0.1)
-        whole = mesh_text(confusion_network(mbr_decode(lattice, Scales(0.1))))
+        whole = write_mesh(confusion_network(mbr_decode(lattice, Scales(0.1))))
         assert [row.split(" ", 2)[2] for row in text.splitlines() if row.startswith(("align", "info"))] == [
             row.split(" ", 2)[2]
             for row in whole.splitlines()
             if row.startswith(("align", "info")) and row.split(" ", 2)[2] != "*DELETE* 1"
         ]
-        assert lattice_mesh(read(text)).lost == ()
+        assert is_whole(read(text))
 
 
 def test_paths_that_end_early_are_aligned():
@@ -290,8 +309,8 @@ def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
         (row([(5, 0.0, 0.0), (5, 9.0, 0.0)], words=TABLE), (PATHS,)),
     ],
 )
-def test_what_a_mesh_does_not_hold_is_named(lattice, lost):
-    assert lattice_mesh(lattice).lost == lost
+def test_what_a_mesh_does_not_hold_is_named(lattice, lost, tmp_path):
+    assert written(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
 
 
 def test_labels_say_times():
@@ -314,16 +333,12 @@ def test_words_without_a_table_are_spelled_as_numbers():
     assert "align 0 5 1\n" in lattice_mesh(row([(5, 0.0, 0.0)]))
 
 
-def test_a_writer_takes_what_was_made_of_a_lattice_and_counts_what_it_says_is_lost(tmp_path):
-    with package.write(tmp_path / "a.mesh", lossy="refuse") as output:
-        output.write(lattice_mesh(read(OURS)))
-    assert (tmp_path / "a.mesh").read_text() == OURS
-    with package.write(tmp_path / "b.mesh") as output:
-        output.write(lattice_mesh(row([(5, 0.0, 1.0)], words=TABLE)))
-    assert output.lost == {PATHS: 1}
-    output = package.write(tmp_path / "c.mesh", lossy="refuse")
-    with output, pytest.raises(LatticeError, match="mesh would lose: paths and their costs"):
-        output.write(lattice_mesh(row([(5, 0.0, 1.0)], words=TABLE)))
+def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
+    assert written(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
+    assert (tmp_path / "utt1.mesh").read_text() == OURS
+    assert written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
+    with pytest.raises(LatticeError, match="mesh would lose: paths and their costs"):
+        written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "c.mesh", lossy="refuse")
 
 
 @pytest.mark.parametrize(
@@ -335,12 +350,12 @@ def test_a_writer_takes_what_was_made_of_a_lattice_and_counts_what_it_says_is_lo
         ),
         (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot hold the word"),
         (row([(9, 0.0, 0.0)], words=TABLE), "word id 9 is not in the symbol table"),
-        (row([(9, 0.0, 0.0)]).with_key("row 1"), "cannot have the name 'row 1'"),
+        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or holds a blank"),
     ],
 )
-def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message):
-    with pytest.raises(SymbolError, match=message) as caught:
-        lattice_mesh(lattice)
+def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):
+    with pytest.raises((LatticeError, SymbolError), match=message) as caught:
+        written(lattice, tmp_path / "a.mesh")
     assert caught.value.key == lattice.key
 
 

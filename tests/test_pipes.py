@@ -16,7 +16,7 @@ from ninja.cli.main import main
 from ninja.errors import InputError, NinjaError
 from ninja.files import pipes
 from ninja.formats.nbest import NBest, sentence, write_objects
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
 from ninja.io.reader import read, vocabulary

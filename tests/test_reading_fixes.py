@@ -20,7 +20,7 @@ from ninja.formats.kaldi.fst_archive import write_fst_archive
 from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest import read_srilm
 from ninja.formats.plf import write_plf
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import write_slf
 from ninja.io.folder import NOT_LATTICES
 from ninja.io.reader import read, vocabulary
 from ninja.io.sources import tables

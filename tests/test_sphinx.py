@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from strategies_text import FILES, accepts, any_lattices, lattice_of, needs_files
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.slf import read_slf
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import read_slf, write_slf
 from ninja.formats.sphinx import SphinxOptions, read_sphinx, read_sphinx_whole, write_sphinx
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable

@@ -12,6 +12,7 @@ from strategies_text import lattice_of
 
 import ninja
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
+from ninja.formats.format import by_name, formats
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
@@ -23,20 +24,25 @@ from ninja.formats.plf import read_plfs
 from ninja.formats.slf import read_slf_whole
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import nbest_lattice
-from ninja.io import targets
-from ninja.io.writing.formats import FORMATS
+from ninja.io.writer import format_of
+from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
+WRITTEN = [each.name for each in formats() if each.write is not None]
 ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
+ONE = ONE.with_words(SymbolTable(ONE.words, "words.txt"))  # a table of a file, which is not written again
 LATTICES = [ONE.with_key("a"), ONE.with_key("b")]
-MESH = "name {}\nnumaligns 1\nposterior 1\nalign 0 a 1\n"
+NETWORKS = [ConfusionNetwork.from_bins(key, [[("a", 1.0, None, None)]]) for key in "ab"]
 LISTS = [NBest(key, (sentence(["a", "b"], 1.0, 2.0), sentence(["a"], 3.0, 4.0))) for key in "ab"]
 TABLE = ONE.words
 
 
 def items(form):
-    wants = FORMATS[form].wants if form in FORMATS else "lattice"
-    return {"lattice": LATTICES, "nbest": LISTS, "mesh": [MESH.format("a"), MESH.format("b")]}[wants]
+    return {"lattice": LATTICES, "nbest": LISTS, "network": NETWORKS}[by_name(form, "write").holds]
+
+
+def extension_of(form):
+    return by_name(form, "write").extensions[0]
 
 
 def put(name, what, **options):
@@ -93,11 +99,12 @@ def listed():
         ("x", "nbest", "json"),
         ("ark,t:x", "text", "text"),
         ("ark,scp:x,y", "binary", "binary"),
-        *((f"x{number}", form, form) for number, form in enumerate(targets.EXTENSIONS)),
+        *((f"x{number}", form, form) for number, form in enumerate(WRITTEN)),
     ],
 )
 def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
-    assert targets.format_of(name, to) == (form, {})
+    found, options = format_of(name, to)
+    assert (found.name, options) == (form, {})
 
 
 @pytest.mark.parametrize(
@@ -153,8 +160,8 @@ ONES = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
 
 
 def test_every_format_has_one_layout():
-    assert {*MANY, *ONES, "espnet"} == {*targets.EXTENSIONS} == {*FORMATS, "binary", "text"}
-    assert {*ONES} == {form for form in FORMATS if FORMATS[form].one}
+    assert {*MANY, *ONES, "espnet"} == {*WRITTEN}
+    assert {*ONES} == {form for form in WRITTEN if by_name(form, "write").write.files == "each"}
 
 
 @pytest.mark.parametrize("form", MANY)
@@ -196,7 +203,7 @@ def test_files_of_a_folder_are_there_when_they_are_whole(monkeypatch):
 
 @pytest.mark.parametrize("form", ONES)
 def test_other_names_are_folders_with_a_file_for_each_lattice(form):
-    extension = targets.EXTENSIONS[form][0]
+    extension = extension_of(form)
     put("deep/out", items(form), to=form)
     assert listed() == [f"deep/out/{key}{extension}" for key in "ab"]
     single = f"a{extension}"
@@ -211,7 +218,7 @@ def test_other_names_are_folders_with_a_file_for_each_lattice(form):
 
 @pytest.mark.parametrize("form", ONES)
 def test_a_file_of_one_lattice_takes_no_second_one(form):
-    name = f"x{targets.EXTENSIONS[form][0]}"
+    name = f"x{extension_of(form)}"
     message = rf"{name}: {form} has one lattice a file, but 'a' and 'b' are to go there; name a folder"
     with pytest.raises(OutputError, match=message) as caught:
         put(name, items(form))
@@ -228,7 +235,7 @@ def test_a_file_of_one_lattice_takes_no_second_one(form):
 
 @pytest.mark.parametrize("form", ONES)
 def test_a_file_of_one_lattice_is_packed_by_its_name(form):
-    name = f"x{targets.EXTENSIONS[form][0]}"
+    name = f"x{extension_of(form)}"
     put(name, items(form)[:1])
     put(f"{name}.gz", items(form)[:1])
     assert gzip.decompress(Path(f"{name}.gz").read_bytes()) == Path(name).read_bytes()
@@ -241,7 +248,7 @@ def test_the_standard_output_gets_what_a_file_would(form, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         put("-", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
-    extension = targets.EXTENSIONS[form][0] if form in ONES else ""
+    extension = extension_of(form) if form in ONES else ""
     put(f"x{extension}", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
     assert stream.buffer.getvalue() == Path(f"x{extension}").read_bytes()
 
@@ -325,38 +332,37 @@ def test_a_full_device_is_an_output_error(form):
 
 
 def test_nothing_is_written_once_the_block_is_over():
-    for form in FORMATS:
+    for form in WRITTEN:
         output = ninja.write("x", to=form)
         with pytest.raises(OutputError, match="x: the writer is not open; use it in a with block"):
             output.write(items(form)[0])
 
 
-@pytest.mark.parametrize("form", ["binary", *FORMATS])
-def test_each_format_says_what_it_takes_and_who_makes_it(form):
-    wants = "lattice" if form == "binary" else FORMATS[form].wants
-    made = {"lattice": "ninja.graph.nbest_lattice", "nbest": "ninja.graph.lattice_nbest"}
+@pytest.mark.parametrize("form", WRITTEN)
+def test_each_format_takes_lattices_and_what_it_holds_and_refuses_the_rest(form):
+    holds = by_name(form, "write").holds
     with ninja.write("x", to=form, words=TABLE) as output:
-        assert output.wants.kind == wants
-        for item in (LATTICES[0], LISTS[0], MESH):
-            if (item is MESH) == (wants == "mesh") and (item is MESH or item in items(form)):
+        for kind, item in (("lattice", LATTICES[0]), ("nbest", LISTS[0]), ("network", NETWORKS[0])):
+            if kind in ("lattice", holds):
                 continue
-            with pytest.raises(OptionError, match=f"{form} holds .* {made.get(wants, 'ninja.consensus.mesh_text')}"):
+            with pytest.raises(OptionError, match=f"{form} holds lattices"):
                 output.write(item)
+        output.write(LATTICES[0])
 
 
-def test_lists_and_networks_say_how_they_are_to_be_made():
-    wants = ninja.write("x", to="json:n=0,acoustic_scale=0.1,lm_scale=2,word_penalty=-1").wants
-    assert (wants.n, wants.acoustic_scale, wants.lm_scale, wants.word_penalty) == (0, 0.1, 2.0, -1.0)
-    assert ninja.write("x.nbest").wants.n == 100
-    wants = ninja.write("x", to="mesh:acoustic-scale=0.1,lm_scale=2").wants
-    assert (wants.acoustic_scale, wants.lm_scale) == (0.1, 2.0)
-    assert ninja.write("x", to="pfsg:acoustic_scale=0.1").wants == ninja.write("x").wants
-    with ninja.write("x", to="mesh") as output, pytest.raises(OptionError, match="the text is no word mesh"):
-        output.write("a b c")
+def test_lists_and_networks_are_made_of_lattices_by_the_options_of_their_formats():
+    put("one.jsonl", [ONE], to="json:n=1,acoustic_scale=0")
+    put("other.jsonl", [ONE], to="json:n=1,acoustic_scale=4")
+    texts = [read_objects(Path(name).read_bytes())[0].hypotheses for name in ("one.jsonl", "other.jsonl")]
+    assert [[each.words for each in listed] for listed in texts] == [[("b",)], [("a",)]]
+    for name, to in (("flat.mesh", "mesh:acoustic-scale=0,lm_scale=0"), ("steep.mesh", "mesh:lm_scale=4")):
+        put(name, [ONE], to=to)
+    assert "align 0 a 0.5 b 0.5\n" in Path("flat.mesh").read_text()
+    assert Path("flat.mesh").read_text() != Path("steep.mesh").read_text()
 
 
 def test_ids_without_names_are_announced():
-    ids = {form for form in targets.EXTENSIONS if ninja.write("x", to=form).needs_words}
+    ids = {form for form in WRITTEN if ninja.write("x", to=form).needs_words}
     assert ids == {"binary", "text", "openfst", "fst-text", "fst-ark", "k2", "nbest-kaldi"}
     assert not ninja.write("x", to="fst-text:labels=words").needs_words
 
@@ -469,7 +475,7 @@ def test_words_are_written_in_the_encoding_asked_for():
 
 def test_importing_the_package_stays_cheap():
     code = (
-        "import sys, ninja.io.writing.layouts, ninja.io.targets\n"
+        "import sys, ninja.io.layouts, ninja.io.writer\n"
         "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
     )
     root = str(Path(ninja.__file__).parent.parent)

@@ -12,8 +12,7 @@ from strategies_text import FILES, SMALL, SUBLATTICES, any_lattices, needs_files
 
 from ninja.formats.pfsg import is_pfsg, read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, is_plf, read_plf, write_plf
-from ninja.formats.slf import is_slf, read_slf
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import is_slf, read_slf, write_slf
 from ninja.formats.sphinx import is_sphinx, write_sphinx
 
 KNOWN = {"slf": is_slf, "sphinx": is_sphinx, "pfsg": is_pfsg, "plf": is_plf}

@@ -21,7 +21,7 @@ from ninja.cli.main import main
 from ninja.ctc.matrices import read_matrices
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.format import HEAD
-from ninja.formats.slf_writer import write_slf
+from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.batches import recognised
 from ninja.lattice.symbols import SymbolTable

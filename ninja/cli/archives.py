@@ -98,7 +98,7 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
         return lattice
 
     with ExitStack() as stack:
-        parts: dict[str, writing.Taking] = {}
+        parts: dict[str, writing.LatticeOutput] = {}
         for key, lattice in results(Each(known), source):
             name = part[key]
             if name not in parts:

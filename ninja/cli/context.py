@@ -199,7 +199,7 @@ def context(
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
     from ninja.context.stage import Contextual
-    from ninja.io.targets import target
+    from ninja.files.target import target
 
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")

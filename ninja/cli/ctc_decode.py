@@ -19,7 +19,7 @@ from ninja.ctc.matrices import located_matrices
 from ninja.ctc.search import CtcOptions, ctc_search, log_probabilities
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
-from ninja.io.targets import format_of
+from ninja.io.writer import format_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
@@ -197,7 +197,7 @@ def ctc_decode(
         --words-out words.txt -o lat.ark
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
-    form, _ = format_of(output_file, to)
+    keeps = format_of(output_file, to)[0].keeps
     symbols = _symbols(words, lexicon)
     source = Source(matrices, words, None, "utf-8", allow_pipes, on_error, jobs, symbols=symbols)
     check_stdin(matrices)
@@ -206,7 +206,7 @@ def ctc_decode(
         raise OptionError("--unk is of use with --words only" if words is None else f"--unk: {unk!r} is not in {words}")
     decoding = Decoding(units, lexicon, CtcOptions(**beams), scale, nbest)
     lattices: Iterable[tuple[str, Lattice]] = decoded(source, decoding, symbols, unk, frame_shift)
-    if form == "native" and isinstance(symbols, GrowingTable):  # it has the symbol table at its begin
+    if {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable):  # it has the symbol table at its begin
         lattices = list(lattices)
     made = replace(source, jobs=1)
     arcs = write(Each(unchanged), made, Destination(output_file, to, lossy, words_out), lattices)

@@ -218,7 +218,7 @@ def text_output(path: str) -> Iterator[TextIO]:
     Raises:
         OptionError: A wspecifier of two files; ``ark:F`` and ``ark,t:F``, as Kaldi's users type them, are the file F.
     """
-    from ninja.io.targets import target
+    from ninja.files.target import target
 
     chosen = target(path)
     if chosen.script is not None:

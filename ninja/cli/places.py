@@ -21,7 +21,7 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source
     Raises:
         OptionError: Names the file.
     """
-    from ninja.io.targets import target
+    from ninja.files.target import target
 
     written: list[str | None] = []
     for name in outputs:

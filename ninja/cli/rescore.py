@@ -78,7 +78,7 @@ def rescore(
     phrases: Addressed | None = None
     if context is not None:
         from ninja.context.stage import Contextual
-        from ninja.io.targets import target
+        from ninja.files.target import target
 
         read = [source.words, context.entities, context.groups, context.class_lm, models.old_lm]
         check_files([target(destination.output_file).archive, destination.words_out], [*source.places, *read])

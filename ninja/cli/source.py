@@ -12,7 +12,6 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.options import Command, Destination, jobs, section, typed
-from ninja.cli.word_tables import find_words
 from ninja.errors import NinjaError, OptionError
 from ninja.lattice import Lattice
 
@@ -80,9 +79,11 @@ class Source:
             OptionError: There is none.
             NinjaError: The sources cannot be read.
         """
+        from ninja.io.symbol_tables import find_table
+
         if self.table() is None:
             try:
-                self.words = find_words(self.places)
+                self.words = find_table(self.places)
             except OptionError:
                 if self.are_lattices:
                     for _ in self.read(self.places, None):  # if it cannot be read, that is why there are no words

@@ -1,73 +1,26 @@
-"""Confusion networks with words spelled and times in seconds, as they are exchanged; and as JSON."""
+"""Confusion networks of decoded word sequences and of lattices."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.consensus.decode import Consensus, check_frame_shift
-from ninja.errors import FormatError, LatticeError
-from ninja.files import text as utf8
-from ninja.lattice.arrays import frozen, offsets
+from ninja.consensus.decode import Consensus, check_frame_shift, mbr_decode
+from ninja.graph.connect import connect
+from ninja.graph.kinds import to_compact
+from ninja.graph.posteriors import posteriors
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import frozen
+from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.times import is_timed, state_times
 
-Floats = npt.NDArray[np.float32]
-Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration where known
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConfusionNetwork:
-    """Bins in a row, each with the words that may stand there and how probable they are."""
-
-    key: str
-    bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
-    words: tuple[str | None, ...]  # [num_entries], None: no word
-    posterior: Floats  # [num_entries]
-    start: Floats  # [num_entries], seconds; NaN: not known
-    duration: Floats  # [num_entries], seconds; NaN: not known
-
-    @classmethod
-    def from_bins(cls, key: str, bins: Sequence[Sequence[Entry]]) -> ConfusionNetwork:
-        """Make a network of its bins."""
-        entries = [entry for each in bins for entry in each]
-        columns = [[np.nan if entry[at] is None else entry[at] for entry in entries] for at in (1, 2, 3)]
-        posterior, start, duration = (frozen(np.array(column, np.float32)) for column in columns)
-        begin = offsets([len(each) for each in bins])
-        return cls(key, begin, tuple(entry[0] for entry in entries), posterior, start, duration)
-
-    @property
-    def num_bins(self) -> int:
-        """Number of bins."""
-        return len(self.bin_begin) - 1
-
-    def bin(self, place: int) -> list[Entry]:
-        """Return the entries of a bin, in their order."""
-        part = slice(int(self.bin_begin[place]), int(self.bin_begin[place + 1]))
-        times = (
-            [None if np.isnan(each) else each for each in column[part].tolist()]
-            for column in (self.start, self.duration)
-        )
-        return list(zip(self.words[part], self.posterior[part].tolist(), *times, strict=True))
-
-    def identical(self, other: ConfusionNetwork) -> bool:
-        """Tell whether two networks agree in everything, bit for bit."""
-        return (
-            (self.key, self.words) == (other.key, other.words)
-            and np.array_equal(self.bin_begin, other.bin_begin)
-            and all(
-                np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
-                for name in ("posterior", "start", "duration")
-            )
-        )
-
-    def __repr__(self) -> str:
-        return f"ConfusionNetwork({self.key!r}, {self.num_bins} bins, {len(self.words)} entries)"
+ASSUMED_SHIFT = 0.01  # seconds per frame of lattices that do not say
+LEAST_SHARE = 0.5  # to which costs of a position add up if they are posteriors: words may have been left out
+LARGEST_SHARE = 1.01  # likewise
+LARGEST_COST = float(np.finfo(np.float32).max)
 
 
 def confusion_network(
@@ -102,65 +55,85 @@ def confusion_network(
     )
 
 
-def json_text(network: ConfusionNetwork) -> str:
-    """Return a network as one line of JSON.
+def lattice_mesh(
+    lattice: Lattice, scales: Scales = Scales(), frame_shift: float = ASSUMED_SHIFT
+) -> tuple[Lattice | ConfusionNetwork, bool]:
+    """Return the positions of a lattice with the posteriors of their words, and whether they say all of it.
 
-    An object with ``key`` and ``bins``; a bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the
-    most probable first; ``word`` is null for no word, times (seconds) are left out where they are not known.
-    """
-    bins = []
-    for place in range(network.num_bins):
-        entries: list[dict[str, Any]] = []
-        for word, posterior, start, duration in network.bin(place):
-            entry: dict[str, Any] = {"word": word, "posterior": shortest(posterior)}
-            if start is not None and duration is not None:
-                entry |= {"start": shortest(start), "duration": shortest(duration)}
-            entries.append(entry)
-        bins.append(entries)
-    try:
-        return json.dumps({"key": network.key, "bins": bins}, ensure_ascii=False, allow_nan=False) + "\n"
-    except ValueError as error:
-        raise LatticeError("a posterior or time is not finite", key=network.key) from error
+    A lattice whose paths all go through the same states, as that of a mesh does, keeps its positions: it comes back as
+    a lattice whose graph costs are negative logarithms of posteriors. Any other is aligned by ``mbr_decode``; bins
+    without a word are left out of that network.
 
+    Graph costs are taken for the posteriors they are in the lattice of a mesh if there are no other costs, the LM
+    scale is 1, and the words at each position differ and add up to 0.5 to 1.01. Otherwise posteriors are those of the
+    arcs, and those of arcs with the same word at one position are added up.
 
-def read_json(path: str | os.PathLike[str]) -> Iterator[ConfusionNetwork]:
-    """Yield the networks of a file as ``json_text`` writes them, one a line; gzip is unpacked.
+    Args:
+        lattice: The lattice.
+        scales: Scales of costs; smaller ones flatten.
+        frame_shift: Seconds per frame of a lattice that does not say, > 0.
+
+    Returns:
+        What ``ninja.formats.mesh.write_mesh`` writes; True: paths and costs are those of the lattice.
 
     Raises:
-        FormatError: A line is no such network; the message says where.
-        InputError: The file cannot be read.
+        LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
+        OptionError: ``frame_shift`` is not above 0.
+        SymbolError: The lattice's table lacks a word id.
     """
-    for number, line in enumerate(utf8.read(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            content = json.loads(line)
-            key, bins = content["key"], [[_entry(entry) for entry in entries] for entries in content["bins"]]
-            if not isinstance(key, str):
-                raise TypeError("the key is no text")
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            reason = f"lacks {error}" if isinstance(error, KeyError) else error
-            raise FormatError(f"no confusion network: {reason}", path, line=number) from error
-        yield ConfusionNetwork.from_bins(key, bins)
+    shift = lattice.frame_shift or frame_shift
+    check_frame_shift(shift)
+    row = connect(to_compact(lattice)).replace(frame_shift=shift)
+    if not _in_a_row(row):
+        network = confusion_network(mbr_decode(lattice, scales), shift, lattice.words)
+        return without_empty_bins(network), False
+    if _of_posteriors(row, scales.lm):
+        return row, True
+    return _with_posteriors(row, posteriors(row, scales)), False
 
 
-def shortest(value: float) -> float:
-    """Return the decimal number of fewest digits that a single-precision number is read back from."""
-    return float(str(np.float32(value)))
+def _in_a_row(lattice: Lattice) -> bool:
+    """Tell whether all paths of a connected lattice go through all states."""
+    last = np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
+    return last and bool((lattice.dst == lattice.src + 1).all())
 
 
-def _entry(entry: dict[str, Any]) -> Entry:
-    word = entry["word"]
-    if not (word is None or isinstance(word, str)):
-        raise TypeError("a word is neither text nor null")
-    posterior = _number(entry["posterior"])
-    if not 0.0 <= posterior <= 1.001:
-        raise ValueError(f"the posterior {posterior} is no probability")
-    start, duration = (_number(entry[name]) if name in entry else None for name in ("start", "duration"))
-    return word, posterior, start, duration
+def _of_posteriors(lattice: Lattice, lm_scale: float) -> bool:
+    """Tell whether graph costs can be those of a mesh that was read."""
+    others = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
+    if lm_scale != 1.0 or others:
+        return False
+    pairs = lattice.src.astype(np.int64) << 32 | lattice.word
+    if len(np.unique(pairs)) < lattice.num_arcs:
+        return False
+    with np.errstate(over="ignore"):
+        sums = np.bincount(lattice.src, np.exp(-lattice.graph.astype(np.float64)))
+    return bool(((sums >= LEAST_SHARE) & (sums <= LARGEST_SHARE)).all())
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)
+def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> Lattice:
+    """Return the words of each position, the most probable first, with their posteriors as graph costs."""
+    found: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
+    for place, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
+        found[place][word] = found[place].get(word, 0.0) + share
+    entries = [sorted(shares.items(), key=lambda entry: -entry[1]) for shares in found]
+    flat = [entry for each in entries for entry in each]
+    return Lattice.from_arrays(
+        lattice.key,
+        np.cumsum([0, *map(len, entries), 0]),
+        np.repeat(np.arange(1, lattice.num_states), [len(each) for each in entries]),
+        [word for word, _ in flat],
+        [0.0 - math.log(min(share, 1.0)) if share > 0.0 else LARGEST_COST for _, share in flat],
+        np.zeros(len(flat)),
+        [math.inf] * len(entries) + [0.0],
+        time=state_times(lattice) if is_timed(lattice) else None,
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )
+
+
+def without_empty_bins(network: ConfusionNetwork) -> ConfusionNetwork:
+    """Return a network without the bins in which there is no word, which SRILM's meshes do not have."""
+    bins = [network.bin(place) for place in range(network.num_bins)]
+    kept = [entries for entries in bins if any(word is not None for word, *_ in entries)]
+    return ConfusionNetwork.from_bins(network.key, kept)

@@ -12,6 +12,7 @@ from typing import Literal
 from ninja.errors import FormatError, InputError
 
 STDIN = "-"
+SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
 _OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
 _RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import options, unsupported
@@ -42,6 +42,39 @@ MODULES = (
 HEAD = 1 << 16  # bytes of a file by which its format is known
 BOM = b"\xef\xbb\xbf"
 
+Field = Literal[
+    "key",
+    "paths",
+    "graph",
+    "acoustic",
+    "apart",
+    "unscaled",
+    "word costs",
+    "alignments",
+    "times",
+    "frame shift",
+    "raw",
+    "ids",
+    "names",
+]
+# What a format may keep of lattices, lists and networks, in the words that say what is lost.
+FIELDS: dict[Field, str] = {
+    "key": "key",
+    "paths": "paths and their costs",
+    "graph": "graph costs",
+    "acoustic": "acoustic costs",
+    "apart": "separate graph and acoustic costs",
+    "unscaled": "unscaled acoustic costs",
+    "word costs": "costs of single words",
+    "alignments": "alignments",
+    "times": "times",
+    "frame shift": "frame shift",  # other than 0.01 s, which readers take for granted
+    "raw": "raw kind",
+    "ids": "word ids",
+    "names": "word names",
+}
+ALL_FIELDS = frozenset(FIELDS)
+
 Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
 
 
@@ -56,8 +89,45 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """Options, symbol table and encoding of one output."""
+
+    options: Any  # of the format's class
+    words: SymbolTable | None  # None: that of each lattice
+    encoding: str = "utf-8"
+
+
+class Encoder(Protocol):
+    """Items becoming the bytes of one file."""
+
+    def add(self, item: Any) -> bytes:
+        """Take an item, and return the bytes that follow those before."""
+        ...
+
+    def end(self) -> bytes:
+        """Return the last bytes of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Options of a format that has none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
-    """How a format is written."""
+    """How a format is written: one of the first three says it; Kaldi's archives, which are resumed, have none."""
+
+    encode: Callable[[Any, WriteSettings], bytes] | None = None  # an item; files are such entries in a row
+    encoder: Callable[[WriteSettings], Encoder] | None = None  # files that are more than their entries in a row
+    encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # what an item adds to named files
+    options: Callable[..., Any] = NoOptions  # dataclass of what ``--to NAME:OPTION=VALUE`` sets
+    files: Literal["one", "each", "named"] = "one"  # one of all lattices, one of each, or those of ``encode_files``
+    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # what is kept, as options change it
+    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # what of an item no field says
+    key_is_field: bool = False  # a blank ends the key
+    unique_keys: bool = False
+    encoded_keys: bool = False  # keys are text in the file's encoding; elsewhere they may be any bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +142,14 @@ class Format:
     mark: Callable[[bytes], object] | None = None  # whether a file begins as no other format's does
     in_folder: Callable[[bytes], object] | None = None  # stricter mark of files that lie among others; None: the mark
     results: bool = False  # beside lattices such files are what became of them
-    keeps: frozenset[str] = frozenset()  # what a file can hold
+    keeps: frozenset[Field] = frozenset()  # what a file can hold
     read: Read | None = None
     write: Write | None = None
+
+    def kept(self, options: Any) -> frozenset[Field]:
+        """Return what a file can hold that is written with these options."""
+        assert self.write is not None
+        return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
+from ninja.formats.textual import OneCost, kept_by_options, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.costs import check_one_cost
@@ -266,10 +267,37 @@ def _is_image(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
+@dataclass(frozen=True, slots=True)
+class FstWriteOptions(OneCost):
+    """Options of FSTs, also of those in archives."""
+
+    arc_type: Literal["standard", "log", "log64"] = "standard"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenfstWriteOptions(FstWriteOptions):
+    """Options of an OpenFst file."""
+
+    symbols: bool = False  # put the symbol table of the words into the file
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    refuse_empty(lattice)
+    options = settings.options
+    symbols = None
+    if options.symbols:
+        symbols = lattice.words if settings.words is None else settings.words
+        if symbols is None:
+            raise SymbolError("the words have no names to write; give their symbol table (--words)", key=lattice.key)
+    return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
+
+
 FORMAT = Format(
     name="openfst",
     about="FST of OpenFst in its binary form, one a file",
     extensions=(".fst", ".fsa"),
     mark=_is_image,
     read=Read(_entries, OpenfstOptions),
+    keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
+    write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=kept_by_options),
 )

@@ -13,12 +13,13 @@ from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
-from ninja.formats.format import HEAD, Format, Read
+from ninja.formats.format import HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.word_ids import used_names
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v\f])(\S+)[ \t\r\v\f]+(\d+)", re.M)
@@ -302,6 +303,43 @@ def _fits(fields: list[bytes]) -> bool:
     return len(fields) < 5 or _WEIGHT.fullmatch(fields[4]) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class FstTextWriteOptions(textual.OneCost):
+    """Options of ``write_fst_text``."""
+
+    labels: Literal["ids", "words"] = "ids"
+    acceptor: bool = False
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    textual.refuse_empty(lattice)
+    options = settings.options
+    return write_fst_text(
+        lattice,
+        settings.words,
+        labels=options.labels,
+        acceptor=options.acceptor,
+        costs=options.costs,
+        acoustic_scale=options.acoustic_scale,
+        encoding=settings.encoding,
+    )
+
+
+def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Field]:
+    kept = textual.kept_by_options(keeps, options)
+    return kept - {"ids"} | {"names"} if options.labels == "words" else kept
+
+
+def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
+    """Return the loss of names that are read as ids: all are numbers."""
+    if settings.options.labels == "ids":
+        return []
+    names = used_names(lattice, settings.words)
+    if names and all(name.isascii() and name.isdigit() for name in names):
+        return ["names of words (numbers are read as ids)"]
+    return []
+
+
 FORMAT = Format(
     name="fst-text",
     about="FST in the text of fstprint (AT&T), one a file",
@@ -310,4 +348,6 @@ FORMAT = Format(
     mark=begins_fst_text,
     in_folder=all_fst_text,
     read=Read(one_lattice(read_fst_text, _telling), FstTextOptions, ids=True),
+    keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
+    write=Write(_encode, options=FstTextWriteOptions, files="each", keeps=_kept, also_lost=_misread),
 )

@@ -14,8 +14,9 @@ from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import k2_extras, k2_file
 from ninja.formats.content import Content, keyed
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import ALL_FIELDS, Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
+from ninja.formats.textual import refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import SymbolTable
@@ -363,10 +364,55 @@ def _is_k2(head: bytes) -> bool:
     return head.startswith(b"PK\x03\x04") and b"data.pkl" in head[:512]
 
 
+@dataclass(frozen=True, slots=True)
+class K2WriteOptions:
+    """Options of ``write_k2s``."""
+
+    extras: bool = True  # keep keys, alignments and times in an attribute that k2 carries along unread
+
+
+class _Encoder:
+    """Lattices kept in memory until the file is complete: an FsaVec begins with the counts of all."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._extras = settings.options.extras
+        self._lattices: list[Lattice] = []
+
+    def add(self, lattice: Lattice) -> bytes:
+        """Take a lattice, if the file can hold it."""
+        _check(lattice)
+        self._lattices.append(lattice)
+        return b""
+
+    def end(self) -> bytes:
+        """Return the file."""
+        return write_k2s(self._lattices, extras=self._extras)
+
+
+def _check(lattice: Lattice) -> None:
+    """Refuse a lattice that would keep all the others out of their file.
+
+    Raises:
+        LatticeError: No state is final, or the sum of two costs is beyond float32.
+    """
+    refuse_empty(lattice)
+    final = lattice.is_final
+    with np.errstate(over="ignore"):
+        sums = (lattice.graph + lattice.acoustic, lattice.final_graph[final] + lattice.final_acoustic[final])
+    if not all(np.isfinite(each).all() for each in sums):
+        raise LatticeError("graph and acoustic cost of an arc add up to more than float32 holds", key=lattice.key)
+
+
+def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
+    return keeps if options.extras else keeps - {"key", "alignments", "times", "raw"}
+
+
 FORMAT = Format(
     name="k2",
     about="k2's Fsa or FsaVec, saved by torch",
     extensions=(".pt",),
     mark=_is_k2,
     read=Read(_entries, K2Options),
+    keeps=ALL_FIELDS - {"names"},
+    write=Write(encoder=_Encoder, options=K2WriteOptions, keeps=_kept),
 )

@@ -1,59 +1,32 @@
-"""SRILM's word meshes (confusion networks) read: what stands at each position, and lattices made of it."""
+"""SRILM's word meshes (confusion networks), read as lattices and written."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
 from ninja.formats.content import Content, Lost, keyed
-from ninja.formats.format import Entry, Format, Read
-from ninja.formats.pieces import Pieces, numbered_lines
+from ninja.formats.format import FIELDS, Entry, Format, Read, Write, WriteSettings
+from ninja.formats.mesh_lines import NO_WORD, SAME_SHARE, Mesh, Word, whole_blocks
+from ninja.formats.pieces import Pieces
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SymbolTable
-
-NO_WORD = "*DELETE*"
-NO_INFO = ["0", "0", ":", ":"]  # scores and phones where there are none
-
-LARGEST_SHARE = 1.01  # of 1, as far as the digits of files go
-SAME_SHARE = 0.001  # as far as posteriors that were rounded add up to what they did before
-Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
-Block = list[tuple[int, bytes]]  # the lines of a mesh with their numbers
+from ninja.lattice.network import ConfusionNetwork
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
-_BEGIN = (b"name", b"numaligns")
-_PASSED = {  # lines that are passed over, with what they say
-    "reference": "reference words",
-    "hyps": "n-best hypotheses of words",
-    "transposterior": "posteriors of transitions",
-    "time": "times of positions",
-}
 _LATEST = 2**31 - 1  # frame
+MOST_DIGITS = 17  # float64 has no more
 
-
-class MeshText(str):
-    """The text of a word mesh that was made of a lattice, and what of the lattice it does not hold.
-
-    Args:
-        text: What stands in the file.
-        lost: What does not, in words.
-    """
-
-    __slots__ = ("lost",)
-    lost: tuple[str, ...]
-
-    def __new__(cls, text: str, lost: Sequence[str]) -> MeshText:
-        """Make the text one that says what it has lost."""
-        mesh = super().__new__(cls, text)
-        mesh.lost = tuple(lost)
-        return mesh
+Column = list[tuple[int, float]]  # of a position: word ids and the costs of their posteriors
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,126 +44,6 @@ class MeshOptions:
             raise OptionError(f"least is {self.least}, but must be a posterior, at least 0 and below 1")
 
 
-@dataclass(slots=True)
-class Mesh:
-    """A word mesh as it is read; what it takes in memory is bounded by the lines that are there."""
-
-    path: str | None
-    line: int  # the one that is read
-    name: str | None = None
-    size: int | None = None
-    total: float = 1.0
-    passed: set[str] = field(default_factory=set)  # what the lattice or network will not hold, in words
-    _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
-    _sums: dict[int, float] = field(default_factory=dict)  # posteriors of positions
-    _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
-
-    def bins(self) -> list[list[Word]]:
-        """Return the words of each position; posteriors are divided by the mesh's total.
-
-        Raises:
-            FormatError: A position has no line, or how many there are is not said.
-        """
-        if self.size is None:
-            raise self._refused("the mesh has no numaligns line")
-        bins: list[list[Word]] = []
-        for place in range(self.size):
-            if place not in self._bins:
-                raise self._refused(f"position {place} of {self.size} has no align line")
-            bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
-        for place, said in self._sums.items():
-            if abs(said / self.total - sum(share for _, share, *_ in bins[place])) > SAME_SHARE:
-                self.passed.add("posteriors of positions")
-        return bins
-
-    def line_of(self, word: str) -> int:
-        """Return the line on which a word stands first."""
-        return self._line_of[word]
-
-    def take(self, row: str, line: int) -> None:
-        """Take in a line of the file.
-
-        Raises:
-            FormatError: It is none of a word mesh.
-        """
-        self.line = line
-        fields = [each for each in row.replace("\t", " ").rstrip("\r ").split(" ") if each]
-        if not fields:
-            return
-        keyword, values = fields[0], fields[1:]
-        if keyword == "name" and len(values) == 1:
-            self.name = values[0]
-        elif keyword == "numaligns" and len(values) == 1:
-            if not (values[0].isascii() and values[0].isdigit() and len(values[0]) < 10):
-                raise self._refused(f"numaligns is {values[0][:20]!r}, but must be a number of positions")
-            self.size = int(values[0])
-        elif keyword == "posterior" and len(values) == 1:
-            self.total = self._number(values[0])
-            if not self.total > 0.0:
-                raise self._refused(f"the total posterior is {values[0]}, but must be above 0")
-            if self.total != 1.0:
-                self.passed.add(f"the total posterior {values[0]}: posteriors are divided by it")
-        elif keyword == "align" and len(values) % 2 == 1:
-            self._align(self._place(values[0]), values[1:])
-        elif keyword == "info" and len(values) >= 4:
-            self._info(self._place(values[0]), values[1], values[2:])
-        elif keyword == "posterior" and len(values) == 2:
-            self._sums[self._place(values[0])] = self._number(values[1])
-        elif keyword in _PASSED:
-            self.passed.add(_PASSED[keyword])
-        else:
-            raise self._refused(f"expected a line of a word mesh, found {' '.join(fields)[:60]!r}")
-
-    def _align(self, place: int, values: list[str]) -> None:
-        if place in self._bins:
-            raise self._refused(f"position {place} has two align lines")
-        entries: dict[str, list[float | None]] = {}
-        for word, posterior in zip(values[::2], values[1::2], strict=True):
-            if word in entries:
-                raise self._refused(f"{word!r} stands twice at position {place}")
-            entries[word] = [self._number(posterior), None, None]
-            if posterior.startswith("-") and entries[word][0] != 0.0:
-                raise self._refused(f"the posterior of {word!r} is {posterior}, but must not be below 0")
-            self._line_of.setdefault(word, self.line)
-        self._bins[place] = entries
-
-    def _info(self, place: int, word: str, values: list[str]) -> None:
-        entry = self._bins.get(place, {}).get(word)
-        if entry is None:
-            raise self._refused(f"info on {word!r}, which does not stand at position {place}")
-        entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
-        if values[2:] not in ([], NO_INFO):
-            self.passed.add("scores and phones of words")
-
-    def _place(self, text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise self._refused(f"a position is {text[:20]!r}, but must be a number")
-        place = int(text)
-        if self.size is None or place >= self.size:
-            raise self._refused(f"position {place} is not among the {self.size or 0} of numaligns")
-        return place
-
-    def _number(self, text: str, *, infinite: bool = False) -> float:
-        try:
-            value = float(text if text.isascii() and "_" not in text else "no number")
-        except ValueError as error:
-            raise self._refused(f"{text[:20]!r} is no number") from error
-        if math.isnan(value) or (math.isinf(value) and not infinite):
-            raise self._refused(f"{text[:20]!r} is no finite number")
-        return value
-
-    def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:
-        known = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
-        assert posterior is not None
-        share = posterior if self.total == 1.0 else posterior / self.total
-        if share > LARGEST_SHARE:
-            raise self._refused(f"the posterior of {word!r} is {share:g}, but must not be above 1")
-        return (None if word == NO_WORD else word, share, start if known else None, duration if known else None)
-
-    def _refused(self, message: str) -> FormatError:
-        return FormatError(message, self.path, line=self.line)
-
-
 def is_mesh(head: bytes) -> bool:
     """Tell whether a file begins as a word mesh does: a name perhaps, then the number of positions.
 
@@ -198,34 +51,6 @@ def is_mesh(head: bytes) -> bool:
         head: Its first bytes, some thousands or all.
     """
     return _FIRST.match(head) is not None
-
-
-def blocks(content: Pieces) -> Iterator[Block]:
-    """Yield the lines of each mesh of a file with their numbers; a mesh begins with its name or its size.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-    """
-    return (block for block, _ in _blocks(content))
-
-
-def _blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
-    """Yield what ``blocks`` does, and whether a newline ends the last line of each."""
-    block: Block = []
-    sized = False
-    whole = True  # whether a newline ends the last line of the block
-    for number, row, ends in numbered_lines(content):
-        first = row.split(None, 1)[:1]
-        if not first:
-            continue
-        if sized and first[0] in _BEGIN:
-            yield block, True
-            block, sized = [], False
-        sized = sized or first[0] == b"numaligns"
-        block.append((number, row))
-        whole = ends
-    if block:
-        yield block, whole
 
 
 def read_mesh_lattices(
@@ -256,7 +81,7 @@ def read_mesh_lattices(
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
     """
-    found = _blocks(content)
+    found = whole_blocks(content)
     this = next(found, None)
     nameless = 0
     several = False
@@ -367,6 +192,130 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
     return keyed(read_mesh_lattices(content.blocks(), content.key, content.name, words, options, content.lost))
 
 
+def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
+    """Return a network as a word mesh, or a lattice that is a row of positions with posteriors as its graph costs.
+
+    Such a lattice, which all paths go through state by state, is read back with the same costs. Words with known
+    times get an ``info`` line: start, duration (seconds), then acoustic and language model scores, which are not known
+    and 0, and phones, which are not known. Positions that do not add up to 1 have a line on that.
+
+    Raises:
+        LatticeError: The times of a lattice's states contradict each other.
+        SymbolError: The lattice's table lacks a word id, a word is spelled as SRILM spells none, ``*DELETE*``, or
+            it or the key holds a blank.
+
+    Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
+    """
+    if isinstance(mesh, Lattice):
+        return _row_text(mesh)
+    lines = _head(mesh.key, mesh.num_bins)
+    for place in range(mesh.num_bins):
+        entries = mesh.bin(place)
+        shown = [f"{_spelled(word)} {_number(posterior)}" for word, posterior, _, _ in entries]
+        lines.append(" ".join([f"align {place}", *shown]))
+        lines += [
+            f"info {place} {_spelled(word)} {_number(start)} {_number(duration)} 0 0 : :"
+            for word, _, start, duration in entries
+            if start is not None and duration is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _row_text(lattice: Lattice) -> str:
+    """Return the lines of the positions of a lattice whose paths all go through its states."""
+    table = lattice.words
+    frame_shift = lattice.frame_shift or MeshOptions().frame_shift
+    arcs = list(zip(lattice.word.tolist(), lattice.graph.tolist(), strict=True))
+    columns = [arcs[begin:end] for begin, end in pairwise(lattice.arc_begin[:-1].tolist())]
+    seconds: list[str] = []
+    lengths: list[str] = []
+    silent = False  # whether info lines of no word are needed
+    if is_timed(lattice):
+        time = state_times(lattice).tolist()
+        seconds = [f"{frame * frame_shift:.15g}" for frame in time]
+        lengths = [f"{(time[place + 1] - time[place]) * frame_shift:.15g}" for place in range(len(columns))]
+        silent = not _tell(columns, time)
+    lines = _head(lattice.key, len(columns))
+    for place, column in enumerate(columns):
+        ids = [word for word, _ in column]
+        names = [
+            _spelled(None if word == EPSILON else str(word) if table is None else table.word(word)) for word in ids
+        ]
+        shares = [_posterior(cost) for _, cost in column]
+        shown = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]
+        lines.append(" ".join([f"align {place}", *shown]))
+        total = sum(map(float, shares))
+        if abs(total - 1.0) > SAME_SHARE:
+            lines.append(f"posterior {place} {total:.6g}")
+        if seconds:
+            lines += [
+                f"info {place} {name} {seconds[place]} {lengths[place]} 0 0 : :"
+                for word, name in zip(ids, names, strict=True)
+                if word != EPSILON or (silent and not any(ids))
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _tell(columns: list[Column], time: list[int]) -> bool:
+    """Tell whether the times of words tell those of all boundaries, as they are read."""
+    frame: list[int | None] = [None] * len(time)
+    for place, column in enumerate(columns):
+        if any(word != EPSILON for word, _ in column):
+            frame[place : place + 2] = time[place : place + 2]
+    return any(known is not None for known in frame) and filled_times(frame) == time
+
+
+def _posterior(cost: float) -> str:
+    """Return the posterior of a cost, with the fewest digits that the cost is read back from as float32."""
+    share = math.exp(-cost)
+    text = "0"
+    for digits in range(1, MOST_DIGITS + 1 if share else 0):
+        text = f"{share:.{digits}g}"
+        if float(np.float32(-math.log(float(text)))) == cost:
+            break
+    return text
+
+
+def _head(key: str, size: int) -> list[str]:
+    """Return the first lines of a mesh of so many positions."""
+    if key.split() != [key]:
+        raise SymbolError(f"a word mesh cannot have the name {key!r}; write JSON instead", key=key)
+    return [f"name {key}", f"numaligns {size}", "posterior 1"]
+
+
+def _spelled(word: str | None) -> str:
+    if word is None:
+        return NO_WORD
+    if word == NO_WORD or word.split() != [word]:
+        raise SymbolError(f"a word mesh cannot hold the word {word!r}; write JSON instead")
+    return word
+
+
+def _number(value: float) -> str:
+    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that give it back
+
+
+@dataclass(frozen=True, slots=True)
+class MeshWriteOptions:
+    """Scales by which the network of a lattice is made."""
+
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        textual.check_finite("acoustic_scale", self.acoustic_scale)
+        textual.check_finite("lm_scale", self.lm_scale)
+
+
+def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
+    return textual.encoded(write_mesh(mesh), settings.encoding, mesh.key)
+
+
+def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
+    """Return the loss of times where there is no position to have them."""
+    return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
+
+
 FORMAT = Format(
     name="mesh",
     about="word meshes of SRILM (confusion networks)",
@@ -374,4 +323,8 @@ FORMAT = Format(
     extensions=(".mesh",),
     mark=is_mesh,
     read=Read(_entries, MeshOptions),
+    keeps=frozenset({"key", "times", "graph", "acoustic", "apart", "unscaled", "names"}),
+    write=Write(
+        _encode, options=MeshWriteOptions, files="each", also_lost=_also_lost, key_is_field=True, encoded_keys=True
+    ),
 )

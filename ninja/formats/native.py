@@ -18,8 +18,9 @@ from ninja._columns import Columns
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.formats import native_schema
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import ALL_FIELDS, Entry, Format, Read, Write
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
+from ninja.formats.native_writer import NativeEncoder
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -274,4 +275,6 @@ FORMAT = Format(
     aliases=("arrow",),
     mark=_is_arrow,
     read=Read(_entries),
+    keeps=ALL_FIELDS,
+    write=Write(encoder=NativeEncoder),
 )

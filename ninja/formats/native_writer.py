@@ -11,6 +11,7 @@ import numpy as np
 
 from ninja import _columns
 from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.formats.format import WriteSettings
 from ninja.formats.native_schema import COLUMNS, arrow, schema
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -122,6 +123,52 @@ class NativeWriter:
         self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
         self._pending = []
         self._size = 0
+
+
+class NativeEncoder:
+    """The bytes of a file of ours, as record batches become complete."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._words = settings.words
+        self._pieces = _Pieces()
+        self._writer: NativeWriter | None = None
+
+    def add(self, lattice: Lattice) -> bytes:
+        """Take a lattice, and return the bytes that follow those before."""
+        lattice.key.encode()  # an error of this lattice only
+        words = lattice.words if self._words is None else self._words
+        self._begun(words).write(lattice.with_words(None))
+        return self._pieces.take()
+
+    def end(self) -> bytes:
+        """Return the last lattices and the footer."""
+        self._begun(self._words).close()
+        return self._pieces.take()
+
+    def _begun(self, words: SymbolTable | None) -> NativeWriter:
+        if self._writer is None:
+            self._writer = NativeWriter(self._pieces, words)  # type: ignore[arg-type]
+        return self._writer
+
+
+class _Pieces(io.RawIOBase):
+    """A stream that Arrow writes to, of which the bytes so far can be taken."""
+
+    def __init__(self) -> None:
+        self._found: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._found.append(bytes(memoryview(content)))
+        return len(content)
+
+    def take(self) -> bytes:
+        """Return the bytes that were written since the last time."""
+        content = b"".join(self._found)
+        self._found = []
+        return content
 
 
 def write_natives(lattices: Iterable[Lattice], words: SymbolTable | None = None) -> bytes:

@@ -13,7 +13,7 @@ from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.content import Content, keyed
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.nodes import word_nodes
 from ninja.formats.pieces import Pieces, Window
 from ninja.lattice import Lattice
@@ -217,10 +217,17 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
     return keyed(read_pfsgs(content.blocks(), content.name, words, options))
 
 
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    costs, scale = settings.options.costs, settings.options.acoustic_scale
+    return write_pfsg(lattice, settings.words, costs=costs, acoustic_scale=scale, encoding=settings.encoding)
+
+
 FORMAT = Format(
     name="pfsg",
     about="finite-state grammars of SRILM (PFSG), which lattice-tool writes",
     extensions=(".pfsg",),
     mark=is_pfsg,
     read=Read(_entries, PfsgOptions),
+    keeps=frozenset({"paths", "key", "graph", "acoustic", "unscaled", "names"}),
+    write=Write(_encode, options=textual.OneCost, keeps=textual.kept_by_options, key_is_field=True, encoded_keys=True),
 )

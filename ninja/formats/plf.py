@@ -14,9 +14,11 @@ from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.pieces import Pieces, numbered_lines
+from ninja.formats.textual import kept_costs
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_one_cost
 from ninja.lattice.symbols import SymbolTable
 
 NULL = "*EPS*"
@@ -270,10 +272,35 @@ def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -
             yield key, lattice
 
 
+@dataclass(frozen=True, slots=True)
+class PlfWriteOptions:
+    """Options of ``write_plf``."""
+
+    scores: Literal["total", "graph", "acoustic", "both"] = "total"
+    acoustic_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        textual.check_finite("acoustic_scale", self.acoustic_scale)
+        check_one_cost("scores", self.scores, self.acoustic_scale)
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    scores, scale = settings.options.scores, settings.options.acoustic_scale
+    return write_plf(lattice, settings.words, scores=scores, acoustic_scale=scale, encoding=settings.encoding)
+
+
+def _kept(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]:
+    if options.scores == "both":
+        return keeps | {"apart"}
+    return kept_costs(keeps, options.scores, options.acoustic_scale)
+
+
 FORMAT = Format(
     name="plf",
     about="Python lattices of Moses (PLF), one a line",
     extensions=(".plf",),
     mark=is_plf,
     read=Read(_entries, PlfOptions),
+    keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
+    write=Write(_encode, options=PlfWriteOptions, keeps=_kept),
 )

@@ -1,4 +1,4 @@
-"""HTK's standard lattice format (SLF), read."""
+"""HTK's standard lattice format (SLF)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _formats
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
-from ninja.formats.format import Format, Read
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import used_names
 
 WordPosition = Literal["auto", "begin", "end"]
 Fold = Literal["never", "null", "silent"]
 
 NULL = "!NULL"
 SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
+SILENCES = "words that are read as silence (<s> or !ENTER)"
+LARGEST = 700.0  # natural logarithm of a probability that float64 holds; at twice that exp(-cost) would be 0
+_SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
 _POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
 _COST = re.compile(r"([A-Za-z0-9_]+)(?:\[(\d{1,3})\])?")
@@ -350,6 +354,143 @@ def _lost(found: dict[str, Any], naming: textual.Naming, options: SlfOptions) ->
     return lost
 
 
+@dataclass(frozen=True, slots=True)
+class SlfWriteOptions:
+    """Options of ``write_slf``."""
+
+    base: float | None = None  # of the logarithms; 0: probabilities; None: natural
+    frame_shift: float | None = None  # seconds; None: the lattice's own, else 0.01
+
+    def __post_init__(self) -> None:
+        if self.base is not None:
+            _check_base(self.base)
+        if self.frame_shift is not None:
+            textual.checked_shift(self.frame_shift)
+
+
+def write_slf(
+    lattice: Lattice,
+    words: SymbolTable | None = None,
+    *,
+    base: float | None = None,
+    frame_shift: float | None = None,
+    encoding: str = "utf-8",
+) -> bytes:
+    """Return a lattice as the bytes of an HTK file, words on its links.
+
+    States become nodes, arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs stand on links
+    with !NULL to an end node of their own, unless the lattice ends in one state without any. Reading gives the same
+    lattice: with natural or other logarithms bit for bit, with probabilities (``base=0``) but for their last digit.
+    Alignments stay behind; the times that they give are written.
+
+    Args:
+        lattice: The lattice.
+        words: Its symbol table; None: the one attached to it.
+        base: Of the logarithms; 0: probabilities; None: natural.
+        frame_shift: Seconds; None: the lattice's own, else 0.01.
+        encoding: Of the file.
+
+    Raises:
+        OptionError: ``base`` or ``frame_shift`` is out of its range.
+        SymbolError: A word has no name.
+        LatticeError: No state is final, or a cost is too large for a probability.
+
+    Source: HTK HNet.c (WriteLattice).
+    """
+    textual.refuse_empty(lattice)
+    textual.check_encoding(encoding)
+    base = 1.0 if base is None else _check_base(base)
+    shift = textual.checked_shift(frame_shift or lattice.frame_shift or 0.01)
+    if base == 0:
+        _check_probabilities(lattice)
+    place, names = textual.spelled(lattice, words, NULL, encoding)
+    time = textual.frames(lattice)
+    end = _needs_end(lattice)
+    lines = _formats.slf_lines(
+        lattice,
+        place,
+        [_quoted(name) for name in names],
+        None if time is None else np.maximum(time, 0),
+        frame_shift=shift,
+        decimals=_decimals(shift),
+        log_base=1.0 if base in (0, 1) else math.log(base),
+        linear=base == 0,
+        graph=True,
+        acoustic=True,
+        end=end,
+        end_time=0 if time is None else textual.end_frame(lattice, time),
+        on_node=[],
+        on_link=[],
+    )
+    return _header(lattice, base, encoding, end=end) + lines
+
+
+def _check_base(base: float) -> float:
+    if not (base == 0 or 1 <= base < math.inf):
+        raise OptionError(f"base is {base}, but 0 (probabilities), 1 (natural logarithms) or more are needed")
+    return base
+
+
+def _header(lattice: Lattice, base: float, encoding: str, *, end: bool) -> bytes:
+    lines = [b"VERSION=1.1"]
+    if lattice.key:
+        lines.append(b"UTTERANCE=" + _quoted(textual.encoded(lattice.key, encoding, lattice.key)))
+    if base != 1:
+        lines.append(b"base=" + repr(base).encode())
+    last = lattice.num_states if end else int(np.flatnonzero(lattice.is_final)[0])
+    num_links = lattice.num_arcs + (int(lattice.is_final.sum()) if end else 0)
+    lines += [b"start=0", b"end=%d" % last, b"N=%d\tL=%d" % (lattice.num_states + end, num_links)]
+    return b"\n".join(lines) + b"\n"
+
+
+def _needs_end(lattice: Lattice) -> bool:
+    """Tell whether final costs need an end node of their own; where not, reading must not fold what is there."""
+    final = np.flatnonzero(lattice.is_final)
+    last = int(final[0])
+    if len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]:
+        return True
+    if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
+        return True
+    return textual.would_fold(lattice, last)
+
+
+def _check_probabilities(lattice: Lattice) -> None:
+    final = lattice.is_final
+    for cost in (lattice.graph, lattice.acoustic, lattice.final_graph[final], lattice.final_acoustic[final]):
+        if np.abs(cost).max(initial=0) > LARGEST:  # exp(-cost) would be 0 or infinite
+            worst = float(cost[np.abs(cost).argmax()])
+            raise LatticeError(f"the cost {worst:g} is too large for a probability; write logarithms", key=lattice.key)
+
+
+def _decimals(shift: float) -> int:
+    """Return how many decimals tell the multiples of a shift apart."""
+    return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
+
+
+def _quoted(text: bytes) -> bytes:
+    """Return a value as HTK reads it: blanks and backslashes escaped, quotes where they would open a quoted text.
+
+    So is a digit behind a control character: SRILM reads as many octal digits as there are.
+    """
+    if not text:
+        return b'""'
+    text = _SPECIAL.sub(
+        lambda found: b"\\\\" if found[0] == b"\\" else b"".join(b"\\%03o" % byte for byte in found[0]), text
+    )
+    return b"\\" + text if text[:1] in (b'"', b"'") else text
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    base, shift = settings.options.base, settings.options.frame_shift
+    return write_slf(lattice, settings.words, base=base, frame_shift=shift, encoding=settings.encoding)
+
+
+def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
+    """Return the loss of words that readers take for silence."""
+    misread = not {*SILENT, textual.EPSILON_NAME}.isdisjoint(used_names(lattice, settings.words))
+    return [SILENCES] if misread else []
+
+
 FORMAT = Format(
     name="slf",
     about="lattice of HTK and SRILM (SLF), one a file",
@@ -357,4 +498,6 @@ FORMAT = Format(
     aliases=("htk",),
     mark=is_slf,
     read=Read(one_lattice(read_slf, read_slf_telling), SlfOptions),
+    keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
+    write=Write(_encode, options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True),
 )

@@ -14,14 +14,16 @@ from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
-from ninja.formats.format import Format, Read
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import used_names
 
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"
 BASE = 1.0001  # of the logarithms that Sphinx writes
+_FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\([1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
 
@@ -205,10 +207,39 @@ def _telling(*arguments: Any) -> tuple[Lattice, tuple[str, ...]]:
     return found.lattice, found.lost
 
 
+@dataclass(frozen=True, slots=True)
+class SphinxWriteOptions:
+    """Options of ``write_sphinx``."""
+
+    base: float = BASE  # of the logarithms
+
+    def __post_init__(self) -> None:
+        _check_base(self.base)
+
+
+def _check_base(base: float) -> None:
+    if not 1 < base < math.inf:
+        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    return write_sphinx(lattice, settings.words, base=settings.options.base, encoding=settings.encoding)
+
+
+def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
+    """Return the loss of words that readers take for noise, or whose ends they take for numbers of pronunciations."""
+    names = used_names(lattice, settings.words)
+    if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
+        return ["words that are read as fillers or pronunciations ([NOISE] or to(2))"]
+    return []
+
+
 FORMAT = Format(
     name="sphinx",
     about="lattice of CMU Sphinx, one a file",
     extensions=(".sphinx", ".lat"),
     mark=is_sphinx,
     read=Read(one_lattice(read_sphinx, _telling), SphinxOptions),
+    keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
+    write=Write(_encode, options=SphinxWriteOptions, files="each", also_lost=_misread),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.format import Field
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.costs import check_one_cost
@@ -193,6 +194,42 @@ def checked_shift(frame_shift: float) -> float:
     if not 1e-6 <= frame_shift <= 1e6:
         raise OptionError(f"frame_shift is {frame_shift}, but seconds > 0 are needed")
     return frame_shift
+
+
+@dataclass(frozen=True, slots=True)
+class OneCost:
+    """The cost that a format of one cost gets."""
+
+    costs: Literal["total", "graph", "acoustic"] = "total"  # acoustic_scale * acoustic + graph, or one as it is
+    acoustic_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_finite("acoustic_scale", self.acoustic_scale)
+        check_one_cost("costs", self.costs, self.acoustic_scale)
+
+
+def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: float = 1.0) -> frozenset[Field]:
+    """Return what a format of one cost keeps, by the cost that it gets."""
+    if costs == "acoustic":
+        keeps -= {"graph"}
+    if costs == "graph" or acoustic_scale == 0.0:
+        keeps -= {"acoustic"}
+    return keeps if acoustic_scale == 1.0 else keeps - {"unscaled"}
+
+
+def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Field]:
+    """Return what a format with these options keeps."""
+    return kept_costs(keeps, options.costs, options.acoustic_scale)
+
+
+def check_finite(name: str, value: float) -> None:
+    """Refuse an infinite number and NaN.
+
+    Raises:
+        OptionError: It is one of them.
+    """
+    if not math.isfinite(value):
+        raise OptionError(f"{name} is {value}, but must be finite")
 
 
 def one_cost(

@@ -1,6 +1,7 @@
 """Lattices from any source to any target: ``read`` and ``write``."""
 
+from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.reader import keys, read, vocabulary
-from ninja.io.writer import Writer, write
+from ninja.io.writer import write
 
-__all__ = ["Writer", "keys", "read", "vocabulary", "write"]
+__all__ = ["LatticeWriter", "keys", "read", "vocabulary", "write"]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from ninja.errors import OptionError
 from ninja.files.output import Bytes, Packed, PartFile, StandardOutput
+from ninja.files.target import target
 from ninja.io.sources import STDIN as STDOUT
-from ninja.io.targets import target
 
 
 @contextmanager

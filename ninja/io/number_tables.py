@@ -17,9 +17,9 @@ from ninja.files import text as utf8
 from ninja.files.output import Packed, PartFile, StandardOutput
 from ninja.files.place import STDIN, Place, resolve
 from ninja.files.stream import open_stream
+from ninja.files.target import target
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.sources import Source, tables
-from ninja.io.targets import target
 
 Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")

@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import Literal
 
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.place import STDIN, Place, Table, matching, natural, resolve
+from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, natural, resolve
 from ninja.io.folder import NOT_LATTICES, lattice_files
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
 _LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at

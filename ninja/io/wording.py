@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from ninja.errors import SymbolError
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import EPSILON, SpelledTable, SymbolTable
-
-_BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
-
-
-def is_one_field(word: str) -> bool:
-    """Tell whether a word can stand in a file of words and ids, whose lines are parted at blanks."""
-    return bool(word) and _BLANK.search(word) is None
 
 
 class Respelling:

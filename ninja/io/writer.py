@@ -1,149 +1,30 @@
-"""Write lattices: Kaldi tables here, other formats through ``layouts``."""
+"""``write``: lattices into a file or a folder of any format."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections import Counter
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, cast
 
-from ninja._tables import TableWriter
 from ninja.errors import OptionError
-from ninja.files.output import Packed, PartFile, StandardOutput
-from ninja.io.resume import Standing, stand
-from ninja.io.sources import STDIN as STDOUT
-from ninja.io.targets import KALDI, Target, format_of, target
-from ninja.io.writing import losses
-from ninja.io.writing.output import Lossy, Output, Wants, checked_key
-from ninja.lattice import Kind, Lattice
+from ninja.files.place import STDIN as STDOUT
+from ninja.files.target import is_specifier, target
+from ninja.formats import options as format_options
+from ninja.formats.format import Format, WriteSettings, by_extension, by_name
+from ninja.formats.textual import check_encoding
+from ninja.io.kaldi_writer import KaldiWriter
+from ninja.io.lattice_writer import LatticeWriter, Output
+from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
+from ninja.lattice.costs import Scales
 from ninja.lattice.symbols import SymbolTable
 
-if TYPE_CHECKING:
-    from ninja.io.writing.output import Item
-
-FLUSH = 1 << 19  # bytes gathered before they are written
-
-
-class Writer(Output):
-    """An archive being written; use it in a ``with`` block.
-
-    It takes its name when the block is left. If an exception leaves the block, nothing appears under the name; what was
-    written is removed, or kept for the next attempt where `resume` is set.
-    """
-
-    def __init__(
-        self,
-        chosen: Target,
-        *,
-        resume: bool = False,
-        kind: Kind | None = None,
-        lossy: Lossy = "allow",
-        words: SymbolTable | None = None,
-    ) -> None:
-        form = "text" if chosen.text else "binary"
-        super().__init__(chosen.archive, form, Wants(), lossy=lossy, words=words, needs_words=True)
-        self._target = chosen
-        self._resume = resume
-        self._kind = kind
-        self._table = TableWriter(text=chosen.text)
-        self._position = 0  # bytes of the archive written, unpacked
-        self._script_lines: list[bytes] = []
-        self._file: PartFile | StandardOutput | None = None
-        self._script: PartFile | None = None
-        self._packed: Packed | None = None
-
-    def _open(self) -> None:
-        chosen = self._target
-        if chosen.archive == STDOUT:
-            if self._resume:
-                raise OptionError("what went to the standard output cannot be taken up again; name a file")
-            self._file = StandardOutput()
-        else:
-            standing = stand(chosen) if self._resume else Standing()
-            self._file = PartFile(chosen.archive, standing.length)
-            self._position = standing.length
-            self.keys_done = Counter(key for key, _ in standing.entries)
-            if chosen.script is not None:
-                self._script = PartFile(chosen.script)
-                self._script_lines = [self._script_line(key, at) for key, at in standing.entries]
-        if chosen.packed:
-            self._packed = Packed(self._file)
-
-    def write(self, item: Item, *, key: str | None = None) -> None:
-        """Append a lattice under its own key or another.
-
-        Its kind decides whether it becomes a Kaldi ``CompactLattice`` or ``Lattice``. As the latter, arcs with several
-        labels become chains of arcs.
-
-        Raises:
-            LatticeError: A key that Kaldi could not read back, or something would be lost and nothing may be.
-            SymbolError: Its words have other names than those of the lattices before.
-            OptionError: It is no lattice.
-            OutputError: The file cannot be written: the disk is full, for example, or the ``with`` block is over.
-        """
-        self._check_open()
-        if not isinstance(item, Lattice):
-            raise self._refuse_kind()
-        lattice = item
-        name = checked_key(lattice.key if key is None else key)
-        self._names.check(lattice, name)
-        lost = losses.of_kaldi(lattice)
-        if self._target.text:
-            lost += losses.in_text(lattice)
-        if lost:
-            self._check_loss(lost, name)
-        begin = self._table.append(
-            lattice, name.encode("utf-8", "surrogateescape"), (self._kind or lattice.kind) == "compact"
-        )
-        if self._script is not None:
-            self._script_lines.append(self._script_line(name, self._position + begin))
-        self._names.take(lattice)
-        if lost:
-            self.lost.update(lost)
-        if self._table.pending >= FLUSH:
-            self._flush()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_open = False
-        files = [file for file in (self._file, self._script) if file is not None]
-        try:
-            if error is None or self._resume:
-                self._flush()
-                if self._packed is not None:
-                    self._packed.close()
-            if error is None:
-                for file in files:
-                    file.finish()
-                self._file = self._script = None
-                return
-        except BaseException:
-            self.give_up()
-            raise
-        self.give_up()
-
-    def give_up(self) -> None:
-        """Remove what was written, or keep it for the next attempt."""
-        for file in (self._file, self._script):
-            if file is not None:
-                file.abandon(keep=self._resume and file is self._file)
-        self._file = self._script = None
-
-    def _flush(self) -> None:
-        assert self._file is not None
-        content = self._table.view()
-        (self._packed or self._file).write(content)
-        self._position += len(content)
-        content.release()
-        self._table.clear()
-        if self._script is not None:
-            self._script.write(b"".join(self._script_lines))
-            self._script_lines = []
-
-    def _script_line(self, key: str, offset: int) -> bytes:
-        return os.fsencode(f"{key} {self._target.archive}:{offset}\n")
+KALDI = ("binary", "text")  # Kaldi's own archives, which have script files and are resumed
+_NO_OUTPUTS = {  # endings of files that no format has
+    ".stm": "STM is not written; write JSON lines (.jsonl), which hold words with times",
+    ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
+}
+_ONE_COST = ("costs", "scores")  # options of formats that may ask for one cost as it is
 
 
 def write(
@@ -154,8 +35,10 @@ def write(
     to: str | None = None,
     lossy: Literal["allow", "refuse"] = "allow",
     words: SymbolTable | None = None,
+    words_out: str | os.PathLike[str] | None = None,
     encoding: str = "utf-8",
-) -> Output:
+    scales: Scales | None = None,
+) -> LatticeWriter:
     """Open a file or a folder of lattices for writing, as a context manager.
 
     The output appears under its name when the block is left without an exception, or not at all.
@@ -166,7 +49,9 @@ def write(
     The format is that of the name's extension: a Kaldi archive where it says nothing, text for ``.txt``, ``.slf``,
     ``.fst``, ``.pt``, ``.arrow``, ``.jsonl`` and so on for others. Formats of one lattice a file make a file with their
     extension of one lattice, and a folder of any other name, in which each lattice gets the file ``KEY`` with that
-    extension. Formats of n-best lists and confusion networks take these rather than lattices: ``wants`` says so.
+    extension. Of a lattice, formats of n-best lists get its best hypotheses, and those of confusion networks its
+    network; they take such lists and networks, too. Words whose ids are written get a symbol table beside the output
+    if their own was not read from a file.
 
     Args:
         name: A path (``.gz`` packs it, ``.txt`` is text), ``-`` for the standard output, or a Kaldi wspecifier:
@@ -176,13 +61,14 @@ def write(
             Kaldi archives only.
         kind: Write every lattice as this kind rather than as its own. Kaldi archives only.
         to: The format and its options, ``slf`` or ``slf:base=10,frame_shift=0.01``; None: by the extension.
-            There are binary, text, slf, sphinx, pfsg, plf, mesh, openfst, fst-text, fst-ark, k2, native, json, srilm,
-            nemo, espnet and nbest-kaldi; options are the arguments of the functions that write them, and for lists
-            n, acoustic_scale, lm_scale and word_penalty. k2 and espnet keep all in memory until the block is left.
+            docs/formats.md lists them. k2 and espnet keep all in memory until the block is left.
         lossy: "refuse" a lattice from which anything would be lost; "allow": count it in ``lost``.
         words: Symbol table of the lattices; None: the one attached to each. An output of ids (``needs_words``) takes
             lattices of one table only.
+        words_out: File for the symbol table of the words; None: beside the output, where one is needed.
         encoding: Of names of words in text formats but Kaldi's.
+        scales: Scales by which paths were compared: those of formats with one cost, of lists and of networks, unless
+            `to` says others; None: 1, 1, 0.
 
     Raises:
         OptionError: The target makes no sense, there is no such format, or it has no such option.
@@ -191,18 +77,103 @@ def write(
     Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
     """
     form, values = format_of(name, to)
-    if form not in KALDI:
-        from ninja.io.writing.layouts import laid_out
-
-        for option, asked in (("resume", resume), ("kind", kind is not None)):
-            if asked:
-                raise OptionError(f"{option} is for Kaldi archives, but {os.fspath(name)!r} is to be {form}")
-        return laid_out(name, form, values, lossy=lossy, words=words, encoding=encoding)
-    if values:
-        raise OptionError(f"{form} has no option {next(iter(values))!r}; there is: none")
     chosen = target(name)
-    if os.path.isdir(chosen.archive):
-        raise OptionError(f"the output {chosen.archive!r} is no file name")
-    if to is not None:
-        chosen = replace(chosen, text=form == "text")
-    return Writer(chosen, resume=resume, kind=kind, lossy=lossy, words=words)
+    path = chosen.archive
+    is_kaldi = form.name in KALDI
+    for option, asked in (("resume", resume), ("kind", kind is not None)):
+        if asked and not is_kaldi:
+            raise OptionError(f"{option} is for Kaldi archives, but {os.fspath(name)!r} is to be {form.name}")
+    values, note = (values, None) if is_kaldi or scales is None else _weighed(form, values, scales)
+    check_encoding(encoding)
+    assert form.write is not None
+    text = path.removesuffix(".gz").endswith(".txt")
+    settings = WriteSettings(format_options.fill(form.write.options, values, form.name, text=text), words, encoding)
+    table = None if words_out is None else os.fspath(words_out)
+    output = Output(path, form, settings, lossy, path.endswith(".gz"), table, note)
+    if is_kaldi:
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path!r} is no file name")
+        if to is not None:
+            chosen = replace(chosen, text=form.name == KALDI[1])
+        return KaldiWriter(output, chosen, resume=resume, kind=kind)
+    if form.write.files == "named":
+        if path == STDOUT:
+            raise OptionError(f"{form.name} has many files; name a folder")
+        return NamedFiles(output)
+    if form.write.files == "each":
+        return OneLattice(output) if _is_file(path, form) else Folder(output)
+    if path != STDOUT and (os.path.isdir(path) or path.endswith(os.sep)):
+        raise OptionError(f"the output {path!r} is no file name, but {form.name} has many lattices in one file")
+    return OneFile(output)
+
+
+def _is_file(path: str, form: Format) -> bool:
+    """Tell whether a name is that of a file of a format rather than of a folder."""
+    if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
+        return path == STDOUT
+    if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
+        return True
+    return path.removesuffix(".gz").lower().endswith(form.extensions)
+
+
+def _weighed(form: Format, values: dict[str, str], by: Scales) -> tuple[dict[str, str], str | None]:
+    """Return the options of a format with the scales by which paths were compared, and a note on them.
+
+    Scales among the options replace these. A format without a graph scale gets the proportion of both.
+    """
+    assert form.write is not None
+    fields = {field.name for field in dataclasses.fields(cast(Any, form.write.options))}
+    scales = {"acoustic_scale": by.acoustic, "lm_scale": by.lm, "word_penalty": by.word_penalty}
+    asked = any(name in values for name in scales) or any(values.get(name, "total") != "total" for name in _ONE_COST)
+    if "acoustic_scale" not in fields or asked:
+        return values, None
+    if "lm_scale" not in fields and by.lm > 0.0:  # paths keep their order
+        scales = {"acoustic_scale": by.acoustic / by.lm}
+    scales = {name: value for name, value in scales.items() if name in fields}
+    graph, penalty = scales.get("lm_scale", 1.0), scales.get("word_penalty", 0.0)
+    parts = ["graph" if graph == 1.0 else f"{graph:g} graph", f"{scales['acoustic_scale']:g} acoustic"]
+    total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} for each word"])
+    done = "hypotheses are in the order of" if form.holds == "nbest" else "costs are joined as"
+    note = f"{done} {total}; another: --to {form.name}:acoustic_scale=…"
+    return values | {name: repr(value) for name, value in scales.items()}, note
+
+
+def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[Format, dict[str, str]]:
+    """Return the format that a target is to have, and its options in text.
+
+    Args:
+        name: As for ``target``.
+        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None: by the extension, Kaldi's binary where that says nothing.
+
+    Raises:
+        OptionError: There is no such format, the extension is that of two or of files that are only read, or the name
+            says its form itself.
+    """
+    if to is None:
+        return _by_extension(name), {}
+    named, values = format_options.split(to)
+    found = by_name(named, "write")
+    if is_specifier(name) and found.name != KALDI[target(name).text]:
+        raise OptionError(f"{os.fspath(name)!r} says its form itself, so it cannot be {named!r}; give a file name")
+    return found, values
+
+
+def _by_extension(name: str | os.PathLike[str]) -> Format:
+    path = os.fspath(name)
+    if is_specifier(name) or path == STDOUT:
+        return by_name(KALDI[target(name).text], "write")
+    found = by_extension(path)
+    writable = [each for each in found if each.write is not None]
+    if len(writable) > 1:
+        names = [each.name for each in writable]
+        choices = " or ".join(f"to={each!r}" for each in names)
+        flags = ", ".join(f"--to {each}" for each in names)
+        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; say {choices} ({flags})")
+    if writable:
+        return writable[0]
+    if found:
+        raise OptionError(f"{path!r}: {found[0].name} files are only read; name the format (--to)")
+    for ending, advice in _NO_OUTPUTS.items():
+        if path.removesuffix(".gz").lower().endswith(ending):
+            raise OptionError(f"{path!r}: {advice}, or name the format (--to)")
+    return by_name(KALDI[0], "write")

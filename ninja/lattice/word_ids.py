@@ -8,6 +8,8 @@ import numpy as np
 
 from ninja.errors import SymbolError
 from ninja.lattice.lattice import Lattice
+from ninja.lattice.nbest import NBest
+from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 DENSE = 1_000_000  # word ids up to which a table by id is cheaper than sorting
@@ -23,6 +25,28 @@ def used_words(lattice: Lattice) -> list[int]:
     used[EPSILON] = False
     ids: list[int] = np.flatnonzero(used).tolist()
     return ids
+
+
+def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
+    """Return the names of an item's words, as far as they have any.
+
+    Args:
+        item: The lattice, list or network.
+        words: Its symbol table; None: the one attached to a lattice.
+    """
+    if isinstance(item, ConfusionNetwork):
+        return {word for word in item.words if word is not None}
+    if isinstance(item, NBest):
+        used = {word for each in item.hypotheses for word in each.words}
+        names = {word for word in used if isinstance(word, str)}
+        ids = [word for word in used if not isinstance(word, str)]
+    else:
+        words = item.words if words is None else words
+        names, ids = set(), used_words(item)
+    try:
+        return names if words is None else names.union(words.spell(ids))
+    except SymbolError:  # refused where the word is written
+        return names
 
 
 def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:

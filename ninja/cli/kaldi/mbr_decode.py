@@ -70,8 +70,10 @@ def decode(
     wanted: frozenset[str],
 ) -> Decoded:
     """Decode a lattice, and print what is wanted of it."""
-    from ninja.consensus import confusion_network, json_text, mbr_decode, mesh_text, without_empty_bins
+    from ninja.consensus import confusion_network, mbr_decode, without_empty_bins
     from ninja.consensus.ctm import NO_TIMES
+    from ninja.formats.mesh import write_mesh
+    from ninja.formats.network_json import write_network
 
     if "mesh" in wanted:
         _check_file_name(lattice.key)
@@ -89,8 +91,8 @@ def decode(
         found.bayes_risk,
         _sausage(found) if "sausage" in wanted else None,
         _times(found.times if one_best_times else found.bin_times) if "times" in wanted else None,
-        mesh_text(without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
-        json_text(network) if network is not None and "json" in wanted else None,
+        write_mesh(without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
+        write_network(network) if network is not None and "json" in wanted else None,
     )
 
 
@@ -142,8 +144,8 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
+    from ninja.files.target import target
     from ninja.io.number_tables import NumberWriter
-    from ninja.io.targets import target
 
     files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
     wanted = frozenset(name for name, file in files.items() if file is not None)

@@ -16,7 +16,7 @@ from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Field, Format, Read, Write
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SpelledTable, SymbolTable
 
@@ -268,6 +268,11 @@ def read_entries(content: Content, words: SymbolTable | None, options: None) -> 
         yield from batch.entries
 
 
+# Times are kept where alignments say them.
+KALDI_KEEPS: frozenset[Field] = frozenset(
+    {"key", "paths", "graph", "acoustic", "apart", "unscaled", "alignments", "raw", "ids"}
+)
+
 FORMAT = Format(
     name="binary",
     about="Kaldi archive of lattices, compact or raw, in binary",
@@ -275,4 +280,6 @@ FORMAT = Format(
     aliases=("kaldi",),
     mark=KALDI_IMAGE.match,
     read=Read(read_entries),
+    keeps=KALDI_KEEPS,
+    write=Write(key_is_field=True),
 )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
-from ninja.formats.fst_binary import MAGIC, CostName, lost_labels, read_fst_at, write_fst
+from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.fst_binary import MAGIC, CostName, FstWriteOptions, lost_labels, read_fst_at, write_fst
 from ninja.formats.fst_image import ArcType
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.pieces import Pieces, Window
-from ninja.formats.textual import EPSILON_NAME
+from ninja.formats.textual import EPSILON_NAME, kept_by_options, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -217,9 +218,30 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
     return read_fst_archive(content.pieces(), content.name, None, content.lost)
 
 
+@dataclass(frozen=True, slots=True)
+class FstArchiveWriteOptions(FstWriteOptions):
+    """Options of ``fst_entry``."""
+
+    text: bool = False  # as in ark,t:, which a name with .txt means, too
+
+
+def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+    refuse_empty(lattice)
+    options = settings.options
+    return fst_entry(
+        lattice,
+        text=options.text,
+        arc_type=options.arc_type,
+        costs=options.costs,
+        acoustic_scale=options.acoustic_scale,
+    )
+
+
 FORMAT = Format(
     name="fst-ark",
     about="Kaldi archive of FSTs, binary or text",
     mark=_MARK.match,
     read=Read(_entries),
+    keeps=frozenset({"paths", "key", "graph", "acoustic", "unscaled", "ids"}),
+    write=Write(_encode, options=FstArchiveWriteOptions, keeps=kept_by_options, key_is_field=True),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ninja.formats.format import Format, Read
-from ninja.formats.kaldi.archive import read_entries
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.kaldi.archive import KALDI_KEEPS, read_entries
 
 # The key on its line, then perhaps arcs and states without costs, then one with a pair of costs; or, where no line of
 # the first lattice has costs, the blank that Kaldi leaves behind the key.
@@ -30,4 +30,6 @@ FORMAT = Format(
     aliases=("kaldi-text",),
     mark=_MARK.match,
     read=Read(read_entries),
+    keeps=KALDI_KEEPS,
+    write=Write(key_is_field=True),
 )

@@ -10,12 +10,13 @@ from typing import Literal
 
 from ninja.errors import FormatError, InputError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
-from ninja.formats.textual import check_encoding
+from ninja.formats.nbest.written import ListOptions, recoded, scaled
+from ninja.formats.textual import check_encoding, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -171,9 +172,28 @@ def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions
     return list_entries(options.lists(content.path), content, words)
 
 
+def _encode(nbest: NBest, settings: WriteSettings) -> dict[str, bytes]:
+    files = write_espnet([scaled(nbest, settings.options)], settings.words)
+    return {name: recoded(content, settings.encoding, nbest.key) for name, content in files.items()}
+
+
+def _kept(keeps: frozenset[Field], options: ListOptions) -> frozenset[Field]:
+    return kept_costs(keeps, acoustic_scale=options.acoustic_scale)
+
+
 FORMAT = Format(
     name="espnet",
     about="folder of ESPnet with 1best_recog, 2best_recog, …",
     holds="nbest",
     read=Read(_entries, EspnetOptions),
+    keeps=frozenset({"key", "graph", "acoustic", "unscaled", "names"}),
+    write=Write(
+        encode_files=_encode,
+        options=ListOptions,
+        files="named",
+        keeps=_kept,
+        key_is_field=True,
+        unique_keys=True,
+        encoded_keys=True,
+    ),
 )

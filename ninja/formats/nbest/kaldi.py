@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError, NinjaError
+from ninja._tables import TableWriter
+from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
 from ninja.formats.kaldi.named_text import NamedTextOptions, parse
 from ninja.formats.nbest.prefixes import list_entries, nbest_lattice
 from ninja.formats.nbest.rows import number, rows, split
+from ninja.formats.nbest.written import ListOptions
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
@@ -333,9 +336,27 @@ def _entries(content: Content, words: SymbolTable | None, options: NamedTextOpti
     return list_entries(_lists(content, options), content, words)
 
 
+@dataclass(frozen=True, slots=True)
+class KaldiListOptions(ListOptions):
+    """Options of an archive of linear lattices."""
+
+    text: bool = False  # as in ark,t:, which a name with .txt means, too
+
+
+def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
+    if settings.words is None and any(isinstance(word, str) for each in nbest.hypotheses for word in each.words):
+        raise SymbolError("its words are names, but the archive holds ids; give words= (--words)", key=nbest.key)
+    table = TableWriter(text=settings.options.text)
+    for lattice in linear_lattices(nbest, settings.words):
+        table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")
+    return bytes(table.view())
+
+
 FORMAT = Format(
     name="nbest-kaldi",
     about="Kaldi archive of linear lattices with keys utt-1, utt-2, … (lattice-to-nbest)",
     holds="nbest",
     read=Read(_entries, NamedTextOptions, ids=True),
+    keeps=frozenset({"key", "graph", "acoustic", "apart", "unscaled", "word costs", "alignments", "ids"}),
+    write=Write(_encode, options=KaldiListOptions, key_is_field=True),
 )

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import FormatError, InputError, LatticeError, OptionError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import number, rows, split
 from ninja.formats.nbest.srilm import spelled
+from ninja.formats.nbest.written import ListOptions, recoded, scaled
 from ninja.formats.pieces import Pieces
-from ninja.formats.textual import check_encoding
+from ninja.formats.textual import check_encoding, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -228,10 +229,48 @@ def _entries(content: Content, words: SymbolTable | None, options: NemoOptions) 
     return list_entries(options.lists(content), content, words)
 
 
+@dataclass(frozen=True, slots=True)
+class NemoWriteOptions(ListOptions):
+    """Options of ``write_nemo``."""
+
+    score_as: Literal["total", "graph", "acoustic"] = "total"
+
+
+class _Encoder:
+    """Lists one after the other, each with as many lines."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._settings = settings
+        self._beam = 0
+
+    def add(self, nbest: NBest) -> bytes:
+        """Return the lines of a list."""
+        length = len(nbest.hypotheses)
+        if self._beam and length != self._beam:
+            message = f"{length} hypotheses, but lists before have {self._beam}; a file of beams has as many of each"
+            raise LatticeError(f"{message}, so ask for fewer: to='nemo:n=…' (--to nemo:n=…)", key=nbest.key)
+        options = self._settings.options
+        joined = scaled(nbest, options) if options.score_as == "total" else nbest
+        content = write_nemo([joined], self._settings.words, score_as=options.score_as)
+        content = recoded(content, self._settings.encoding, nbest.key)
+        self._beam = length
+        return content
+
+    def end(self) -> bytes:
+        """Return no bytes."""
+        return b""
+
+
+def _kept(keeps: frozenset[Field], options: NemoWriteOptions) -> frozenset[Field]:
+    return kept_costs(keeps, options.score_as, options.acoustic_scale)
+
+
 FORMAT = Format(
     name="nemo",
     about="beams of NeMo: a sentence, a tab, a score",
     holds="nbest",
     extensions=(".tsv",),
     read=Read(_entries, NemoOptions),
+    keeps=frozenset({"graph", "acoustic", "unscaled", "names"}),
+    write=Write(encoder=_Encoder, options=NemoWriteOptions, keeps=_kept),
 )

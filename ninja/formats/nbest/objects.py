@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.nbest import json_text
 from ninja.formats.nbest.json_text import shown
 from ninja.formats.nbest.object_fields import DSTC10, ObjectFields
@@ -31,6 +31,7 @@ from ninja.formats.nbest.object_hypotheses import Where, hypotheses_of, listed_o
 from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import strict
 from ninja.formats.nbest.srilm import spelled
+from ninja.formats.nbest.written import ListOptions, recoded
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
@@ -305,6 +306,10 @@ def _has_lists(head: bytes) -> bool:
     return _MARK.match(head) is not None and b'"nbest"' in head
 
 
+def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
+    return recoded(write_objects([nbest], settings.words), settings.encoding, nbest.key)
+
+
 FORMAT = Format(
     name="json",
     about="n-best lists in JSON or JSON lines, whatever their fields are called",
@@ -314,4 +319,6 @@ FORMAT = Format(
     mark=_MARK.match,
     in_folder=_has_lists,
     read=Read(_entries, ObjectFields),
+    keeps=frozenset({"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
+    write=Write(_encode, options=ListOptions, unique_keys=True, encoded_keys=True),
 )

@@ -11,13 +11,15 @@ from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.content import Content
-from ninja.formats.format import HEAD, Entry, Format, Read
+from ninja.formats.format import FIELDS, HEAD, Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.prefixes import list_entries
 from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.slf import SILENT
-from ninja.formats.textual import check_encoding, checked_shift, encoded
+from ninja.formats.nbest.written import ListOptions, scaled
+from ninja.formats.slf import SILENCES, SILENT
+from ninja.formats.textual import check_encoding, checked_shift, encoded, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, check, sentence
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import used_names
 
 FIRST, SECOND = "NBestList1.0", "NBestList2.0"
 BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
@@ -323,6 +325,38 @@ def _is_hypothesis(row: bytes) -> bool:
     return found is not None and int(found[1]) <= len(row[found.end() :].split())
 
 
+@dataclass(frozen=True, slots=True)
+class SrilmWriteOptions(ListOptions):
+    """Options of ``write_srilm``."""
+
+    variant: Literal["scores", "NBestList1.0", "NBestList2.0"] = "scores"
+
+
+def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
+    variant = settings.options.variant
+    joined = scaled(nbest, settings.options) if variant == FIRST else nbest
+    return write_srilm(joined, variant, settings.words, encoding=settings.encoding)
+
+
+def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Field]:
+    if options.variant == FIRST:
+        return kept_costs(keeps - {"apart"}, acoustic_scale=options.acoustic_scale)
+    return keeps | {"times", "word costs"} if options.variant == SECOND else keeps
+
+
+def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
+    """Return the loss of silent words, of times of words that last no frame, and of graph costs of ends."""
+    lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
+    if settings.options.variant == SECOND:
+        for each in nbest.hypotheses:
+            times = [*(each.begin or ())], [*(each.end or ())]
+            if FIELDS["times"] not in lost and _lasting(*times) != times:
+                lost.append(FIELDS["times"])
+            if FIELDS["apart"] not in lost and each.graph[-1]:
+                lost.append(FIELDS["apart"])
+    return lost
+
+
 FORMAT = Format(
     name="srilm",
     about="n-best list of SRILM, one a file",
@@ -331,4 +365,6 @@ FORMAT = Format(
     mark=begins_srilm,
     in_folder=all_srilm,
     read=Read(_entries, SrilmOptions),
+    keeps=frozenset({"graph", "acoustic", "apart", "unscaled", "names"}),
+    write=Write(_encode, options=SrilmWriteOptions, files="each", keeps=_kept, also_lost=_also_lost),
 )

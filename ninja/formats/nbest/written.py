@@ -1,0 +1,52 @@
+"""Options and helpers that formats of n-best lists share when they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ninja.errors import OptionError
+from ninja.formats.textual import check_finite, encoded
+from ninja.lattice.nbest import NBest
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The hypotheses of a lattice that a list is to hold, and their order."""
+
+    n: int = 100  # 0: all
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise OptionError(f"n is {self.n}, but a number of hypotheses is needed, or 0 for all")
+        for name in ("acoustic_scale", "lm_scale", "word_penalty"):
+            check_finite(name, getattr(self, name))
+
+
+def scaled(nbest: NBest, options: ListOptions) -> NBest:
+    """Return a list with both costs scaled as in its order, for formats of one score."""
+    graph, acoustic = options.lm_scale, options.acoustic_scale
+    if graph == acoustic == 1.0:
+        return nbest
+    hypotheses = (
+        replace(
+            each,
+            graph=tuple(graph * cost for cost in each.graph),
+            acoustic=tuple(acoustic * cost for cost in each.acoustic),
+        )
+        for each in nbest.hypotheses
+    )
+    return replace(nbest, hypotheses=tuple(hypotheses))
+
+
+def recoded(content: bytes, encoding: str, key: str) -> bytes:
+    """Return UTF-8 in another encoding.
+
+    Raises:
+        SymbolError: The encoding lacks a character.
+    """
+    if encoding == "utf-8":
+        return content
+    return encoded(content.decode("utf-8", "surrogateescape"), encoding, key)

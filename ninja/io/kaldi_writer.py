@@ -1,0 +1,116 @@
+"""Kaldi archives being written: with a script file, and taken up again where an earlier attempt ended."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from types import TracebackType
+from typing import Any
+
+from ninja._tables import TableWriter
+from ninja.errors import OptionError
+from ninja.files.output import Packed, PartFile, StandardOutput
+from ninja.files.place import STDIN as STDOUT
+from ninja.files.target import Target
+from ninja.io.lattice_writer import LatticeWriter, Output
+from ninja.io.resume import ResumePoint, resume_point
+from ninja.lattice import Kind, Lattice
+
+FLUSH = 1 << 19  # bytes gathered before they are written
+
+
+class KaldiWriter(LatticeWriter):
+    """An archive of Kaldi's lattices, binary or text.
+
+    If an exception leaves the ``with`` block, what was written is removed, or kept for the next attempt with `resume`.
+
+    Args:
+        output: What is written, and how.
+        target: The archive and its script file.
+        resume: Go on with what an earlier attempt left behind.
+        kind: Write every lattice as this kind; None: as its own.
+    """
+
+    def __init__(self, output: Output, target: Target, *, resume: bool = False, kind: Kind | None = None) -> None:
+        super().__init__(output)
+        self._target = target
+        self._resume = resume
+        self._kind = kind
+        self._entries = TableWriter(text=target.text)
+        self._position = 0  # bytes of the archive written, unpacked
+        self._script_lines: list[bytes] = []
+        self._file: PartFile | StandardOutput | None = None
+        self._script: PartFile | None = None
+        self._packed: Packed | None = None
+
+    def _open(self) -> None:
+        target = self._target
+        if target.archive == STDOUT:
+            if self._resume:
+                raise OptionError("what went to the standard output cannot be taken up again; name a file")
+            self._file = StandardOutput()
+        else:
+            point = resume_point(target) if self._resume else ResumePoint()
+            self._file = PartFile(target.archive, point.length)
+            self._position = point.length
+            self.keys_done = Counter(key for key, _ in point.entries)
+            if target.script is not None:
+                self._script = PartFile(target.script)
+                self._script_lines = [self._script_line(key, at) for key, at in point.entries]
+        if target.packed:
+            self._packed = Packed(self._file)
+
+    def _put(self, key: str, item: Any) -> None:
+        lattice: Lattice = item
+        if self._resume and lattice.words is not None and lattice.words.path is None:
+            message = "--resume needs --words (words=) here: the words would get other ids than in what is written"
+            raise OptionError(f"{message} already")
+        name = key.encode("utf-8", "surrogateescape")
+        begin = self._entries.append(lattice, name, (self._kind or lattice.kind) == "compact")
+        if self._script is not None:
+            self._script_lines.append(self._script_line(key, self._position + begin))
+        if self._entries.pending >= FLUSH:
+            self._flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._resume:  # kept for the next attempt
+            try:
+                self._end()
+            except BaseException:
+                self._abandon()
+                raise
+        super().__exit__(kind, error, trace)
+
+    def _end(self) -> None:
+        self._flush()
+        if self._packed is not None:
+            self._packed.close()
+
+    def _finish(self) -> None:
+        self._end()
+        for file in (self._file, self._script):
+            if file is not None:
+                file.finish()
+        self._file = self._script = None
+
+    def _abandon(self) -> None:
+        for file in (self._file, self._script):
+            if file is not None:
+                file.abandon(keep=self._resume and file is self._file)
+        self._file = self._script = None
+
+    def _flush(self) -> None:
+        assert self._file is not None
+        content = self._entries.view()
+        (self._packed or self._file).write(content)
+        self._position += len(content)
+        content.release()
+        self._entries.clear()
+        if self._script is not None:
+            self._script.write(b"".join(self._script_lines))
+            self._script_lines = []
+
+    def _script_line(self, key: str, offset: int) -> bytes:
+        return os.fsencode(f"{key} {self._target.archive}:{offset}\n")

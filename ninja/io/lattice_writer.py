@@ -1,0 +1,232 @@
+"""``LatticeWriter``: checks and conversions that every output shares, before a layout puts the bytes into files."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
+from ninja.formats.format import FIELDS, Format, WriteSettings
+from ninja.io import losses
+from ninja.io.conversion import Item, converted
+from ninja.io.symbol_tables import Names, TableBeside
+from ninja.lattice import Lattice
+from ninja.lattice.nbest import NBest
+
+if TYPE_CHECKING:
+    pass
+
+LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
+Lossy = Literal["allow", "refuse"]
+Self = TypeVar("Self", bound="LatticeWriter")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Everything that an output is written by.
+
+    Args:
+        place: File, folder or ``-``.
+        format: Its format.
+        settings: Options, symbol table and encoding.
+        lossy: Whether lattices that lose something are refused.
+        packed: Whether the file is gzip.
+        words_out: File for the symbol table of ids; None: beside the output, where one is needed.
+        note: How costs are joined, where the caller's scales decided it.
+    """
+
+    place: str
+    format: Format
+    settings: WriteSettings
+    lossy: Lossy = "allow"
+    packed: bool = False
+    words_out: str | None = None
+    note: str | None = None
+
+
+class LatticeWriter:
+    """An output of lattices, n-best lists or confusion networks; use it in a ``with`` block.
+
+    Files appear when the block is left without an exception, or not at all. An error that has a ``key`` is about that
+    lattice only; nothing of it is written, and others can be. Any other error is the end of the output.
+
+    Attributes:
+        keys_done: How often each key stands in the output already, with `resume`.
+        lost: Number of lattices that lost each field.
+        words_path: Where the symbol table of the ids was written; None: nowhere.
+    """
+
+    def __init__(self, output: Output) -> None:
+        if output.lossy not in ("allow", "refuse"):
+            raise OptionError(f"lossy is {output.lossy!r}, but must be allow or refuse")
+        assert output.format.write is not None
+        self.name = output.place
+        self.format = output.format
+        self.keys_done: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.words_path: str | None = None
+        self._output = output
+        self._write = output.format.write
+        self._settings = output.settings
+        self._keeps = output.format.kept(output.settings.options)
+        self._keys: Counter[str] = Counter()
+        self._is_open = False
+        self._names = Names(output.settings.words, shared="ids" in self._keeps)
+        self._table = TableBeside(output.place, output.words_out, needed=self.needs_words)
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether ids of words are written, whose names live outside the file."""
+        return "ids" in self._keeps and "names" not in self._keeps
+
+    def __enter__(self: Self) -> Self:
+        self._open()
+        self._is_open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        if error is not None:
+            self._abandon()
+            return
+        try:
+            self._finish()
+        except BaseException:
+            self._abandon()
+            raise
+        self.words_path = self._table.write()
+
+    def write(self, item: Item, *, key: str | None = None) -> None:
+        """Append a lattice, made into what the format holds: an n-best list or a confusion network, for example.
+
+        Args:
+            item: A lattice; or an n-best list or a confusion network, where the format holds these.
+            key: Utterance id; None: its own.
+
+        Raises:
+            LatticeError: The format cannot hold it, or it would lose something and nothing may be lost.
+            SymbolError: A word has no name, one that the format cannot hold, or another than the lattices before.
+            OptionError: It is no lattice and of another kind than the format holds, or the names of ids would be lost.
+            OutputError: It cannot be written: the disk is full, for example, or a file of one lattice has one.
+        """
+        if not self._is_open:
+            raise OutputError("the writer is not open; use it in a with block", self.name)
+        if key is not None and key != item.key:
+            item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
+        name = item.key
+        try:
+            if isinstance(item, Lattice):
+                self._table.check(item)
+                self._names.check(item, name)
+            made, lost = converted(item, self.format, self._settings, with_names=not self.needs_words)
+            self._check_key(name)
+            lost += [] if FIELDS["paths"] in lost else self._lost(item, made, name)
+            if lost and self._output.lossy == "refuse":
+                message = f"{self.format.name} would lose: {', '.join(lost)}; allow it with lossy='allow'"
+                raise LatticeError(f"{message} (--lossy allow)", key=name)
+            self._put(name, made)
+        except UnicodeEncodeError as error:
+            raise SymbolError("a word or the key cannot be written as UTF-8", key=name) from error
+        except (LatticeError, SymbolError) as error:
+            error.key = error.key or name
+            raise
+        self._keys[name] += 1
+        if isinstance(item, Lattice):
+            self._names.take(item)
+            self._table.take(item)
+        if lost:
+            self.lost.update(lost)
+
+    def notes(self) -> list[str]:
+        """Return the sentences that a user is told once the output is complete."""
+        notes = []
+        if self.words_path is not None and self._output.words_out is None:
+            notes.append(f"the words and their ids are in {self.words_path}")
+        elif self.words_path is None and self._output.words_out is not None:
+            notes.append(f"{self._output.words_out} is not written: the words have no names")
+        if again := [key for key, count in self._keys.items() if count > 1]:
+            shown = ", ".join(again[:20]) + (", …" if len(again) > 20 else "")
+            notes.append(f"{len(again)} keys stand there more than once: {shown}")
+        if self._output.note is not None and self._keys:
+            notes.append(self._output.note)
+        if self.lost:
+            notes.append(f"warning: {_told(self.lost)} ({self.format.name} files cannot store them)")
+        return notes
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a key was written more than once."""
+        return any(count > 1 for count in self._keys.values())
+
+    def _lost(self, item: Item, made: Any, key: str) -> list[str]:
+        """Return the fields of an item that the output does not keep."""
+        lost: list[str] = []
+        if isinstance(made, NBest):
+            lost += losses.lost_of_list(made, self._keeps)
+        elif isinstance(item, Lattice) and isinstance(made, Lattice):
+            lost += losses.lost_of_lattice(item, self._keeps)
+        if self._write.also_lost is not None:
+            lost += self._write.also_lost(made, self._settings)
+        return lost if self._keeps_key(key) else [*lost, FIELDS["key"]]
+
+    def _keeps_key(self, key: str) -> bool:
+        """Tell whether a reader finds the key."""
+        return "key" in self._keeps
+
+    def _check_key(self, key: str) -> None:
+        """Refuse a key that the output cannot hold."""
+        if self._write.key_is_field:
+            check_key(key)
+        if len(os.fsencode(key)) > LONGEST_KEY:
+            raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])
+        if self._write.encoded_keys:
+            try:
+                key.encode(self._settings.encoding)
+            except UnicodeEncodeError as error:
+                encoding = self._settings.encoding.upper()
+                message = f"the key cannot be written as {encoding}; give the lattice another"
+                raise LatticeError(message, key=key) from error
+        if self._write.unique_keys and key in self._keys:
+            raise OutputError("the key stands in the output already", self.name, key=key)
+
+    def _open(self) -> None:
+        """Open the files."""
+        raise NotImplementedError
+
+    def _put(self, key: str, item: Any) -> None:
+        """Write an item that was found fit."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Give the files their names."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Leave nothing behind; this may be called after ``_finish`` failed."""
+        raise NotImplementedError
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that a blank parts from what follows, and that has none or is one.
+
+    Raises:
+        LatticeError: It is empty or holds a blank.
+    """
+    if not key or key.split() != [key]:
+        raise LatticeError(f"the key {key!r} is empty or holds a blank; give the lattice another", key=key)
+
+
+def _told(lost: Counter[str]) -> str:
+    """Say how many lattices lost what."""
+    fields: dict[int, list[str]] = {}
+    for field, count in sorted(lost.items()):
+        fields.setdefault(count, []).append(field)
+    return "; ".join(
+        f"{count} {'lattice' if count == 1 else 'lattices'} lost: {', '.join(names)}"
+        for count, names in sorted(fields.items(), reverse=True)
+    )

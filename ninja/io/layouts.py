@@ -1,0 +1,195 @@
+"""How entries lie in files: one after the other, one lattice a file, a file for each in a folder, or files by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from ninja.errors import OutputError
+from ninja.files.output import Bytes, Packed, PartFile, StandardOutput, opened, reported
+from ninja.files.place import STDIN as STDOUT
+from ninja.formats.format import Encoder, Write, WriteSettings
+from ninja.io.lattice_writer import LatticeWriter, Output
+
+FLUSH = 1 << 19  # bytes gathered before they are written
+LONGEST_NAME = 255 - len("..part")  # bytes of the name of a file, which has a longer one while it is written
+
+
+class Plain:
+    """The encoder of formats whose files are their entries in a row."""
+
+    def __init__(self, write: Write, settings: WriteSettings) -> None:
+        assert write.encode is not None
+        self._encode = write.encode
+        self._settings = settings
+
+    def add(self, item: Any) -> bytes:
+        """Return the bytes of an entry."""
+        return self._encode(item, self._settings)
+
+    def end(self) -> bytes:
+        """Return no bytes."""
+        return b""
+
+
+class OneFile(LatticeWriter):
+    """A file of entries one after the other."""
+
+    _file: PartFile | StandardOutput | None = None
+    _packed: Packed | None = None
+
+    def _open(self) -> None:
+        self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name)
+        if self._output.packed:
+            self._packed = Packed(self._file)
+        self._pieces: list[bytes] = []
+        self._size = 0
+        make = self._write.encoder
+        self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
+
+    @property
+    def _sink(self) -> Bytes:
+        """Where the bytes of the file go."""
+        assert self._file is not None
+        return self._packed or self._file
+
+    def _put(self, key: str, item: Any) -> None:
+        content = self._encoder.add(item)
+        self._pieces.append(content)
+        self._size += len(content)
+        if self._size >= FLUSH:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sink.write(b"".join(self._pieces))
+        self._pieces = []
+        self._size = 0
+
+    def _finish(self) -> None:
+        assert self._file is not None
+        self._pieces.append(self._encoder.end())
+        self._flush()
+        if self._packed is not None:
+            self._packed.close()
+        self._file.finish()
+
+    def _abandon(self) -> None:
+        if self._file is not None:
+            self._file.abandon(keep=False)
+        self._file = None
+
+
+class OneLattice(OneFile):
+    """A file of one lattice."""
+
+    _first: str | None = None
+    _spoilt = False
+
+    def _check_key(self, key: str) -> None:
+        super()._check_key(key)
+        if self._first is not None:
+            self._spoilt = True
+            message = f"{self.format.name} has one lattice a file, but {self._first!r} and {key!r} are to go there; "
+            raise OutputError(message + "name a folder, in which each gets its own", self.name)
+
+    def _keeps_key(self, key: str) -> bool:
+        return super()._keeps_key(key) or (self.name != STDOUT and key == _stem(self.name, self.format.extensions))
+
+    def _put(self, key: str, item: Any) -> None:
+        content = self._encoder.add(item)
+        self._first = key
+        self._pieces.append(content)
+
+    def _finish(self) -> None:
+        if self._first is None or self._spoilt:
+            self._abandon()
+            return
+        super()._finish()
+
+
+class Folder(LatticeWriter):
+    """A file for each lattice, with its key as its name; each of them is there as soon as it is whole."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output)
+        self._written: set[tuple[int, int]] = set()  # device and number of the files that there are
+        self._made = False  # the folder, by us
+
+    def _open(self) -> None:
+        self._made = not os.path.isdir(self.name)
+        with reported(self.name):
+            os.makedirs(self.name, exist_ok=True)
+
+    def _keeps_key(self, key: str) -> bool:
+        return True
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.name, key + self.format.extensions[0])
+
+    def _check_key(self, key: str) -> None:
+        super()._check_key(key)
+        name = key + self.format.extensions[0]
+        # A name with a dot before it would be passed over when the folder is read.
+        if not key or key[0] == "." or {os.sep, os.altsep, "\0"} & {*key} or len(os.fsencode(name)) > LONGEST_NAME:
+            raise OutputError("the key cannot name a file; give the lattice another", self.name, key=key)
+        if _file_number(self._path(key)) in self._written:
+            raise OutputError("the file of its key was written already; keys must differ", self.name, key=key)
+
+    def _put(self, key: str, item: Any) -> None:
+        assert self._write.encode is not None
+        path = self._path(key)
+        content = self._write.encode(item, self._settings)
+        with opened(path) as file:
+            file.write(content)
+        if (number := _file_number(path)) is not None:
+            self._written.add(number)
+
+    def _finish(self) -> None:
+        pass
+
+    def _abandon(self) -> None:
+        if self._made:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.name)  # unless there is something in it
+
+
+class NamedFiles(Folder):
+    """Files that entries add to by name; they are kept in memory until the ``with`` block is left."""
+
+    def _open(self) -> None:
+        super()._open()
+        self._contents: dict[str, list[bytes]] = {}
+
+    def _check_key(self, key: str) -> None:
+        LatticeWriter._check_key(self, key)
+
+    def _put(self, key: str, item: Any) -> None:
+        assert self._write.encode_files is not None
+        for name, content in self._write.encode_files(item, self._settings).items():
+            if not self._contents and os.path.exists(os.path.join(self.name, name)):
+                raise OutputError("there are lists in it already; move them away, or name another folder", self.name)
+            self._contents.setdefault(name, []).append(content)
+
+    def _finish(self) -> None:
+        for name, contents in self._contents.items():
+            path = os.path.join(self.name, name)
+            with reported(path):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            with opened(path) as file:
+                file.write(b"".join(contents))
+
+
+def _file_number(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from others, whatever it is called; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _stem(path: str, extensions: tuple[str, ...]) -> str:
+    """Return the name of a file without its extension."""
+    name = os.path.basename(path).removesuffix(".gz")
+    return next((name[: -len(end)] for end in extensions if name.lower().endswith(end)), name)

@@ -1,0 +1,187 @@
+"""Symbol tables beside lattices: found for those that are read, checked and written for ids that are written."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+from collections.abc import Sequence
+
+from ninja.errors import OptionError, SymbolError
+from ninja.files.output import opened_as_text
+from ninja.files.pipes import gives_bytes_once
+from ninja.files.place import SPECIFIER
+from ninja.files.place import STDIN as STDOUT
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import agree, used_words
+
+TABLE_NAMES = ("words.txt", "words.txt.gz")
+_BESIDE = ".words.txt"
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
+
+
+def table_beside(archive: str) -> str:
+    """Return where the symbol table of one archive alone lies: ``lat.ark.words.txt`` beside ``lat.ark``."""
+    return f"{archive}{_BESIDE}"
+
+
+def find_table(source: Sequence[str]) -> str:
+    """Return the symbol table that lies beside lattices.
+
+    Args:
+        source: Names of the lattices, at least one; ``-`` has nothing beside it.
+
+    Raises:
+        OptionError: There is none, or several that differ.
+    """
+    found = list(dict.fromkeys(place for each in source if (place := _beside(each)) is not None))
+    if not found:
+        names = " or ".join(TABLE_NAMES)
+        raise OptionError(f"{source[0]}: no {names} beside it; give the words' spelling with --words")
+    for other in found[1:]:
+        if not filecmp.cmp(found[0], other, shallow=False):
+            raise OptionError(f"{found[0]} and {other}, beside the lattices, differ; say with --words which one it is")
+    return found[0]
+
+
+def _beside(source: str) -> str | None:
+    """Return the symbol table that lies beside a source, if there is one."""
+    if source == STDOUT:
+        return None
+    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
+    return next((name for name in names if os.path.isfile(name)), None)
+
+
+def write_table(table: SymbolTable, path: str) -> None:
+    """Write a symbol table as Kaldi's ``words.txt``, without words that it cannot hold."""
+    with opened_as_text(path) as file:
+        file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
+
+
+def is_one_field(word: str) -> bool:
+    """Tell whether a word can stand in a file of words and ids, whose lines are parted at blanks."""
+    return bool(word) and _BLANK.search(word) is None
+
+
+class TableBeside:
+    """The symbol table of an output of ids.
+
+    A table that was read from a file needs no other place; one that the sources' own words made is written beside the
+    output, as is any that lay beside another archive, or in whose place one lies that would be taken for it.
+
+    Args:
+        place: File or folder of the output, ``-`` for the standard output.
+        words_out: File for the table; None: beside the output.
+        needed: Whether the output holds ids.
+    """
+
+    def __init__(self, place: str, words_out: str | None, *, needed: bool) -> None:
+        self._place = place
+        self._words_out = words_out
+        self._needed = needed and place != os.devnull
+        self._once = gives_bytes_once(place)
+        self._begun = False
+        self._standing: SymbolTable | None = None  # the table that a folder has already
+        self._seen: tuple[SymbolTable | None, int] = None, 0  # the last table, and how long it was
+        self._barred: dict[int, str] = {}  # words of that table which a file of words and ids cannot hold
+        self._words: SymbolTable | None = None  # of the last lattice that was written
+
+    def check(self, lattice: Lattice) -> None:
+        """Refuse a lattice whose words' names would be lost, or would be others beside the output.
+
+        Raises:
+            OptionError: They would, for all lattices to come.
+            SymbolError: The table cannot hold a word of the lattice.
+        """
+        words = lattice.words
+        if not self._needed and self._words_out is None:
+            return
+        if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
+            where = "on the standard output" if self._place == STDOUT else f"in {self._place}"
+            message = f"the words' ids would lose their names {where}; give --words, --words-out FILE (words_out=)"
+            raise OptionError(f"{message}, or --to a format that spells words")
+        if not self._begun:
+            self._begin(words)
+        if words is None:
+            return
+        if self._seen[0] is not words or self._seen[1] != len(words):
+            self._seen = words, len(words)
+            self._barred = {number: word for word, number in words if not is_one_field(word)}
+        for number in used_words(lattice) if self._barred else ():
+            if number in self._barred:
+                what = "has blanks" if self._barred[number] else "is empty"
+                instead = "write a format that spells words" if self._needed else "leave --words-out out"
+                message = f"the word {self._barred[number]!r} {what}, which no symbol table can hold; {instead}"
+                raise SymbolError(message, key=lattice.key)
+        if self._standing is not None and not agree(words, self._standing, lattice):
+            message = "is another symbol table; name a folder without one, or give it as --words"
+            raise OptionError(f"{self._standing.path} {message}")
+
+    def take(self, lattice: Lattice) -> None:
+        """Note the words of a lattice that was written."""
+        self._words = lattice.words
+
+    def write(self) -> str | None:
+        """Write the table where it is needed, and return where; None: nowhere."""
+        path = self._path(self._words)
+        if path is None or self._words is None or self._standing is not None:
+            return None
+        write_table(self._words, path)
+        return path
+
+    def _begin(self, words: SymbolTable | None) -> None:
+        """Look at the table that lies in the place of ours."""
+        self._begun = True
+        path = self._path(words)
+        if path is None or self._words_out is not None or not os.path.isfile(path):
+            return
+        if words is None:
+            raise OptionError(f"{path} would be taken for the new lattices' symbol table; move it away")
+        if os.path.basename(path) == TABLE_NAMES[0]:
+            self._standing = SymbolTable.read(path)
+
+    def _path(self, words: SymbolTable | None) -> str | None:
+        """Return where a table is to be written; None: nowhere."""
+        if self._words_out is not None or not self._needed or self._once:
+            return self._words_out
+        folder = os.path.isdir(self._place)
+        path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
+        own = words is not None and (words.path is None or words.path.endswith(_BESIDE))
+        return path if own or os.path.isfile(path) else None
+
+
+class Names:
+    """The symbol tables of the lattices of an output, which must not give an id two names.
+
+    Args:
+        words: The table that was given for all; None: none.
+        shared: The output holds ids of one table: that of the first lattice where none was given.
+    """
+
+    def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
+        self._words = words
+        self._given = words is not None
+        self._shared = shared
+        self._settled = self._given
+
+    def check(self, lattice: Lattice, key: str) -> None:
+        """Refuse a lattice whose words have other names.
+
+        Raises:
+            SymbolError: They have.
+        """
+        own = lattice.words
+        if own is self._words or not self._settled or (own is None and self._given):
+            return
+        if own is None or self._words is None or not agree(own, self._words, lattice):
+            before = "the one that was given" if self._given else "that of the lattices before"
+            message = f"its symbol table gives its words other names than {before}; read all with one table: words= "
+            raise SymbolError(message + "(--words), for one what ninja.vocabulary(source) finds", key=key)
+
+    def take(self, lattice: Lattice) -> None:
+        """Note that a lattice was written."""
+        if self._shared and not self._settled:
+            self._words, self._settled = lattice.words, True

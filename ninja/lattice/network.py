@@ -1,0 +1,63 @@
+"""``ConfusionNetwork``: words in bins with posteriors, spelled, with times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice.arrays import frozen, offsets
+
+Floats = npt.NDArray[np.float32]
+Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration where known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConfusionNetwork:
+    """Bins in a row, each with the words that may stand there and their posteriors."""
+
+    key: str
+    bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
+    words: tuple[str | None, ...]  # [num_entries], None: no word
+    posterior: Floats  # [num_entries]
+    start: Floats  # [num_entries], seconds; NaN: not known
+    duration: Floats  # [num_entries], seconds; NaN: not known
+
+    @classmethod
+    def from_bins(cls, key: str, bins: Sequence[Sequence[Entry]]) -> ConfusionNetwork:
+        """Make a network of its bins."""
+        entries = [entry for each in bins for entry in each]
+        columns = [[np.nan if entry[at] is None else entry[at] for entry in entries] for at in (1, 2, 3)]
+        posterior, start, duration = (frozen(np.array(column, np.float32)) for column in columns)
+        begin = offsets([len(each) for each in bins])
+        return cls(key, begin, tuple(entry[0] for entry in entries), posterior, start, duration)
+
+    @property
+    def num_bins(self) -> int:
+        """Number of bins."""
+        return len(self.bin_begin) - 1
+
+    def bin(self, place: int) -> list[Entry]:
+        """Return the entries of a bin, in their order."""
+        part = slice(int(self.bin_begin[place]), int(self.bin_begin[place + 1]))
+        times = (
+            [None if np.isnan(each) else each for each in column[part].tolist()]
+            for column in (self.start, self.duration)
+        )
+        return list(zip(self.words[part], self.posterior[part].tolist(), *times, strict=True))
+
+    def identical(self, other: ConfusionNetwork) -> bool:
+        """Tell whether two networks agree in everything, bit for bit."""
+        return (
+            (self.key, self.words) == (other.key, other.words)
+            and np.array_equal(self.bin_begin, other.bin_begin)
+            and all(
+                np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
+                for name in ("posterior", "start", "duration")
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"ConfusionNetwork({self.key!r}, {self.num_bins} bins, {len(self.words)} entries)"
