@@ -14,7 +14,7 @@ from test_rescore import random_lattice
 
 from ninja.errors import ModelError
 from ninja.lm import Mixture
-from ninja.lm.recurrent.lstm import NeuralLM
+from ninja.lm.recurrent.lstm import LstmLM
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.batching import BatchedLM, out_of_memory
 
@@ -135,17 +135,17 @@ def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatc
 
 
 def test_a_network_that_runs_out_of_memory_keeps_its_slots_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = NeuralLM(MODULE, VOCABULARY)
+    lm = LstmLM(MODULE, VOCABULARY)
     slots = lm.start(3)
-    step = NeuralLM._step
+    step = LstmLM._step
 
-    def crowded(self: NeuralLM, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
+    def crowded(self: LstmLM, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         if len(words) > 1:
             raise torch.OutOfMemoryError("no room")
         return step(self, row, words)
 
     expected = lm.advance(slots, np.full(3, 4, np.int32))
-    monkeypatch.setattr(NeuralLM, "_step", crowded)
+    monkeypatch.setattr(LstmLM, "_step", crowded)
     batched = BatchedLM(lm)
     made, _, _ = batched.wave(expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
     assert (lm.num_slots, len(made), batched.limit) == (6, 3, 1)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm import compute, slots  # noqa: E402
 from ninja.lm.recurrent import state_pool  # noqa: E402
-from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -50,7 +50,7 @@ MODULE = make_module()
 
 @pytest.fixture
 def lm():
-    return NeuralLM(MODULE, VOCABULARY)
+    return LstmLM(MODULE, VOCABULARY)
 
 
 @torch.inference_mode()
@@ -69,14 +69,14 @@ def array(*numbers):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_a_gpu_scores_as_the_cpu_does():
     sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
-    on_cpu, on_gpu = (sentence_logprobs(NeuralLM(MODULE, VOCABULARY, device), sentences) for device in ("cpu", "cuda"))
+    on_cpu, on_gpu = (sentence_logprobs(LstmLM(MODULE, VOCABULARY, device), sentences) for device in ("cpu", "cuda"))
     assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_steps_agree_with_the_definition_over_a_sentence(layers):
     module = make_module(layers)
-    lm = NeuralLM(module, VOCABULARY)
+    lm = LstmLM(module, VOCABULARY)
     sentence = [5, 3, 2, 39, 5, 5]
     slot = lm.start(1)
     for word, expected in zip([*sentence, lm.eos], whole_sentence(module, sentence), strict=True):
@@ -87,7 +87,7 @@ def test_steps_agree_with_the_definition_over_a_sentence(layers):
 @settings(max_examples=25, deadline=None)
 @given(SENTENCES)
 def test_sentences_side_by_side_score_as_each_alone(sentences):
-    lm = NeuralLM(MODULE, VOCABULARY)
+    lm = LstmLM(MODULE, VOCABULARY)
     expected = [sum(whole_sentence(MODULE, sentence)) for sentence in sentences]
     assert sentence_logprobs(lm, sentences) == pytest.approx(expected, abs=1e-4)
     assert lm.num_slots == 0
@@ -105,7 +105,7 @@ def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
 @pytest.mark.parametrize("logit_words", [7, NUM_WORDS])
 def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
-    lm = NeuralLM(MODULE, VOCABULARY)
+    lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(3), array(4, 17, 4))
     every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
     logprob = lm.logprob(np.repeat(slot, NUM_WORDS), every)
@@ -113,7 +113,7 @@ def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
 
 
 def test_without_normalisation_scores_are_off_by_one_constant_a_history():
-    exact, raw = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, normalize=False)
+    exact, raw = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, normalize=False)
     words = array(1, 5, 9, 30)
     difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
     assert np.ptp(difference) < 1e-5
@@ -127,7 +127,7 @@ def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_word
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
-    together, alone = NeuralLM(MODULE, VOCABULARY), NeuralLM(MODULE, VOCABULARY, max_batch=1)
+    together, alone = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, max_batch=1)
     for _ in range(2):
         score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
         assert score[0] == pytest.approx(score[1], abs=1e-4)
@@ -185,16 +185,16 @@ def test_released_slots_are_reused_and_forget_their_past(lm):
 
 def test_states_survive_the_growth_of_the_slab(monkeypatch):
     monkeypatch.setattr(slots, "FIRST_CAPACITY", 2)
-    lm = NeuralLM(MODULE, VOCABULARY)
+    lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))
     expected = lm.logprob(slot, array(7, 7))
     many = lm.start(100)
     assert len({*slot.tolist(), *many.tolist()}) == 102
     assert lm.logprob(slot, array(7, 7)) == pytest.approx(expected, abs=1e-6)
     lm.release(many)
-    capacity = lm._pool.capacity
+    capacity = lm._slots.capacity
     lm.start(90)
-    assert lm._pool.capacity == capacity
+    assert lm._slots.capacity == capacity
 
 
 def test_empty_batches_are_harmless(lm):
@@ -220,4 +220,4 @@ def test_the_network_keeps_the_protocol(lm):
 )
 def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):
     with pytest.raises(error, match=message):
-        NeuralLM(MODULE, vocabulary, **options)
+        LstmLM(MODULE, vocabulary, **options)

@@ -17,7 +17,7 @@ from ninja.rescoring import rescore
 torch = pytest.importorskip("torch")  # a plain dependency; only a checkout without it has nothing to compare
 
 from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
-from ninja.lm.recurrent.lstm import NeuralLM  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
 
 ARPA = """\\data\\
@@ -43,7 +43,7 @@ ngram 2=4
 
 
 def lstm(folder):
-    return NeuralLM(MODULE, VOCABULARY)
+    return LstmLM(MODULE, VOCABULARY)
 
 
 def transformer(folder):

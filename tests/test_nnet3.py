@@ -1,4 +1,4 @@
-"""Kaldi's nnet3 networks: random small ones, binary and text, run step by step against a slow twin."""
+"""Kaldi's nnet3 networks: random small ones run step by step against a slow twin, damaged and absurd ones refused."""
 
 import nnet3_writer as writer
 import numpy as np
@@ -7,6 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from reference_nnet3 import Twin
 from strategies_nnet3 import DIM, KINDS, Builder, networks, reals
+
+from ninja.errors import FormatError, NinjaError
 
 torch = pytest.importorskip("torch")
 
@@ -111,3 +113,149 @@ def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
     outputs = run(parsed(tmp_path, writer.network(lines, components)).graph, inputs)
     expected = [Twin(lines, components, sentence).outputs() for sentence in inputs]
     assert outputs == pytest.approx(np.array(expected), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_every_truncation_is_noticed(tmp_path, binary):
+    content = writer.network(LINES, COMPONENTS, binary).rstrip(b"\n")
+    assert parsed(tmp_path, content).graph.output_dim == 2
+    for length in range(len(content)):
+        with pytest.raises(FormatError, match=r"final.raw(:\d+)?, byte \d+: "):
+            parsed(tmp_path, content[:length])
+
+
+@settings(max_examples=200)
+@given(st.booleans(), st.data())
+def test_damage_is_refused_in_our_own_words_or_harmless(folder, binary, data):
+    content = bytearray(writer.network(LINES, COMPONENTS, binary))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = parsed(folder, bytes(content))
+    except NinjaError:
+        return
+    network = Network(found.graph)
+    network.step(torch.zeros(1, network.width), torch.zeros(1, network.input_dim))
+
+
+LINES = [
+    "input-node name=input dim=2",
+    "component-node name=a component=a input=Append(input, IfDefined(Offset(input, -1)))",
+    "component-node name=b component=b input=a",
+    "dim-range-node name=r input-node=b dim-offset=1 dim=2",
+    "output-node name=output input=r objective=linear",
+]
+COMPONENTS = {
+    "a": ("AffineComponent", {"<LinearParams>": np.ones((3, 4), "<f4"), "<BiasParams>": np.ones(3, "<f4")}),
+    "b": ("TanhComponent", {"<Dim>": 3, "<Count>": 2.0}),
+}
+
+
+def changed(place, line):
+    return [line if number == place else each for number, each in enumerate(LINES)]
+
+
+def looking(descriptor):
+    return changed(2, f"component-node name=b component=b input={descriptor}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["nonsense", *LINES], r":2, byte \d+: unknown kind of configuration line, 'nonsense'"),
+        (
+            [*LINES, "component name=x type=NoOpComponent dim=3"],
+            r":7, byte \d+: components are configured in this file",
+        ),
+        (changed(0, "input-node name=ivector dim=2"), "no input-node named 'input'"),
+        (changed(4, "output-node name=out input=r"), "no output-node named 'output'"),
+        ([*LINES, LINES[1]], "'a' is malformed or occurs twice"),
+        (changed(1, "component-node name=a component=z input=input"), r":3, byte \d+: there is no component named 'z'"),
+        (changed(1, "component-node name=a component=a"), "a component-node without input="),
+        (changed(0, "input-node name=input dim=2000000000"), "dim=2000000000 in a input-node; 1 to 1048576"),
+        (changed(0, "input-node name=input dim=-2"), "dim=-2 in a input-node"),
+        (changed(3, "dim-range-node name=r input-node=b dim-offset=2 dim=2"), "columns 2 to 3 of a node that has 3"),
+        (changed(1, "component-node name=a component=a input=input"), "a wants an input of width 4, but gets 2"),
+        (looking("Sum(a, input)"), "different or absurd width: 2, 3"),
+        (looking("Sum(a, Const(1.0, 2000000000))"), "an absurd number in a descriptor, 2000000000"),
+        (looking("Const(1.0, 20000000)"), "different or absurd width: 20000000"),
+        (looking("z"), "there is no node named 'z'"),
+        (looking("output"), "there is no node named 'output'"),
+        (looking("Sum(a, b)"), "the node b depends on itself at the same step"),
+        (looking("Offset(a, -1)"), "b needs words before the first; put IfDefined around its Offset"),
+        (looking("Sum(a, IfDefined(Offset(a, 1)))"), "b looks 1 words ahead"),
+        (looking("Sum(a, IfDefined(Offset(a, -101)))"), "b looks 101 words back; at most 100"),
+        (looking("Sum(a, IfDefined(Offset(a, -1e300)))"), "an absurd number in a descriptor"),
+        (looking("Sum(a, IfDefined(Offset(a, -1.5)))"), "expected an integer in a descriptor, found -1.5"),
+        (looking("IfDefined(Sum(Offset(a, -1), Offset(a, -2)))"), "whose terms begin at different steps"),
+        (looking("IfDefined(Sum(Offset(a, -1), Const(1, 3)))"), "whose terms begin at different steps"),
+        (looking("Failover(a, a)"), "the descriptor Failover is not supported; ours are Append, Sum, IfDefined"),
+        (looking("Switch(a, a)"), "the descriptor Switch is not supported"),
+        (looking("Sum(a"), "a descriptor breaks off"),
+        (looking("Sum(a, )"), "expected a descriptor, found '\\)'"),
+        (looking("a a"), "'a' follows after the end of a descriptor"),
+        (looking("Scale(x, a)"), "expected a number in a descriptor, found 'x'"),
+        (looking("Sum(Append(a, a), a)"), "a Sum of Appends of different length"),
+        (looking("Sum(Const(1, 3), Const(1, 2))"), "constants of different width"),
+        (looking("IfDefined(" * 60 + "a" + ")" * 60), "more than 50 descriptors within each other"),
+        (
+            [*looking("Sum(a, IfDefined(Offset(c, -1)))"), "component-node name=c component=b input=Const(1, 3)"],
+            "b looks back at c, which does not depend on the input",
+        ),
+        ([*looking("Sum(a, i)"), "input-node name=i dim=3"], "the network has a second input, i"),
+    ],
+)
+def test_a_configuration_that_cannot_be_run_is_refused_with_its_line(tmp_path, lines, message):
+    with pytest.raises(FormatError, match=message):
+        parsed(tmp_path, writer.network(lines, COMPONENTS, binary=False))
+
+
+MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("BlockAffineComponent", {}, "a \\(BlockAffineComponent\\): this type is not supported; supported are Affine"),
+        ("AffineComponent", {"<BiasParams>": VECTOR}, "<LinearParams> is missing"),
+        ("AffineComponent", {"<LinearParams>": MATRIX, "<BiasParams>": np.ones(2, "<f4")}, "2 biases for 3 rows"),
+        ("AffineComponent", {"<LinearParams>": VECTOR, "<BiasParams>": VECTOR}, "<LinearParams> is no matrix"),
+        ("AffineComponent", {"<LinearParams>": MATRIX * np.nan, "<BiasParams>": VECTOR}, "holds NaN or infinity"),
+        ("TdnnComponent", {"<TimeOffsets>": [-1, 0], "<LinearParams>": MATRIX}, "it looks at other words"),
+        ("LstmNonlinearityComponent", {"<Params>": np.ones((4, 2), "<f4")}, "4 rows instead of 3"),
+        ("LstmNonlinearityComponent", {"<Params>": MATRIX, "<UseDropout>": True}, "dropout masks as input"),
+        ("GruNonlinearityComponent", {"<w_h>": MATRIX}, "wider than high"),
+        ("TanhComponent", {"<Dim>": 2**30}, "<Dim> is 1073741824; 1 to 1048576 make sense"),
+        ("TanhComponent", {"<Dim>": True}, "<Dim> is no integer"),
+        ("NormalizeComponent", {"<Dim>": 4, "<BlockDim>": 3}, "blocks of 3 do not fill a width of 4"),
+        ("NormalizeComponent", {"<Dim>": 4, "<TargetRms>": -1.0}, "<TargetRms> is -1.0"),
+        ("NormalizeComponent", {"<Dim>": 4, "<AddLogStddev>": 4}, "<AddLogStddev> is neither T nor F"),
+        ("BatchNormComponent", {"<Dim>": 3, "<StatsMean>": VECTOR, "<StatsVar>": VECTOR}, "no statistics of 3 columns"),
+        ("ScaleAndOffsetComponent", {"<Dim>": 4, "<Scales>": VECTOR, "<Offsets>": VECTOR}, "3 scales and 3 offsets"),
+        ("BackpropTruncationComponent", {"<Dim>": 3, "<Scale>": float("inf")}, "<Scale> is no finite number"),
+        ("ElementwiseProductComponent", {"<InputDim>": 5, "<OutputDim>": 2}, "an input of 5 is no whole number"),
+        ("SumGroupComponent", {"<Sizes>": [2, -1]}, "a group of -1 columns"),
+        ("SumGroupComponent", {"<Sizes>": [2**30, 2**30]}, "an absurd width, 2147483648"),
+        ("PermuteComponent", {"<ColumnMap>": [0, 0]}, "no permutation"),
+    ],
+)
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fields, message, binary):
+    with pytest.raises(FormatError, match=message):
+        parsed(tmp_path, writer.network(LINES, {"a": (kind, fields)}, binary))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\0B<TransitionModel> ", "this is no nnet3 network, which begins with <Nnet3>; give final.raw"),
+        (b"\0B<Nnet3> \n\n<NumComponents> \4\xff\xff\xff\x7f", "the file ends where a token is expected"),
+        (b"\0B<Nnet3> \n\n<NumComponents> T", "byte 28: expected a number, found the byte 0x54"),
+        (b"<Nnet3> \n\n<NumComponents> many ", r":3, byte \d+: expected an integer"),
+        (b"<Nnet3> \n\n<NumComponents> 1 <ComponentName> a <Tanh> ", "expected the type of component a, found"),
+        (b"<Nnet3> \n\n<NumComponents> 1 <ComponentName> a <TanhComponent> <Dim> 3 </Tanh> ", "expected a field of"),
+    ],
+)
+def test_a_file_that_is_no_network_is_refused_with_the_place(tmp_path, content, message):
+    with pytest.raises(FormatError, match=message):
+        parsed(tmp_path, content)

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is asked for."""
+    """Import names that need torch when they are first used."""
     if name == "from_module":
         from ninja.lm.imported.torch_module import from_module
 

@@ -30,7 +30,7 @@ from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm, stored
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
 from ninja.lm.options import LoadOptions
-from ninja.lm.recurrent.lstm import NeuralLM
+from ninja.lm.recurrent.lstm import LstmLM
 from ninja.lm.vocabulary import BOS, EOS
 from ninja.models import lstm, transformer
 
@@ -64,13 +64,13 @@ class Checkpoint:
         return next(kind for kind, (_, network) in NETWORKS.items() if isinstance(self.module, network))
 
 
-def open_checkpoint(path: str, options: LoadOptions) -> NeuralLM | TransformerLM | KaldiRnnlm:
+def open_checkpoint(path: str, options: LoadOptions) -> LstmLM | TransformerLM | KaldiRnnlm:
     """Open a checkpoint as a language model, see `read` and `ninja.lm.load`."""
     found = read(path)
     if isinstance(found.module, KaldiModel):
         return rnnlm.language_model(found.module, options, path)
     unk_words = found.card.get("unk_words")
-    model = TransformerLM if isinstance(found.module, transformer.TransformerLanguageModel) else NeuralLM
+    model = TransformerLM if isinstance(found.module, transformer.TransformerLanguageModel) else LstmLM
     return model(
         found.module,
         SymbolTable(((word, number) for number, word in enumerate(found.words)), path),
@@ -162,7 +162,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _check_zip(path: str | os.PathLike[str]) -> None:
-    """Refuse what is not a whole, uncompressed zip: torch's own messages about that help nobody."""
+    """Refuse a file that is not a whole, uncompressed zip; torch's own messages do not tell."""
     try:
         with zipfile.ZipFile(path) as archive:
             if not any(name.endswith("/data.pkl") for name in archive.namelist()):
@@ -186,7 +186,7 @@ def _check_words(words: list[str], config: dict[str, Any], path: str | os.PathLi
 
 
 def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse what is no tensor, claims more than its bytes, or is not finite."""
+    """Refuse weights that are no tensors, claim more than their bytes, or are not finite."""
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
             raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)

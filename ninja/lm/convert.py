@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 from ninja.errors import ModelError
+from ninja.lm import checkpoint
+from ninja.lm.imported.export import to_caffe2, to_onnx
+from ninja.lm.kaldi import rnnlm
 from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, kind_of
 
 
@@ -22,25 +25,15 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         InputError: A file cannot be read.
         OutputError: The checkpoint cannot be written.
     """
-    name = os.fspath(source)
-    kind = kind_of(name)
-    wanted = os.fspath(target)
-    from ninja.lm import checkpoint
-
-    if kind.name == CHECKPOINT and wanted.endswith(".onnx"):
-        from ninja.lm.imported.export import to_onnx
-
+    name, wanted = os.fspath(source), os.fspath(target)
+    kind = kind_of(name).name
+    if kind == CHECKPOINT and wanted.endswith(".onnx"):
         to_onnx(checkpoint.read(name), wanted)
-        return
-    if kind.name == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
-        from ninja.lm.imported.export import to_caffe2
-
+    elif kind == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
         to_caffe2(checkpoint.read(name), wanted)
-        return
-    if kind.name != KALDI_RNNLM:
-        message = f"{kind.name} cannot be written as {wanted!r}; a Kaldi RNNLM can be as a checkpoint, Ninja's LSTM as"
+    elif kind == KALDI_RNNLM:
+        model = rnnlm.read(name)
+        checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)
+    else:
+        message = f"{kind} cannot be written as {wanted!r}; a Kaldi RNNLM can be as a checkpoint, Ninja's LSTM as"
         raise ModelError(f"{message} .onnx or, for Caffe2, as a directory with / at its end", name)
-    from ninja.lm.kaldi.rnnlm import read
-
-    model = read(name)
-    checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)

@@ -106,7 +106,7 @@ def load(
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
-    """Tell of what kind a language model is.
+    """Detect the kind of a language model.
 
     Raises:
         ModelError: There is no such file, or it is of a kind that Ninja does not know.

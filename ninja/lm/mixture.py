@@ -25,7 +25,7 @@ SUM_TOLERANCE = 1e-6  # of linear weights, which must sum to 1
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What to mix, and how; ``over`` makes a language model of it once the lattices' words are known.
+    """Models to mix, and how; ``over`` makes a language model of them once the lattices' words are known.
 
         loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign: a negative one takes a model out
         linear      ln Σ wᵢ pᵢ(word | history)     weights above 0 that sum to 1
@@ -62,7 +62,7 @@ class Mixture:
         return MixtureLM(self, words, unk_penalty, map_words)
 
     def name(self, index: int) -> str:
-        """Return what messages call a model."""
+        """Return the name of a model in messages."""
         return self.names[index] if self.names else f"language model {index + 1}"
 
 
@@ -120,12 +120,12 @@ class MixtureLM(LanguageModel):
         # Within a text, after another sentence, <s> can only be read by models that all have one.
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
-        self._pool = SlotPool(self._grow)
+        self._slots = SlotPool(self._grow)
 
     @property
     def num_slots(self) -> int:
         """Number of slots in use."""
-        return self._pool.num_used
+        return self._slots.num_used
 
     def parts(self) -> Iterator[WordMap]:
         """Yield how each model, those of inner mixtures included, sees the mixture's words."""
@@ -169,14 +169,14 @@ class MixtureLM(LanguageModel):
         """See `LanguageModel.release`."""
         for part, row in zip(self._parts, self._slot, strict=True):
             part.lm.release(row[slots])
-        self._pool.give_back(slots)
+        self._slots.give_back(slots)
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`."""
         return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
 
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Mix what the models say of each word."""
+        """Mix the models' scores of each word."""
         total: npt.NDArray[np.float64] | None = None
         with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which whoever asked must take as an answer
             for row, part in enumerate(self._parts):
@@ -193,14 +193,14 @@ class MixtureLM(LanguageModel):
         return total.astype(np.float32)
 
     def _made(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
-        """Make slots of every model, or of none: who runs out of memory may ask again, for fewer."""
+        """Make slots of every model, or of none: a caller that ran out of memory may ask again, for fewer."""
         made: list[np.ndarray] = []
         try:
             for part, row in zip(self._parts, self._slot, strict=True):
                 slots = make(part, row)
                 made.append(slots)
                 self._check(part, "advance", slots, count)
-            own = self._pool.take(count)
+            own = self._slots.take(count)
         except BaseException:
             for part, slots in zip(self._parts, made, strict=False):
                 part.lm.release(slots)

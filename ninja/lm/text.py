@@ -149,7 +149,7 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
 
 
 def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lay sentences side by side: what the model reads and what it has to predict.
+    """Pad sentences to a batch of inputs and targets.
 
     Returns:
         Inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch]; targets past the end are −1.

@@ -67,7 +67,7 @@ class Words:
 
 
 def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:
-    """Find the vocabulary of a model: what the user gave, else what the model holds, else ``words.txt`` beside it.
+    """Find the vocabulary of a model: the user's own, else the one in the model, else ``words.txt`` beside it.
 
     Args:
         path: The model, a file or a directory.

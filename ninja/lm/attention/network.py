@@ -1,4 +1,4 @@
-"""What all networks with attention behind the protocol share: keys and values along the trie, whole tries at once."""
+"""Networks with attention behind the protocol: keys and values along the trie, whole tries in one pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ninja.lm.attention.forest import Forest, batches, pad
-from ninja.lm.recurrent.state_pool import SlabLM
+from ninja.lm.recurrent.state_pool import StatePoolLM
 
 GATHER_BYTES = 16 * 2**20  # keys and values gathered for one attention; more would only wait for memory
 BLOCK_NODES = 128  # of a trie that are read together; attention costs a block its square
@@ -19,10 +19,10 @@ BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # read in one pass of the network;
 Ids = npt.NDArray[np.int64]
 
 
-class AttentionLM(SlabLM):
+class AttentionLM(StatePoolLM):
     """A network with attention behind the protocol of `LanguageModel`; see there for its methods.
 
-    A row of the slab holds what the history's last word tells longer histories, its keys and values, and then the
+    A row of the pool holds what the history's last word tells longer histories, its keys and values, and then the
     network's output. A history knows the slot it was made from; slots given back stay as long as longer ones need them.
 
         <s> ◄── the ◄── cat ◄── sat          a slot each; `advance` gathers those on the way to <s>
@@ -45,7 +45,7 @@ class AttentionLM(SlabLM):
         normalize: bool,
         max_batch: int | None,
     ) -> None:
-        """Make an empty slab; a subclass then sets the protocol's attributes and calls `_begin`.
+        """Make an empty pool; a subclass then sets the protocol's attributes and calls `_begin`.
 
         Args:
             embedding: Of each word, float32 [words, embedding].
@@ -61,7 +61,7 @@ class AttentionLM(SlabLM):
         """
         width = cache + embedding.shape[1]
         super().__init__(embedding, bias, width, cache, device, normalize=normalize, max_batch=max_batch)
-        self._gathered_bytes = max(1, gathered) * self._slab.element_size()
+        self._gathered_bytes = max(1, gathered) * self._states.element_size()
         self._parent = np.empty(0, np.int64)  # slot each slot was made from, −1 = <s> alone
         self._depth = np.empty(0, np.int64)  # words after <s>
         self._references = np.empty(0, np.int64)  # 1 for the caller, and 1 for each slot made from it
@@ -104,11 +104,11 @@ class AttentionLM(SlabLM):
     @torch.inference_mode()
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        new = self._pool.take(len(slots))
+        new = self._slots.take(len(slots))
         try:
             for some in self._pieces(slots):
                 rows = self._read(self._paths(slots[some]), words[some])
-                self._slab.index_copy_(0, self._tensor(new[some]), rows)
+                self._states.index_copy_(0, self._tensor(new[some]), rows)
         except BaseException:  # memory may run out here, and a smaller batch be tried
             super().release(new)
             raise

@@ -18,7 +18,7 @@ from ninja.models.transformer import TransformerLanguageModel
 class TransformerLM(AttentionLM):
     """A Transformer language model behind the protocol of `LanguageModel`; see there for its methods.
 
-    A row of the slab holds of each block the last word's keys and then its values, and last the network's output.
+    A row of the pool holds of each block the last word's keys and then its values, and last the network's output.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class TransformerLM(AttentionLM):
         sees = torch.from_numpy(np.pad(path >= 0, ((0, 0), (0, 1)), constant_values=True)).to(self._device)
         past = self._tensor(np.maximum(path, 0).reshape(-1))  # what fills up short paths is read, but not seen
         flow = self._module.embed(self._tensor(words))  # [n, embedding]
-        row = torch.empty(len(words), self._slab.shape[1], device=self._device)
+        row = torch.empty(len(words), self._states.shape[1], device=self._device)
         told = 2 * self.config.embedding
         for layer, block in enumerate(self._module.blocks):
             query, key, value = block.project(flow, turn)  # [n, heads, head width]
             row[:, layer * told : (layer + 1) * told] = torch.cat((key.flatten(1), value.flatten(1)), 1)
-            before = self._slab.narrow(1, layer * told, told).index_select(0, past)
+            before = self._states.narrow(1, layer * told, told).index_select(0, past)
             before = before.view(*path.shape, 2, *block.head_shape)  # [n, words, key or value, heads, head width]
             keys, values = (
                 torch.cat((before[:, :, half], own[:, None]), 1).transpose(1, 2)  # [n, heads, words + 1, head width]

@@ -11,6 +11,9 @@ from typing import Any, Literal, get_args
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.huggingface.causal import CausalLM
+from ninja.lm.huggingface.masked import MaskedLM
+from ninja.lm.huggingface.piece_network import open_pieces
 from ninja.lm.huggingface.spelling import Casing, spell
 from ninja.lm.protocol import LanguageModel
 
@@ -19,11 +22,6 @@ DType = Literal["float32", "float16", "bfloat16"]
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
-
-
-def recognise(path: str) -> bool:
-    """Tell whether a path is such a directory."""
-    return os.path.isfile(os.path.join(path, CONFIG))
 
 
 def open_directory(
@@ -97,9 +95,6 @@ def open_directory(
     bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
     if bos is None or eos is None:
         raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
-    from ninja.lm.huggingface.causal import CausalLM
-    from ninja.lm.huggingface.piece_network import open_pieces
-
     spelling = _in_range(spell(words, tokenizer, bos, eos, casing, path), model, path)
     return CausalLM(open_pieces(model, bos, device, normalize=normalize, max_batch=max_batch, path=path), spelling)
 
@@ -107,8 +102,6 @@ def open_directory(
 def _masked(
     model: Any, tokenizer: Any, words: SymbolTable, casing: Casing, max_batch: int | None, path: str
 ) -> LanguageModel:
-    from ninja.lm.huggingface.masked import MaskedLM
-
     before, behind = _first(tokenizer.cls_token_id, tokenizer.bos_token_id), tokenizer.sep_token_id
     behind = _first(behind, tokenizer.eos_token_id)
     if before is None or behind is None or tokenizer.mask_token_id is None:
@@ -194,7 +187,7 @@ def _without_bars(logging: Any) -> Iterator[None]:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn what the library says of a damaged or unusual directory into one line."""
+    """Turn the library's errors about a damaged or unusual directory into one line."""
     try:
         yield
     except ImportError as error:

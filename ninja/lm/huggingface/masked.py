@@ -66,27 +66,15 @@ class MaskedLM(LanguageModel):
         return int(self._model.num_parameters())
 
     def start(self, count: int) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            ModelError: Always.
-        """
+        """Refuse: see `REFUSAL`."""
         raise ModelError(REFUSAL)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            ModelError: Always.
-        """
+        """Refuse: see `REFUSAL`."""
         raise ModelError(REFUSAL)
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            ModelError: Always.
-        """
+        """Refuse: see `REFUSAL`."""
         raise ModelError(REFUSAL)
 
     def release(self, slots: np.ndarray) -> None:

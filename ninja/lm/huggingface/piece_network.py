@@ -22,7 +22,7 @@ HALF_TOLERANCE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _CacheLayer:
-    """What a layer keeps of each piece."""
+    """Keys and values that a layer keeps of each piece."""
 
     heads: int
     key_width: int
@@ -112,7 +112,7 @@ class PieceLM(AttentionLM):
         inside = path >= 0
         length = inside.sum(1)  # [n], pieces before
         path = np.where(inside, path, path[:, -1:])  # what fills up short paths is read, but not seen
-        before = self._slab[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, kept]
+        before = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, kept]
         before = before.view(*path.shape, self._output)
         piece = self._tensor(words.astype(np.int64))
         if self._cache is None:
@@ -246,7 +246,7 @@ def _agree(scores: Any, expected: npt.NDArray[np.float32], tolerance: float) -> 
 
 
 def _cache_layers(model: Any, bos: int) -> list[_CacheLayer] | None:
-    """Find out what a network keeps of a piece; None = nothing that another piece could be added to."""
+    """Return the shapes of the keys and values that a network keeps of a piece; None if it keeps none."""
     try:
         device = model.get_input_embeddings().weight.device
         output = model.base_model(torch.tensor([[bos]], device=device), use_cache=True)

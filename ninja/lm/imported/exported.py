@@ -138,7 +138,7 @@ class Program:
         raise ModelError(f"the operator {target!r} is none that Ninja runs: torch's own, torch.ops.aten", self.path)
 
     def _value(self, argument: dict[str, Any], known: Json) -> Any:
-        """Return an argument's value: a constant of the graph, or what an operator has made."""
+        """Return an argument's value: a constant of the graph, or the result of an operator."""
         [(kind, value)] = argument.items()
         if kind in _PLAIN:
             return value

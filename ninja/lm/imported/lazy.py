@@ -116,11 +116,11 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute what `_extend` will need of the parents; if memory ends here, no slot has been taken."""
+        """Compute the parents' states before slots are taken, since memory may run out here."""
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Prepare what evaluating `new` slots will need; `slots` are their parents."""
+        """Prepare the evaluation of `new` slots; `slots` are their parents."""
 
     @abstractmethod
     def _originate(self, slot: int) -> None:

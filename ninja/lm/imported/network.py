@@ -95,7 +95,7 @@ class HistoryNetwork:
     def __init__(
         self, run: Callable[[torch.Tensor], torch.Tensor], *, batch: int | None = None, path: str | None = None
     ) -> None:
-        """Take over a network; `run` turns words, int64 [n, time], into scores of what may follow, [n, time, words]."""
+        """Take over a network; `run` turns words, int64 [n, time], into scores of the next word, [n, time, words]."""
         self._run = run
         self._path = path
         self.batch = batch

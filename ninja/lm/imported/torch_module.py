@@ -1,4 +1,4 @@
-"""Networks written for torch: your own modules, TorchScript archives, and what ``torch.export`` saved.
+"""Networks written for torch: your own modules and TorchScript archives.
 
 A module with a state has two methods:
 
@@ -166,7 +166,7 @@ def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _checked(path: str) -> io.BytesIO:
-    """Copy an archive without what could touch files, so that torch reads what was looked at and nothing else.
+    """Check that an archive's code touches no files, and return a copy, so that torch reads the very bytes checked.
 
     Raises:
         ModelError: The archive is damaged, or its code may touch files.

@@ -1,4 +1,4 @@
-"""What the components of nnet3 networks compute, by their types and fields.
+"""Components of nnet3 networks, made of their types and fields.
 
 Of each component only the fields that matter to that are kept; learning rates and statistics are not.
 
@@ -40,7 +40,7 @@ class Fields:
         self._fail = fail
 
     def component(self) -> Component:
-        """Return what this component computes."""
+        """Return the component."""
         if self.kind not in BUILDERS:
             known = ", ".join(sorted(each.removesuffix("Component") for each in BUILDERS))
             self.fail(f"this type is not supported; supported are {known}")

@@ -119,7 +119,7 @@ def _dim(line: _Line, components: Mapping[str, Component]) -> int:
 
 
 def _inputs(line: _Line) -> list[_Sum]:
-    """Return what a node reads, one part after the other."""
+    """Return the parts of a node's input, in order."""
     if line.kind == "dim-range-node":
         return [_Sum([_Reference(line.get("input-node"), 0, 1.0, optional=False)])]
     return _Descriptor(line.get("input"), line.fail).parse()
@@ -297,7 +297,7 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
 
 
 def _check_delays(nodes: list[Node], sums: Mapping[str, list[_Sum]], found: Mapping[str, _Line]) -> None:
-    """Refuse what cannot be had one word after the other, from the first word on."""
+    """Refuse nodes that need later words, or words before the first."""
     reading = {INPUT}  # nodes that are defined only where there is an input
     for node in nodes:
         if any(not r.optional and r.node in reading for part in sums[node.name] for r in part.references):

@@ -73,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
 
 
 def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, Kept]]], fail: Fail) -> Nnet3:
-    """Make a network anew of what `read` has kept of it; `fail` raises an error when that is no longer true."""
+    """Make a network of the lines and fields that `read` kept; `fail` raises an error where they are damaged."""
     components = {name: Fields(name, kind, values, fail).component() for name, (kind, values) in fields.items()}
     return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 

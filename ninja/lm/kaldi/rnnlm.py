@@ -34,7 +34,7 @@ from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
 from ninja.lm.kaldi.nnet3 import Nnet3, single
 from ninja.lm.options import LoadOptions
-from ninja.lm.recurrent.state_pool import SlabLM
+from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
 
@@ -49,7 +49,7 @@ _SPECIAL_OPTION = re.compile(r"--(bos|eos|brk)-symbol=([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What each word is made of: features ``index[begin[w] : begin[w + 1]]``, each times its value."""
+    """Features of each word: ``index[begin[w] : begin[w + 1]]``, each times its value."""
 
     weight: torch.Tensor  # float32 [features, embedding]
     begin: torch.Tensor  # int64 [words + 1]
@@ -84,10 +84,10 @@ class KaldiModel:
         return self.network.graph.num_parameters + embedding.numel()
 
 
-class KaldiRnnlm(SlabLM):
+class KaldiRnnlm(StatePoolLM):
     """A Kaldi RNNLM behind the protocol of `LanguageModel`; see there for its methods.
 
-    A row of the slab is a row of the network's, see `ninja.models.nnet3`: the output first, then what it remembers.
+    A row of the pool is a row of the network's, see `ninja.models.nnet3`: the output first, then what it remembers.
     Word 0 (epsilon) has no share in the normaliser.
     """
 
@@ -139,12 +139,12 @@ class KaldiRnnlm(SlabLM):
         return self._network.step(row, self._embedding.index_select(0, self._tensor(words)))
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        if not self._slab.is_cpu:
+        if not self._states.is_cpu:
             super()._advance(old, new, words)
             return
-        parent = self._slab.index_select(0, self._tensor(old))  # [n, row]
+        parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         pieces = [piece.numpy() for piece in self._pieces(parent, words)]
-        _lm.scatter_rows(pieces, new, self._slab.numpy())
+        _lm.scatter_rows(pieces, new, self._states.numpy())
 
 
 def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
@@ -265,7 +265,7 @@ def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
 
 
 def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
-    """Count what stands between blanks on each line; a million words' features are too many for Python's own split."""
+    """Count the fields of each line; a million words' features are too many for Python's own split."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
     blank[list(BLANK)] = True

@@ -60,7 +60,7 @@ def write_arpa(words: Sequence[str], lengths: Sequence[BackoffNgrams], path: str
 
 
 def as_language_model(words: Sequence[str], lengths: Sequence[BackoffNgrams], path: str) -> NgramLM:
-    """Make what reading the written file would give; `path` names the model in messages."""
+    """Make the model that reading the written file would give; `path` names it in messages."""
     reader = _lm.ArpaReader(path, sum(map(len, lengths)))
     for block in _blocks(words, lengths):
         reader.feed(block)

@@ -1,4 +1,4 @@
-"""Class tokens in text: what one looks like, and putting them where phrases of classes stand."""
+"""Class tokens in text: their form, and phrases of classes replaced by them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_class(word: str) -> bool:
 
 @dataclass(slots=True)
 class _Node:
-    """What may follow the words read so far, and whose phrase ends here."""
+    """A node in the trie of phrases."""
 
     after: dict[str, _Node] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Tagger:
         return map(self.tag, sentences)
 
     def notes(self) -> list[str]:
-        """Return what there is to know after a text was tagged, a line each."""
+        """Return notes about a tagged text, a line each."""
         lines = [
             f"{name}: phrases in the lists {count}, found in the text {self.num_found[name]}"
             + (f"; tokens there already {self.num_present[name]}" if self.num_present[name] else "")

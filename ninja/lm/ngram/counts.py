@@ -1,4 +1,4 @@
-"""Count the n-grams of a text: how often each occurs, its context, and what it is without its first word."""
+"""Count the n-grams of a text: how often each occurs, its context, and its suffix without the first word."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class NgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class Discounts:
-    """What is taken from the counts of the n-grams of one length."""
+    """Discounts of the counts of the n-grams of one length."""
 
     of_count: tuple[float, float, float]  # 1, 2, 3 and more
     source: Literal["estimated", "continued", "fallback", "given"]  # see `_discounts`
@@ -85,7 +85,7 @@ class Discounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedNgram:
-    """An n-gram model as it was trained, and what there is to know of its text."""
+    """A trained n-gram model, and facts about its text."""
 
     words: tuple[str, ...]  # by id; <s>, </s> and <unk> first
     lengths: tuple[BackoffNgrams, ...]  # the n-grams of each length from 1
@@ -111,7 +111,7 @@ class TrainedNgram:
         write_arpa(self.words, self.lengths, os.fspath(path))
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return what `ninja.lm.load` makes of the written file, which also knows how many words ``<unk>`` stood for.
+        """Return the model that `ninja.lm.load` makes of the written file, with the count of its unknown words.
 
         Args:
             name: What stands for the file in messages.
@@ -180,7 +180,7 @@ def train_ngram(
         weight, joined = _interpolated(ngrams.prefix, count, kept[-1], discounts[-1], shorter)
         backoff.append(weight)
         probability.append(joined)
-        notes += _told(length, discounts[-1])
+        notes += _notes(length, discounts[-1])
     _check(probability[0], text.words)
     return TrainedNgram(
         words=text.words,
@@ -225,8 +225,8 @@ def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts
     return Discounts((y, 2 * y, 3 * y), "continued", seen)
 
 
-def _told(length: int, discounts: Discounts) -> list[str]:
-    """Return what a user should know about discounts."""
+def _notes(length: int, discounts: Discounts) -> list[str]:
+    """Return notes about discounts that could not be estimated."""
     if discounts.source in ("estimated", "given"):
         return []
     seen = ", ".join(map(str, discounts.counts_of_counts))
@@ -238,7 +238,7 @@ def _told(length: int, discounts: Discounts) -> list[str]:
 
 
 def _uniform(num_words: int, unk_share: float | None) -> Numbers:
-    """Return what words are interpolated with: each as probable as the next, ``<unk>`` as the caller wants."""
+    """Return the distribution that words are interpolated with: uniform, but for ``<unk>``'s share."""
     share = 1 / (num_words - 1) if unk_share is None else unk_share
     uniform = np.full(num_words, (1 - share) / (num_words - 2) if num_words > 2 else 0.0)
     uniform[_UNK], uniform[_BOS] = share, 0.0

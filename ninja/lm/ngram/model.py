@@ -76,7 +76,7 @@ class NgramLM(LanguageModel):
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return what `logprob` and `advance` return, at the cost of one of them."""
+        """Return the results of `logprob` and `advance` at the cost of one of them."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:

@@ -8,14 +8,14 @@ import torch
 from ninja import _lm
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import linear
-from ninja.lm.recurrent.state_pool import SlabLM
+from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.models.lstm import LSTMLanguageModel
 
 
-class NeuralLM(SlabLM):
+class LstmLM(StatePoolLM):
     """An LSTM language model behind the protocol of `LanguageModel`; see there for its methods.
 
-    A row of the slab holds of each layer the output and then the cell, the last layer's last.
+    A row of the pool holds of each layer the output and then the cell, the last layer's last.
 
         row = [ output 1 | cell 1 | output 2 | cell 2 | … ]
     """

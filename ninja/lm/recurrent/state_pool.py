@@ -1,4 +1,4 @@
-"""What all recurrent networks behind the protocol share: states in one slab, and log-normalisers that are kept."""
+"""Networks behind the protocol whose states stand in one pool, with log-normalisers that are kept."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans eve
 LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
 
 
-class SlabLM(LanguageModel, ABC):
+class StatePoolLM(LanguageModel, ABC):
     """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
 
-    States are rows of one slab on the device. Somewhere in a row stands the network's output after the history's last
+    States are rows of one pool on the device. Somewhere in a row stands the network's output after the history's last
     word, whose product with a word's embedding is that word's score. The log-normaliser of a history is exact, and
     computed once: when its first word is scored, together with all others that lack theirs in the same call.
 
@@ -43,7 +43,7 @@ class SlabLM(LanguageModel, ABC):
         max_batch: int | None,
         first_word: int = 0,
     ) -> None:
-        """Make an empty slab.
+        """Make an empty pool.
 
         Args:
             embedding: Of each word, float32 [words, embedding].
@@ -63,7 +63,7 @@ class SlabLM(LanguageModel, ABC):
         self._max_batch = max_batch
         self._threads = Threads()
         self._device = device_of(device)
-        self._slab = torch.empty(0, width, device=self._device)
+        self._states = torch.empty(0, width, device=self._device)
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
         self._output = output
@@ -71,7 +71,7 @@ class SlabLM(LanguageModel, ABC):
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
-        self._pool = SlotPool(self._grow)
+        self._slots = SlotPool(self._grow)
         self._start_normaliser = np.float32(np.nan)
 
     def _take_words(self, vocabulary: SymbolTable, num_words: int, unk_words: int | None) -> int:
@@ -98,12 +98,12 @@ class SlabLM(LanguageModel, ABC):
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
         """Fill in the rows of new slots; several threads do this at once, for different slots."""
-        parent = self._slab.index_select(0, self._tensor(old))  # [n, row]
-        self._slab.index_copy_(0, self._tensor(new), self._step(parent, words))
+        parent = self._states.index_select(0, self._tensor(old))  # [n, row]
+        self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
     def _begin(self, bos: int) -> None:
         """Compute the state of the history that is ``<s>`` alone."""
-        self._start_row = self._step(torch.zeros(1, self._slab.shape[1], device=self._device), np.array([bos]))
+        self._start_row = self._step(torch.zeros(1, self._states.shape[1], device=self._device), np.array([bos]))
 
     @property
     def normalized(self) -> bool:
@@ -113,13 +113,13 @@ class SlabLM(LanguageModel, ABC):
     @property
     def num_slots(self) -> int:
         """Number of slots in use."""
-        return self._pool.num_used
+        return self._slots.num_used
 
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
-        slots = self._pool.take(count)
-        self._slab[self._tensor(slots)] = self._start_row
+        slots = self._slots.take(count)
+        self._states[self._tensor(slots)] = self._start_row
         if count and self._normalize and np.isnan(self._start_normaliser):
             self._normaliser[slots[:1]] = np.nan
             self._start_normaliser = self._log_normalisers(self._outputs(slots[:1]))[0]
@@ -133,7 +133,7 @@ class SlabLM(LanguageModel, ABC):
         if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
             spare = (0, -count % EVEN_ROWS)
             slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
-        new = self._pool.take(len(slots))
+        new = self._slots.take(len(slots))
 
         def step(piece: slice) -> None:
             self._advance(slots[piece], new[piece], words[piece])
@@ -163,7 +163,7 @@ class SlabLM(LanguageModel, ABC):
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
-        self._pool.give_back(slots)
+        self._slots.give_back(slots)
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
         """Compute on all rows of a batch, as many at once as this device, or the caller, likes best."""
@@ -184,7 +184,7 @@ class SlabLM(LanguageModel, ABC):
 
     def _outputs(self, slots: np.ndarray) -> torch.Tensor:
         """Return the network's outputs, float32 [slots, embedding]."""
-        return self._slab.narrow(1, self._output, self._embedding.shape[1]).index_select(0, self._tensor(slots))
+        return self._states.narrow(1, self._output, self._embedding.shape[1]).index_select(0, self._tensor(slots))
 
     def _log_normalisers(self, output: torch.Tensor) -> np.ndarray:
         """Return the log-normaliser after each output, float32 [n]."""
@@ -200,10 +200,10 @@ class SlabLM(LanguageModel, ABC):
 
     def _grow(self, capacity: int) -> None:
         """Make room for so many slots."""
-        old = len(self._slab)
-        slab = torch.empty(capacity, self._slab.shape[1], device=self._device)
-        slab[:old] = self._slab
-        self._slab = slab
+        old = len(self._states)
+        slab = torch.empty(capacity, self._states.shape[1], device=self._device)
+        slab[:old] = self._states
+        self._states = slab
         self._normaliser = np.concatenate((self._normaliser, np.full(capacity - old, np.nan, np.float32)))
 
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:

@@ -16,7 +16,7 @@ LARGEST = 700.0  # nats that can be exponentiated
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What measuring came to; ends of sentences are predicted as words are."""
+    """Scores of a held-out text; ends of sentences are predicted as words are."""
 
     num_sentences: int
     num_words: int

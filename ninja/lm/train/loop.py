@@ -16,7 +16,7 @@ from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences, batches, pad
-from ninja.lm.train.objective import Sampler, backward, half_multiplication, perplexity
+from ninja.lm.train.objective import Sampler, backward, in_bfloat16, perplexity
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.lm.vocabulary import SPECIAL
 from ninja.models import lstm, transformer
@@ -240,7 +240,7 @@ def _step(
     run.module.train()
     run.optimizer.zero_grad(set_to_none=True)
     source, target = (torch.from_numpy(array).to(options.device) for array in pad(sentences, members))
-    with half_multiplication(options.device):
+    with in_bfloat16(options.device):
         real = target >= 0  # [time, batch]
         output = run.module(source)[real]  # [tokens, embedding]
         loss = backward(run.module, output, target[real], sampler, options.self_normalize)

@@ -1,4 +1,4 @@
-"""What training minimises and what it reports: sampled cross-entropy, exact perplexity."""
+"""The objective of training, sampled cross-entropy, and exact perplexity."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def backward(
     return total / len(target)
 
 
-def half_multiplication(device: str) -> contextlib.AbstractContextManager[object]:
+def in_bfloat16(device: str) -> contextlib.AbstractContextManager[object]:
     """Multiply matrices in bfloat16 with float32 weights: several times faster on recent CPUs and GPUs."""
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 

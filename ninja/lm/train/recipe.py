@@ -1,4 +1,4 @@
-"""How a language model is trained, how far a training is, and what it came to; all without torch."""
+"""Options, progress and result of training a language model; without torch."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training came to."""
+    """The result of a training."""
 
     perplexity: float  # on the held-out text, of the weights as stored
     unknown: float  # share of the held-out words that are outside the vocabulary

@@ -1,0 +1,195 @@
+"""Caffe2's operators on torch against plain loops."""
+
+import numpy as np
+import pytest
+import reference_caffe2 as slow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import ModelError
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm.imported.caffe2_net import Argument, Operator  # noqa: E402
+from ninja.lm.imported.caffe2_operators import OPERATORS  # noqa: E402
+
+
+def run(kind, arrays, count=1, **arguments):
+    """Run an operator; arguments that are tuples are lists of integers."""
+    made = {}
+    for name, value in arguments.items():
+        sort = (
+            "ints"
+            if isinstance(value, tuple)
+            else "s"
+            if isinstance(value, str)
+            else "f"
+            if isinstance(value, float)
+            else "i"
+        )
+        made[name] = Argument(**{sort: value})
+    tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+    inputs, outputs = (
+        tuple(f"{side}{place}" for place in range(n)) for side, n in (("in", len(tensors)), ("out", count))
+    )
+    results = OPERATORS[kind](Operator(kind, inputs, outputs, made, "net.pb", 1), tensors)
+    return [each.numpy() for each in results]
+
+
+few = settings(max_examples=25)
+SEEDS = st.integers(0, 2**31).map(np.random.default_rng)
+SIZES = st.integers(1, 4)
+
+
+def numbers(random, *sizes):
+    return random.normal(size=sizes).astype(np.float32)
+
+
+@few
+@given(SEEDS, SIZES, SIZES, SIZES, SIZES, st.booleans())
+def test_fc_is_a_product_with_the_weights_of_each_output(random, a, b, c, o, transposed):
+    x, bias = numbers(random, a, b, c), numbers(random, o)
+    kind = "FCTransposed" if transposed else "FC"
+    for axis, inputs in ((1, b * c), (2, c)):
+        w = numbers(random, *((inputs, o) if transposed else (o, inputs)))
+        expected = slow.fc(x, w, bias, axis, transposed=transposed)
+        assert run(kind, [x, w, bias], axis=axis)[0] == pytest.approx(expected, abs=1e-4)
+    if not transposed:
+        w = numbers(random, o, b, c)
+        assert run("FC", [x, w, bias])[0] == pytest.approx(slow.fc(x, w, bias), abs=1e-4)
+        split, bias = numbers(random, o, 2, c), numbers(random, 2 * o)  # axis_w = 2: the outputs are o × 2
+        assert run("FC", [x, split, bias], axis=2, axis_w=2)[0] == pytest.approx(
+            slow.fc(x, split, bias, 2, 2), abs=1e-4
+        )
+
+
+@few
+@given(SEEDS, SIZES, SIZES, st.sampled_from([{}, {"drop_states": 1}, {"forget_bias": 1.25}]))
+def test_lstm_unit_keeps_states_where_a_sequence_has_ended(random, n, d, more):
+    hidden, cell, gates = numbers(random, 1, n, d), numbers(random, 1, n, d), numbers(random, 1, n, 4 * d)
+    lengths, time = random.integers(0, 3, n).astype(np.int32), np.array([1], np.int32)
+    kept = {"drop_states": bool(more.get("drop_states", 0)), "forget_bias": more.get("forget_bias", 0.0)}
+    for found, expected in (
+        (
+            run("LSTMUnit", [hidden, cell, gates, lengths, time], 2, **more),
+            slow.lstm_unit(hidden, cell, gates, lengths, 1, **kept),
+        ),
+        (
+            run("LSTMUnit", [hidden, cell, gates, time], 2, sequence_lengths=0, **more),
+            slow.lstm_unit(hidden, cell, gates, None, 1, **kept),
+        ),
+    ):
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+@few
+@given(SEEDS, SIZES, SIZES, SIZES)
+def test_softmax_takes_the_dimensions_from_its_axis_as_one(random, a, b, c):
+    x = numbers(random, a, b, c)
+    assert run("Softmax", [x])[0] == pytest.approx(slow.softmax(x), abs=1e-5)
+    assert run("Softmax", [x], axis=2)[0] == pytest.approx(slow.softmax(x, 2), abs=1e-5)
+
+
+@few
+@given(SEEDS, SIZES, SIZES, SIZES)
+def test_arithmetic_broadcasts_in_the_old_way_when_asked_and_as_numpy_else(random, a, b, c):
+    x = numbers(random, a, b, c)
+    plain = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+    for kind, compute in plain.items():
+        for shape, axis in (((b,), 1), ((a, b), 0), ((c,), -1), ((b, c), -1), ((b, c), 1)):
+            y = numbers(random, *shape)
+            expected = slow.legacy_broadcast(compute, x, y, axis)
+            assert run(kind, [x, y], broadcast=1, axis=axis)[0] == pytest.approx(expected, rel=1e-5)
+        y = numbers(random, b, 1)
+        assert run(kind, [x, y])[0] == pytest.approx(compute(x, y), rel=1e-5)
+    assert run("Sum", [x, x, x])[0] == pytest.approx(3 * x, rel=1e-5)
+
+
+@few
+@given(SEEDS, SIZES, SIZES, SIZES)
+def test_gather_slice_and_reshape_move_as_documented(random, a, b, c):
+    x = numbers(random, a, b, c)
+    where = random.integers(0, b, (2, 3)).astype(np.int32)
+    assert np.array_equal(run("Gather", [x, where], axis=1)[0], slow.gather(x, where, 1))
+    assert np.array_equal(run("Gather", [x, where % a])[0], slow.gather(x, where % a))
+    starts, ends = (0, int(random.integers(0, b)), 0), (-1, b, int(random.integers(0, c)) - c - 1)
+    assert np.array_equal(run("Slice", [x], starts=starts, ends=ends)[0], slow.slice_(x, starts, ends))
+    for shape in ((0, -1), (-1,), (a * b, 0 * c + c), (1, 0, -1) if b else ()):
+        if 0 in shape and shape[:2] == (1, 0):
+            shape = (a, 0, -1)
+        found, old = run("Reshape", [x], 2, shape=shape)
+        assert np.array_equal(found, slow.reshape(x, shape))
+        assert old.tolist() == [a, b, c]
+
+
+@few
+@given(SEEDS, SIZES, SIZES, SIZES)
+def test_products_and_shapes_agree_with_numpy(random, a, b, c):
+    x, y = numbers(random, a, b), numbers(random, b, c)
+    expected = pytest.approx(x @ y, abs=1e-4)
+    for kind in ("MatMul", "BatchMatMul"):
+        assert run(kind, [x, y])[0] == expected
+        assert run(kind, [x.T, y], trans_a=1)[0] == expected
+        assert run(kind, [x, y.T], trans_b=1)[0] == expected
+    both, sizes = run("Concat", [x, x, x[:, :1]], 2, axis=1)
+    assert np.array_equal(both, np.concatenate((x, x, x[:, :1]), 1))
+    assert sizes.tolist() == [b, b, 1]
+    assert np.array_equal(run("Concat", [x, x], 2, axis=0, add_axis=1)[0], np.stack((x, x)))
+    for pieces in (
+        run("Split", [both], 3, axis=1, split=(b, b, 1)),
+        run("Split", [both, np.array([b, b, 1], np.int32)], 3, axis=1),
+    ):
+        for ours, theirs in zip(pieces, (x, x, x[:, :1]), strict=True):
+            assert np.array_equal(ours, theirs)
+    assert np.array_equal(run("Split", [np.concatenate((x, x))], 2, axis=0)[1], x)
+    assert run("ExpandDims", [x], dims=(0, 2))[0].shape == (1, a, 1, b)
+    assert run("Squeeze", [x[None, :, None]], dims=(0, 2))[0].shape == (a, b)
+    assert np.array_equal(run("Transpose", [x])[0], x.T)
+    assert np.array_equal(run("Transpose", [x[None]], axes=(1, 2, 0))[0], x[:, :, None])
+    assert run("Shape", [x])[0].tolist() == [a, b]
+    assert run("Cast", [x], to=10)[0].dtype == run("Cast", [x], to="int64")[0].dtype == np.int64
+
+
+def test_functions_of_one_number_agree_with_numpy():
+    x = np.linspace(-3, 3, 13, dtype=np.float32)
+    for kind, compute in {
+        "Sigmoid": lambda v: 1 / (1 + np.exp(-v)), "Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0), "Exp": np.exp,
+        "Negative": np.negative, "Copy": np.array, "Alias": np.array, "StopGradient": np.array,
+    }.items():  # fmt: skip
+        assert run(kind, [x])[0] == pytest.approx(compute(x), abs=1e-5)
+    assert run("Log", [np.exp(x)])[0] == pytest.approx(x, abs=1e-5)
+    assert np.array_equal(run("Dropout", [x], 2, is_test=1)[0], x)
+
+
+def test_constants_are_filled():
+    assert run("ConstantFill", [], shape=(2, 3), value=1.5)[0].tolist() == [[1.5] * 3] * 2
+    assert run("ConstantFill", [], shape=(2,), value=3)[0].dtype == np.int64
+    assert run("ConstantFill", [], shape=(2,), value=3, dtype=2)[0].dtype == np.int32
+    assert run("ConstantFill", [np.zeros((2, 3), np.float32)], extra_shape=(4,))[0].shape == (2, 3, 4)
+    assert run("ConstantFill", [np.array([5, 6])], input_as_shape=1)[0].shape == (5, 6)
+    assert run("GivenTensorIntFill", [], shape=(2,), values=(7, 8))[0].tolist() == [7, 8]
+    assert run("GivenTensorInt64Fill", [], shape=(1, 2), values=(7, 8))[0].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrays", "arguments", "reason"),
+    [
+        ("ConstantFill", [], {"shape": (2**20, 2**20)}, "more than"),
+        ("ConstantFill", [], {"shape": (-1,)}, "negative size"),
+        ("ConstantFill", [], {"shape": (1,), "dtype": 4}, "dtype 4"),
+        ("GivenTensorIntFill", [], {"shape": (2**40,), "values": (1, 2)}, "2 values for the shape"),
+        ("Softmax", [np.zeros((2, 2))], {"axis": 5}, "axis 5 of a tensor with 2 dimensions"),
+        ("Split", [np.zeros((2, 3))], {"axis": 1, "split": (1, 1)}, "cannot split 3"),
+        ("Slice", [np.zeros((2, 3))], {"starts": (2,), "ends": (1,)}, "cannot take 2 … 1 of 2"),
+        ("Slice", [np.zeros(2)], {"starts": (0, 0), "ends": (1, 1)}, "2 starts and 2 ends for 1 dimensions"),
+        ("Reshape", [np.zeros(2)], {"shape": (2, 0)}, "cannot keep sizes"),
+        ("Cast", [np.zeros(2)], {"to": 4}, "cannot cast"),
+        ("Dropout", [np.zeros(2)], {}, "is_test is not set"),
+        ("LSTMUnit", [np.zeros((1, 1, 1))] * 3, {}, "3 inputs, not 5"),
+        ("LSTMUnit", [np.zeros((1, 1, 1))] * 5, {}, "there must be four a cell"),
+    ],
+)
+def test_an_operator_that_cannot_run_is_named(kind, arrays, arguments, reason):
+    with pytest.raises(ModelError, match=rf"net.pb: operator 1, {kind}, which makes 'out0': .*{reason}"):
+        run(kind, arrays, **arguments)
