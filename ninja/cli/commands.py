@@ -117,9 +117,6 @@ SECTIONS = {
         ),
         "align-text": ("kaldi.wer", "Align the words of two texts, as Kaldi's align-text."),
     },
-    "This program": {
-        "doctor": ("doctor", "Check the installation."),
-        "version": ("doctor", "Print the version."),
-    },
+    "This program": {"doctor": ("doctor", "Check the installation."), "version": ("doctor", "Print the version.")},
 }
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}

@@ -59,10 +59,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="With --carry-over: words that are remembered; 0 is all.",
         ),
     )
-    @section(
-        "Running",
-        click.option("--device", default="cpu", help="Where the models compute: cpu, cuda, cuda:1, …"),
-    )
+    @section("Running", click.option("--device", default="cpu", help="Where the models compute: cpu, cuda, cuda:1, …"))
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],

@@ -115,8 +115,7 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
 def output_file(what: str) -> Callable[[Command], Command]:
     """Add ``-o``, for results that go to stdout without it."""
     return section(
-        LAST_SECTIONS[0],
-        click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout."),
+        LAST_SECTIONS[0], click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout.")
     )
 
 

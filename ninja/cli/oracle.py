@@ -42,10 +42,7 @@ class Found(NamedTuple):
 
 
 def nearest(
-    lattice: Lattice,
-    references: Mapping[str, npt.NDArray[np.int32]],
-    wildcards: tuple[int, ...],
-    keep_lattice: bool,
+    lattice: Lattice, references: Mapping[str, npt.NDArray[np.int32]], wildcards: tuple[int, ...], keep_lattice: bool
 ) -> Found | None:
     """Find the nearest path of a lattice; None where there is no reference."""
     reference = references.get(lattice.key)

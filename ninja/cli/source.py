@@ -65,10 +65,7 @@ class Source:
 
             self._looked = True
             self.symbols = vocabulary(
-                [*self.places, *self.beside],
-                format=self.format,
-                encoding=self.encoding,
-                allow_pipes=self.allow_pipes,
+                [*self.places, *self.beside], format=self.format, encoding=self.encoding, allow_pipes=self.allow_pipes
             )
         return self.symbols
 

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 @click.argument("second")
 @click.option("--delta", default=0.1, help="Largest difference of a path's cost.")
 @click.option(
-    "--num-paths",
-    type=click.IntRange(0),
-    default=20,
-    help="Best word sequences of which alignments are compared, too.",
+    "--num-paths", type=click.IntRange(0), default=20, help="Best word sequences of which alignments are compared, too."
 )
 @click.option(
     "--max-error-proportion",
