@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from strategies_nnet3 import Builder
 
+from ninja.cli import lm as lm_commands
 from ninja.cli.lm import lm as group
 from ninja.lm import load, sentence_logprobs
 
@@ -46,8 +47,9 @@ def scores(output):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 256])
-def test_score_prints_a_number_for_each_word_and_one_for_the_end(ninja, bed, batch):
-    code, output, errors = ninja("lm", "score", bed / "rnnlm", bed / "text", "--batch", batch)
+def test_score_prints_a_number_for_each_word_and_one_for_the_end(ninja, bed, monkeypatch, batch):
+    monkeypatch.setattr(lm_commands, "BATCH", batch)
+    code, output, errors = ninja("lm", "score", bed / "rnnlm", bed / "text")
     assert code == 0
     found = scores(output)
     assert {key: len(each) for key, each in found.items()} == {"one": 3, "two": 1, "three": 4}

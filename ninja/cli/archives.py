@@ -54,7 +54,7 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @click.option("--utt2spk", metavar="FILE", help="Speaker of each key: those of one speaker stay together.")
-@lattice_output("Destination for each part; JOB in its name is the part's number, SPK its speaker", resume=False)
+@lattice_output("Output for each part; JOB in its name is the part's number, SPK its speaker", resume=False)
 @reads_lattices_alone
 def split(source: Source, destination: Destination, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.

@@ -98,11 +98,9 @@ def _transcribe(
     output_file: str,
     alignment: str | None,
     cost: str | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
 ) -> None:
-    found = partial(transcripts, n=n, scales=Scales(acoustic_scale, lm_scale, word_penalty))
+    found = partial(transcripts, n=n, scales=scales)
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)

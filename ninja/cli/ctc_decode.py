@@ -158,7 +158,7 @@ def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
         "--on-error",
         type=click.Choice(["skip", "raise"]),
         default="skip",
-        help="Go on after a matrix failed (exit code 1 at the end), or stop there.",
+        help="Skip matrices that fail (exit code 1 at the end), or stop at the first.",
     ),
     click.option("--allow-pipes", is_flag=True, help="Run a command typed as MATRICES ('ark:command |')."),
 )

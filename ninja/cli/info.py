@@ -51,7 +51,7 @@ def size_of(lattice: Lattice) -> Size:
 
 
 @command
-@click.option("--rnnlm", metavar="FILE", help="Tell how well this language model knows the words.")
+@click.option("--rnnlm", metavar="FILE", help="Show how many of the words this language model knows.")
 @click.option("--per-lattice", is_flag=True, help="Print a line for each: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @reads_lattices

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ninja.lm import LanguageModel
 
 
+BATCH = 256  # sentences scored side by side
+
+
 class Sentence(NamedTuple):
     """A line of a text."""
 
@@ -44,7 +47,7 @@ def _running(command: Command) -> Command:
     """Add the options that say how a model computes."""
     for decorate in (
         click.option("--words", metavar="FILE", help="Symbol table of a model that numbers its words."),
-        click.option("--device", default="cpu", help="Where it computes: cpu, cuda, cuda:1, …"),
+        click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …"),
         click.option(
             "--normalize/--no-normalize",
             default=None,
@@ -95,10 +98,9 @@ def info(model: str, as_json: bool, normalize: bool | None, device: str, words: 
 @click.argument("model")
 @click.argument("text")
 @output_file("Scores")
-@click.option("--keys/--no-keys", default=True, help="Whether lines of TEXT begin with a key.")
+@click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
 @click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
-@click.option("--batch", type=click.IntRange(1), default=256, help="Sentences scored side by side.")
 @_running
 def score(
     model: str,
@@ -107,7 +109,6 @@ def score(
     keys: bool,
     as_ids: bool,
     unk_penalty: float,
-    batch: int,
     normalize: bool | None,
     device: str,
     words: str | None,
@@ -127,7 +128,7 @@ def score(
     sentences = _sentences(network, text, keys, as_ids)
     num_sentences, num_words, num_unknown, total = 0, 0, 0, 0.0
     with text_output(output_file) as stream:
-        while some := list(islice(sentences, batch)):
+        while some := list(islice(sentences, BATCH)):
             scores = word_logprobs(network, [sentence.ids for sentence in some])
             for sentence, logprob in zip(some, scores, strict=True):
                 logprob[:-1][sentence.unknown] -= unk_penalty

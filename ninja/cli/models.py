@@ -44,22 +44,22 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--iterate",
             metavar="D,D,…",
-            help="Rescore with one model after the other; D: it reads sentences forward or backward.",
+            help="Rescore with one model after the other; D is forward or backward, its direction.",
         ),
     )
     @section(
         "History across utterances",
-        click.option("--carry-over", is_flag=True, help="Let the models know what was said before in a recording."),
-        click.option("--utt2spk", metavar="FILE", help="With --carry-over: utterances of one speaker are a recording."),
-        click.option("--segments", metavar="FILE", help="With --carry-over: the recording of each utterance, by time."),
+        click.option("--carry-over", is_flag=True, help="Let models see the words before in the recording."),
+        click.option("--utt2spk", metavar="FILE", help="With --carry-over: a speaker's utterances are a recording."),
+        click.option("--segments", metavar="FILE", help="With --carry-over: segments with recordings and times."),
         click.option(
             "--carry-words",
             type=click.IntRange(0),
             default=MAX_WORDS,
-            help="With --carry-over: words that are remembered; 0 is all.",
+            help="With --carry-over: most words carried over; 0 is all.",
         ),
     )
-    @section("Running", click.option("--device", default="cpu", help="Where the models compute: cpu, cuda, cuda:1, …"))
+    @section("Running", click.option("--device", default="cpu", help="Device of the models: cpu, cuda, cuda:1, …"))
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],

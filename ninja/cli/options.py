@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 import types
@@ -15,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.errors import OptionError
+from ninja.lattice import Scales
 
 Command = Callable[..., Any]
 LAST_SECTIONS = ("Input and output", "Running")
@@ -78,14 +80,28 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
 
 
 acoustic_scale = click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs.")
-inv_acoustic_scale = click.option("--inv-acoustic-scale", default=1.0, help="Its inverse, given instead.")
+inv_acoustic_scale = click.option(
+    "--inv-acoustic-scale", default=1.0, help="Inverse of --acoustic-scale, instead of it."
+)
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
 word_penalty = click.option("--word-penalty", default=0.0, help="Cost added for each word.")
 jobs = click.option("--jobs", type=click.IntRange(1), default=1, help="Worker processes.")
 
 
-scales = section(
-    "Scales",
+def _scales(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Add scales under which paths are compared, handed to the command together as ``scales``."""
+
+    def add(function: Command) -> Command:
+        @functools.wraps(function)
+        def collected(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: float = 0.0, **options: Any) -> None:
+            function(scales=Scales(acoustic_scale, lm_scale, word_penalty), **options)
+
+        return section("Scales", *options)(collected)
+
+    return add
+
+
+scales = _scales(
     click.option(
         "--acoustic-scale",
         default=1.0,
@@ -94,6 +110,8 @@ scales = section(
     lm_scale,
     word_penalty,
 )
+two_scales = _scales(acoustic_scale, lm_scale)
+all_scales = _scales(acoustic_scale, inv_acoustic_scale, lm_scale, word_penalty)
 
 
 class Switch(click.Option):
@@ -126,18 +144,18 @@ def lattice_output(what: str = "File for the lattices", *, resume: bool = True) 
         click.option(
             "--to",
             metavar="FORMAT[:OPTION=VALUE,...]",
-            help="Format to write.  [default: as the ending of -o says; a Kaldi archive]",
+            help="Format to write.  [default: by the ending of -o, else a Kaldi archive]",
         ),
         click.option(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Name what a format cannot hold, or fail lattices that would lose it.",
+            help="Warn of what the format cannot hold, or fail lattices that would lose it.",
         ),
-        click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words, too."),
+        click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words here."),
     ]
     if resume:
-        text = "Keep what was written if the run is cut short, and go on after it the next time."
+        text = "Keep the output of a run that is interrupted, and continue it next time."
         options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
     return section(LAST_SECTIONS[0], *options)
 

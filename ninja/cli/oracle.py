@@ -57,8 +57,8 @@ def nearest(
 @command
 @click.option("--ref", metavar="FILE", required=True, help="References: a key and its words on each line.")
 @click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
-@click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that are never errors, with colons between.")
-@click.option("--wildcard-symbols-list", metavar="FILE", help="File of words that are never errors, one a line.")
+@click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that never count as errors, with colons between.")
+@click.option("--wildcard-symbols-list", metavar="FILE", help="File of words that never count as errors, one a line.")
 @click.option("--word-symbol-table", metavar="FILE", help="Another name of --words.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
 @section(

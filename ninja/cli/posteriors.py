@@ -38,9 +38,7 @@ def arc_lines(lattice: Lattice, min_post: float, scales: Scales) -> str:
 @scales
 @output_file("Text file for the lines")
 @reads_lattices
-def posteriors(
-    source: Source, output_file: str, min_post: float, acoustic_scale: float, lm_scale: float, word_penalty: float
-) -> None:
+def posteriors(source: Source, output_file: str, min_post: float, scales: Scales) -> None:
     """Print the posterior of each arc of lattices.
 
     One line for each, with tabs between: key, first frame, number of frames, probability, word (or its id where --words
@@ -50,6 +48,6 @@ def posteriors(
     Example:
       ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    lines = partial(arc_lines, min_post=min_post, scales=Scales(acoustic_scale, lm_scale, word_penalty))
+    lines = partial(arc_lines, min_post=min_post, scales=scales)
     run_lines(lines, source, output_file)
     source.console.close()

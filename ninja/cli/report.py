@@ -22,17 +22,17 @@ Sides = tuple[Source, Source]
 @command
 @click.argument("before")
 @click.argument("after")
-@click.option("--ref", metavar="FILE", required=True, help="Text with what was said.")
+@click.option("--ref", metavar="FILE", required=True, help="Reference transcripts.")
 @click.option(
     "--lattices",
     type=click.IntRange(0),
     default=10,
-    help="Show the lattices of so many utterances that gained most, and of as many that lost most.",
+    help="Draw the lattices of this many of the most improved utterances, and of the most worsened.",
 )
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
-@click.option("--strict", is_flag=True, help="End with exit code 1 where references or lattices are missing.")
+@click.option("--strict", is_flag=True, help="Exit with 1 where references or lattices are missing.")
 @output_file("Page to write, such as report.html")
 @reading_options(jobs)
 def report(
@@ -42,9 +42,7 @@ def report(
     lattices: int,
     max_arcs: int,
     frame_shift: float | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
     strict: bool,
     output_file: str,
     **how: Any,
@@ -62,18 +60,17 @@ def report(
     if lattices and "-" in (before, after):
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
-    weights = Scales(acoustic_scale, lm_scale, word_penalty)
     first: Source = opened((before,), how, beside=(after,))["source"]
     second: Source = opened((after,), how, symbols=first.table())["source"]
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
-    outcomes = Outcomes(references, weights)
+    outcomes = Outcomes(references, scales)
     found = [dict(results(Each(outcomes), source)) for source in (first, second)]
     failed = [
         [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
     ]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
-    shown = _drawings(comparison, (first, second), references, ShowOptions(weights, max_arcs, frame_shift), lattices)
+    shown = _drawings(comparison, (first, second), references, ShowOptions(scales, max_arcs, frame_shift), lattices)
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
     rates, oracles = comparison.rates, comparison.oracle_rates

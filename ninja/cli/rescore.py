@@ -12,7 +12,7 @@ from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import language_models, map_words
-from ninja.cli.options import Destination, check_files, command, from_fields, lattice_output, section
+from ninja.cli.options import Destination, check_files, command, from_fields, lattice_output
 from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import OptionError
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 @from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"))
 @lattice_output("The rescored lattices")
-@section(
-    "Running",
-    click.option(
-        "--frame-shift",
-        type=float,
-        help="Seconds of a frame, for the summary.  [default: as the lattices say, else 0.01]",
-    ),
-)
 @reads_lattices
 def rescore(
     source: Source,
@@ -49,7 +41,6 @@ def rescore(
     carry_over: CarryOver | None,
     context: Context | None,
     destination: Destination,
-    frame_shift: float | None,
     **chosen: Any,
 ) -> None:
     """Rescore lattices with language models.
@@ -68,8 +59,6 @@ def rescore(
         raise OptionError("--iterate says how each model reads; leave --backward out")
     if carry_over is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
-    if frame_shift is not None and not frame_shift > 0:
-        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
     words = source.need_table()
     log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
@@ -85,6 +74,8 @@ def rescore(
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = Addressed(contextual)
+
+    frame_shift: float | None = None
 
     def take(lattice: Lattice) -> None:
         nonlocal frame_shift

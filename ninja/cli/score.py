@@ -77,9 +77,7 @@ def score(
     before: str | None,
     vocabulary: str | None,
     report: str | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
@@ -119,7 +117,7 @@ def score(
         if words is None:
             hypotheses = _transcripts(source.places)
         else:
-            search = partial(transcripts, n=1, scales=Scales(acoustic_scale, lm_scale, word_penalty))
+            search = partial(transcripts, n=1, scales=scales)
             hypotheses = {key: best[0].words for key, best in results(Each(search), source)}
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)

@@ -18,13 +18,13 @@ NAMED = 5  # keys that a message lists
 
 @command
 @click.argument("places", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--key", help="Which lattice to show.  [default: the only one]")
-@click.option("--ref", metavar="FILE", help="Text with what was said; the path nearest to it is marked.")
+@click.option("--key", help="Key of the lattice to show.  [default: the only one]")
+@click.option("--ref", metavar="FILE", help="Reference transcripts; the path with the fewest errors is marked.")
 @click.option(
     "--max-arcs",
     type=click.IntRange(1),
     default=5000,
-    help="Draw at most this many arcs, the best ones; the page says what is left out.",
+    help="Draw at most this many arcs, the best ones; the page gives the number left out.",
 )
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
@@ -36,9 +36,7 @@ def show(
     ref: str | None,
     max_arcs: int,
     frame_shift: float | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
     output_file: str,
     **how: Any,
 ) -> None:
@@ -51,7 +49,7 @@ def show(
     Example:
       ninja show lat.ark.gz --key utterance-7 --words words.txt --ref text --acoustic-scale 0.1 -o lattice.html
     """
-    options = ShowOptions(Scales(acoustic_scale, lm_scale, word_penalty), max_arcs, frame_shift)
+    options = ShowOptions(scales, max_arcs, frame_shift)
     reference = None
     source: Source = opened(places, how)["source"]
     if ref is not None and source.table() is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ninja.io.lookup import Lookup
     from ninja.lattice.symbols import SymbolTable
 
-WORDS_HELP = "Symbol table, a word and its id on each line."
+WORDS_HELP = "Symbol table: a word and its id on each line."
 OPTIONS = ("words", "format", "encoding", "allow_pipes", "on_error", "jobs")  # of reading
 OUTPUT_OPTIONS = ("output_file", "to", "lossy", "words_out", "resume")
 
@@ -170,7 +170,7 @@ def _reads(command: Command) -> Command:
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Add the options of reading, and some that say how a command runs; ``opened`` takes them."""
-    text = "Go on after a lattice failed (exit code 1 at the end), or stop there."
+    text = "Skip lattices that fail (exit code 1 at the end), or stop at the first."
     return section(
         "Input and output",
         click.option("--words", metavar="FILE", help=WORDS_HELP),
@@ -178,7 +178,7 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
             "--from",
             "format",
             metavar="FORMAT[:OPTION=VALUE,...]",
-            help="Format of the sources.  [default: as their content says]",
+            help="Format of the sources.  [default: recognised by content]",
         ),
         click.option("--encoding", default="utf-8", help="Encoding of the sources' text."),
         section(

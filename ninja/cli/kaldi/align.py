@@ -54,12 +54,12 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
 
 
 _reorder = switch("--reorder", True, "Self-loops follow the transition that ends a phone; as the graph was made.")
-_output_error_lats = switch("--output-error-lats", True, "Write what can be aligned of damaged lattices, too.")
-_partial_word_label = _label("--partial-word-label", "Word id of parts of words where decoding broke off.")
+_output_error_lats = switch("--output-error-lats", True, "Write the part of damaged lattices that can be aligned.")
+_partial_word_label = _label("--partial-word-label", "Word id of words cut off at the end.")
 
 
 @command
-@click.option("--word-boundary", metavar="FILE", required=True, help="Places of phones in words (word_boundary.int).")
+@click.option("--word-boundary", metavar="FILE", required=True, help="Word positions of phones (word_boundary.int).")
 @model_option
 @_label("--silence-label", "Word id of silences; 0: they carry no word.")
 @_partial_word_label
@@ -68,7 +68,7 @@ _partial_word_label = _label("--partial-word-label", "Word id of parts of words 
     "--max-expand",
     type=click.FloatRange(0),
     default=0.0,
-    help="Give up a lattice beyond 1000 states and this many times its own; 0: never.",
+    help="Fail lattices that grow beyond 1000 states and this many times their size; 0: never.",
 )
 @_output_error_lats
 @lattice_output()
@@ -110,10 +110,10 @@ def align_words(
 @click.option(
     "--max-expand",
     default=-1.0,
-    help="Give up a lattice beyond 1000 states and this many times its phone lattice's; 0 or less: never.",
+    help="Fail lattices that grow beyond 1000 states and this many times their phone lattice; 0 or less: never.",
 )
 @_output_error_lats
-@switch("--output-if-empty", False, "Write a lattice as it was where nothing of it can be aligned.")
+@switch("--output-if-empty", False, "Write a lattice unchanged if no part of it can be aligned.")
 @lattice_output()
 @reads_lattices
 def align_words_lexicon(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli import options
-from ninja.cli.options import command, output_file, switch
+from ninja.cli.options import command, output_file, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
@@ -56,8 +55,7 @@ def posterior_lines(
 
 
 @command
-@options.acoustic_scale
-@options.lm_scale
+@two_scales
 @switch("--print-alignment", False, "Print the transition ids of each arc.")
 @click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Leave out arcs of no higher posterior.")
 @click.option("--model", metavar="FILE", help="Transition model (final.mdl); print the phones that end in each arc.")
@@ -66,8 +64,7 @@ def posterior_lines(
 def arc_post(
     source: Source,
     output_file: str,
-    acoustic_scale: float,
-    lm_scale: float,
+    scales: Scales,
     print_alignment: bool,
     min_post: float,
     model: str | None,
@@ -88,7 +85,7 @@ def arc_post(
     lines = partial(
         posterior_lines,
         min_post=min_post,
-        scales=Scales(acoustic_scale, lm_scale),
+        scales=scales,
         alignment=print_alignment,
         model=transitions,
     )

@@ -21,7 +21,7 @@ from ninja.lattice import Lattice
     "--max-silence",
     type=click.FloatRange(0, 1),
     default=0.0,
-    help="Error of a wrong silence phone: 0 as in the paper, 1 as of any other.",
+    help="Error of a wrong silence phone: 0 as in the paper, 1 as any other phone.",
 )
 @silence_phones_option
 @lattice_output()

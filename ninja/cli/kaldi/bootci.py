@@ -15,8 +15,8 @@ from ninja.evaluate import Mode
 @click.argument("hypothesis")
 @click.argument("other", required=False)
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
-@click.option("--replications", type=click.IntRange(1), default=10_000, help="How many test sets are drawn.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of the random numbers.")
+@click.option("--replications", type=click.IntRange(1), default=10_000, help="Number of bootstrap samples.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int
 ) -> None:

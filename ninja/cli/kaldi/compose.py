@@ -101,7 +101,7 @@ def interp(joined: Joined, destination: Destination, alpha: float) -> None:
 @command
 @click.option("--ref", metavar="FILE", required=True, help="Transcripts: a key and its words on each line.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
-@lattice_output("What is left of the lattices")
+@lattice_output("The remaining lattices")
 @reads_lattices_alone
 def difference(source: Source, destination: Destination, ref: str, strict: bool) -> None:
     """Remove transcripts from lattices.

@@ -59,9 +59,7 @@ def to_ctm_conf(
     decode_mbr: bool,
     print_silence: bool,
     one_best: str | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
     others: tuple[str, ...],
     lat_weights: str | None,
     strict: bool,
@@ -82,7 +80,6 @@ def to_ctm_conf(
 
         hypotheses = dict(read_integers(one_best, allow_pipes=source.allow_pipes))
     total, words = 0.0, 0
-    scales = Scales(acoustic_scale, lm_scale, word_penalty)
     with (
         text_output(output_file) as stream,
         combined(source, scales, others, lat_weights, strict) as (lattices, scales),

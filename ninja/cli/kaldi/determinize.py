@@ -55,23 +55,21 @@ def bounds(*, sizes: bool = True, max_loop: int = 500_000) -> Callable[[Command]
         click.option(
             "--retry-cutoff",
             default=0.5,
-            help="Prune and try again where less than this share of the beam was reached; 0: never.",
+            help="Prune and retry where less than this share of the beam was reached; 0: never.",
         ),
     )
 
     def add(function: Command) -> Command:
         bounded = section(
             "Bounds",
-            click.option(
-                "--delta", default=2.0**-10, help="Sets of states whose costs differ by no more are one state."
-            ),
+            click.option("--delta", default=2.0**-10, help="Merge sets of states whose costs differ by no more."),
             click.option(
                 "--max-mem", default=50_000_000, help="Most bytes a lattice takes, roughly; 0 or less: no bound."
             ),
             click.option(
                 "--max-loop",
                 default=max_loop,
-                help="Most states that may follow one another over epsilons; 0 or less: no bound.",
+                help="Most states in a chain of epsilons; 0 or less: no bound.",
             ),
             *(size_options if sizes else ()),
         )
@@ -166,9 +164,9 @@ def determinize_phone_pruned(
     "--beam-ratio",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
-    help="Factor of the beam for each further try.",
+    help="Factor of the beam on each retry.",
 )
-@click.option("--num-loops", type=click.IntRange(0), default=20, help="Most tries on a pruned lattice.")
+@click.option("--num-loops", type=click.IntRange(0), default=20, help="Most retries on pruned lattices.")
 @switch("--prune", False, "Prune the results by the beam.")
 @lattice_output("The compact lattices")
 @reads_lattices

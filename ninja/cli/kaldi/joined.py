@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ninja.cli import options
 from ninja.cli.kaldi.options import parsed_weights
-from ninja.cli.options import Command, Destination, lattice_output, section
+from ninja.cli.options import Command, Destination, all_scales, lattice_output, section
 from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options
@@ -121,9 +120,6 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
 
 def combines_systems(command: Command) -> Command:
     """Add scales, and the sources and weights of other systems, which ``combined`` takes."""
-    scales = section(
-        "Scales", options.acoustic_scale, options.inv_acoustic_scale, options.lm_scale, options.word_penalty
-    )
     systems = section(
         "Several systems",
         click.option(
@@ -140,7 +136,7 @@ def combines_systems(command: Command) -> Command:
         ),
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
-    return scales(systems(command))
+    return all_scales(systems(command))
 
 
 @contextmanager

@@ -126,9 +126,7 @@ def mbr_decode(
     decode_mbr: bool,
     print_silence: bool,
     word_symbol_table: str | None,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
+    scales: Scales,
     others: tuple[str, ...],
     lat_weights: str | None,
     strict: bool,
@@ -158,8 +156,7 @@ def mbr_decode(
         _make(mesh_dir)
     risk, words = 0.0, 0
     with ExitStack() as stack:
-        scaled = Scales(acoustic_scale, lm_scale, word_penalty)
-        lattices, scaled = stack.enter_context(combined(source, scaled, others, lat_weights, strict))
+        lattices, scales = stack.enter_context(combined(source, scales, others, lat_weights, strict))
         transcripts = stack.enter_context(NumberWriter(output_file))
         risks, sausages, spans = (
             None if name is None else stack.enter_context(NumberWriter(name)) for name in (bayes_risk, sausage, times)
@@ -167,7 +164,7 @@ def mbr_decode(
         objects = None if json_file is None else stack.enter_context(text_output(json_file))
         decoding = partial(
             decode,
-            scales=scaled,
+            scales=scales,
             decode_mbr=decode_mbr,
             print_silence=print_silence,
             one_best_times=one_best_times,
@@ -203,7 +200,7 @@ def mbr_decode(
 @scales
 @output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
-def confidence(source: Source, output_file: str, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
+def confidence(source: Source, output_file: str, scales: Scales) -> None:
     """Print the cost difference between the best two word sequences of each lattice.
 
     One line for each: its key and the difference; 1e+10 where there is but one word sequence.
@@ -215,7 +212,7 @@ def confidence(source: Source, output_file: str, acoustic_scale: float, lm_scale
     from ninja.consensus import sentence_confidence
     from ninja.io.number_tables import NumberWriter
 
-    difference_of = partial(sentence_confidence, scales=Scales(acoustic_scale, lm_scale, word_penalty))
+    difference_of = partial(sentence_confidence, scales=scales)
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
         for key, difference in results(Each(difference_of), source, to_stdout=output_file == "-"):

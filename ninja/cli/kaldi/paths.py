@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ninja.cli import options, writing
+from ninja.cli import writing
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch
+from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import results, run
 from ninja.cli.source import Source, reads_lattices
@@ -30,14 +31,11 @@ def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
 
 
 @command
-@options.acoustic_scale
-@options.lm_scale
+@two_scales
 @click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
 @lattice_output()
 @reads_lattices
-def one_best(
-    source: Source, destination: Destination, acoustic_scale: float, lm_scale: float, word_ins_penalty: float
-) -> None:
+def one_best(source: Source, destination: Destination, scales: Scales, word_ins_penalty: float) -> None:
     """Write the best path of each lattice as a lattice.
 
     Costs are written as they were; keys stay the same.
@@ -46,7 +44,7 @@ def one_best(
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    function = partial(best_lattice, scales=Scales(acoustic_scale, lm_scale, word_ins_penalty))
+    function = partial(best_lattice, scales=replace(scales, word_penalty=word_ins_penalty))
     run(function, source, destination)
 
 
@@ -60,16 +58,13 @@ def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> li
 
 
 @command
-@options.acoustic_scale
-@options.lm_scale
+@two_scales
 @click.option("--n", type=click.IntRange(1), default=1, help="Paths wanted of each lattice.")
-@switch("--random", False, "Draw paths at random: all ways on from a state are equally probable.")
+@switch("--random", False, "Draw random paths: all arcs that leave a state are equally probable.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
 @lattice_output(resume=False)
 @reads_lattices
-def to_nbest(
-    source: Source, destination: Destination, acoustic_scale: float, lm_scale: float, n: int, random: bool, srand: int
-) -> None:
+def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, random: bool, srand: int) -> None:
     """Write the n best paths of each lattice as lattices.
 
     Their keys end in -1, -2, …; costs are written as they were. No two have the same words, whatever the lattice
@@ -80,7 +75,7 @@ def to_nbest(
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
     total = 0
-    paths_of = partial(some_paths, n=n, scales=Scales(acoustic_scale, lm_scale), seed=srand if random else None)
+    paths_of = partial(some_paths, n=n, scales=scales, seed=srand if random else None)
     with writing.opened(destination, source) as archive:
         for key, paths in results(Each(paths_of), source, to_stdout=destination.output_file == "-"):
             for number, path in enumerate(paths, start=1):
@@ -97,8 +92,7 @@ def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tupl
 
 
 @command
-@options.acoustic_scale
-@options.lm_scale
+@two_scales
 @section(
     "Input and output",
     output_file("Table for the words, text, or ark:FILE for binary word ids"),
@@ -112,8 +106,7 @@ def best_path(
     output_file: str,
     alignments: str | None,
     write_lattices: str | None,
-    acoustic_scale: float,
-    lm_scale: float,
+    scales: Scales,
     word_symbol_table: str | None,
 ) -> None:
     """Write words and alignment of the best path of each lattice.
@@ -137,7 +130,7 @@ def best_path(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
-        found = partial(best_and_lattice, scales=Scales(acoustic_scale, lm_scale), as_lattice=archive is not None)
+        found = partial(best_and_lattice, scales=scales, as_lattice=archive is not None)
         for key, (path, lattice) in results(Each(found), source, to_stdout=output_file == "-"):
             if words is None:
                 said.integers(key, path.words)
@@ -148,8 +141,8 @@ def best_path(
                 aligned.integers(key, path.alignment)
             if archive is not None and lattice is not None:
                 archive.take(lattice)
-            graph_cost += lm_scale * path.graph_cost
-            acoustic_cost += acoustic_scale * path.acoustic_cost
+            graph_cost += scales.lm * path.graph_cost
+            acoustic_cost += scales.acoustic * path.acoustic_cost
             frames += len(path.alignment)
     if frames:
         cost = (graph_cost + acoustic_cost) / frames

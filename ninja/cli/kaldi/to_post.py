@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ninja.cli import options
 from ninja.cli.kaldi.options import ali_option, model_option, silence_phones_option
-from ninja.cli.options import command, output_file, switch
+from ninja.cli.options import command, output_file, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
@@ -36,12 +35,11 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 
 
 @command
-@options.acoustic_scale
-@options.lm_scale
+@two_scales
 @click.option("--loglikes", metavar="FILE", help="Write the log-likelihood of all paths of each lattice here.")
 @posteriors_output
 @reads_lattices
-def to_post(source: Source, output_file: str, acoustic_scale: float, lm_scale: float, loglikes: str | None) -> None:
+def to_post(source: Source, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
     A line is a key, and for each frame in brackets its transition ids and their posteriors.
@@ -53,7 +51,7 @@ def to_post(source: Source, output_file: str, acoustic_scale: float, lm_scale: f
     from ninja.io.number_tables import NumberWriter
 
     check_places([output_file, loglikes], [], source)
-    stage = Each(partial(frames_of, scales=Scales(acoustic_scale, lm_scale)))
+    stage = Each(partial(frames_of, scales=scales))
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
@@ -76,8 +74,7 @@ def accuracy_options(function: Callable[..., Any]) -> Callable[..., Any]:
         posteriors_output,
         silence_phones_option,
         switch("--one-silence-class", False, "Silences count as right where the reference has any, else never."),
-        options.lm_scale,
-        options.acoustic_scale,
+        two_scales,
         ali_option,
         model_option,
     ):
@@ -121,8 +118,7 @@ def _accuracies(
     output_file: str,
     model: str,
     ali: str,
-    acoustic_scale: float,
-    lm_scale: float,
+    scales: Scales,
     one_silence_class: bool,
     silence_phones: tuple[int, ...],
 ) -> None:
@@ -136,8 +132,6 @@ def _accuracies(
     check_places([output_file], [model, ali], source)
     transitions = read_transition_model(model)
     references = Along(read_integers(ali, allow_pipes=source.allow_pipes))
-
-    scales = Scales(acoustic_scale, lm_scale)
 
     def accuracy(lattice: Lattice) -> FramePosteriors:
         alignment = references.get(lattice.key)

@@ -35,8 +35,8 @@ def to_phone_lattice(source: Source, destination: Destination, model: str, repla
 
 @command
 @model_option
-@click.option("--transition-scale", default=1.0, help="Factor, self-loops aside.")
-@click.option("--self-loop-scale", default=1.0, help="Factor of staying or leaving.")
+@click.option("--transition-scale", default=1.0, help="Factor of transition costs, those of self-loops aside.")
+@click.option("--self-loop-scale", default=1.0, help="Factor of the costs of self-loops and of leaving them.")
 @lattice_output("The lattices")
 @reads_lattices
 def add_trans_probs(

@@ -19,7 +19,7 @@ MODE_HELP = "References without a hypothesis: leave out, score as empty, or refu
 @click.argument("hypothesis")
 @click.argument("statistics", required=False)
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
-@switch("--text", False, "Accepted for Kaldi's sake: words and word ids are compared alike.")
+@switch("--text", False, "Accepted as in Kaldi: words and word ids are compared alike.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
 
@@ -50,8 +50,8 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 @click.argument("text2")
 @click.argument("alignment", required=False)
 @output_file("Text file for the alignments")
-@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Stands where a side has no word.")
-@click.option("--separator", default=";", metavar="WORD", help="Stands between pairs of words.")
+@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol where a side has no word.")
+@click.option("--separator", default=";", metavar="WORD", help="Symbol between pairs of words.")
 def align_text(
     text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
 ) -> None:
