@@ -211,7 +211,9 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
     for content in contents[1:]:
         path = file(tmp_path, pack(content))
         assert_like_the_twin(load(path, words=TABLE), TRIGRAM)
-        with pytest.raises(ModelError, match=r"lm: holds word ids but no words, .* or give it with load\(path, words="):
+        with pytest.raises(
+            ModelError, match=r"lm: no vocabulary: neither in the model nor as .* or give it with load\(path, words="
+        ):
             load(path)
         with pytest.raises(ModelError, match=r"word ids of the model, the first 4, are not in the symbol table"):
             load(path, words=SymbolTable([("a", 7), ("</s>", 13), ("<s>", 12)]))

@@ -88,7 +88,10 @@ def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTabl
     for name in (beside, f"{beside}.gz"):
         if os.path.isfile(name):
             return SymbolTable.read(name)
-    raise ModelError(f"no vocabulary: neither in the model nor as {beside}; put it there, or give it as words", path)
+    message = (
+        f"no vocabulary: neither in the model nor as {beside}; put the one it was made with there, or give it with"
+    )
+    raise ModelError(f"{message} load(path, words=SymbolTable.read(...))", path)
 
 
 def _parse(text: str, path: str) -> SymbolTable:

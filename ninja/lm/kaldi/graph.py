@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from ninja.models.nnet3 import INPUT, OUTPUT, Graph, Node, Part, Term
@@ -44,6 +44,10 @@ class _Sum:
     references: list[_Reference]
     constant: float = 0.0
     constant_dim: int | None = None
+
+    def changed(self, change: Callable[[_Reference], _Reference], factor: float = 1.0) -> _Sum:
+        """Return the sum with its references changed and its constant times a factor."""
+        return _Sum([change(each) for each in self.references], self.constant * factor, self.constant_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +189,14 @@ class _Descriptor:
             parts = self._descriptor(depth + 1)
             self._expect(",")
             steps = self._integer()
-            result = [
-                _Sum([_Reference(r.node, r.offset + steps, r.scale, r.optional) for r in part.references],
-                     part.constant, part.constant_dim)
-                for part in parts
-            ]  # fmt: skip
+            result = [part.changed(lambda each: replace(each, offset=each.offset + steps)) for part in parts]
         elif name == "Scale":
             factor = self._number()
             self._expect(",")
             result = [
-                _Sum([_Reference(r.node, r.offset, r.scale * factor, r.optional) for r in part.references],
-                     part.constant * factor, part.constant_dim)
+                part.changed(lambda each: replace(each, scale=each.scale * factor), factor)
                 for part in self._descriptor(depth + 1)
-            ]  # fmt: skip
+            ]
         elif name == "Const":
             value = self._number()
             self._expect(",")
@@ -232,8 +231,7 @@ class _Descriptor:
         delayed = any(offset < 0 for offset in needed)
         if delayed and (len(needed) > 1 or part.constant or any(r.optional for r in part.references)):
             self.fail("IfDefined over a sum whose terms begin at different steps is not supported; put it into the Sum")
-        references = [_Reference(r.node, r.offset, r.scale, optional=True) for r in part.references]
-        return _Sum(references, part.constant, part.constant_dim)
+        return part.changed(lambda each: replace(each, optional=True))
 
 
 DESCRIPTORS = ("Append", "Sum", "IfDefined", "Offset", "Scale", "Const")

@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from ninja import _lm
 from ninja.errors import FormatError, InputError, ModelError, OptionError
+from ninja.files import text as utf8
 from ninja.files.place import Place
 from ninja.files.stream import GZIP_MAGIC, open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.vocabulary import find
 
 CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
 SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
@@ -140,8 +142,8 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
         SymbolError: The same.
         InputError: A file cannot be read.
     """
-    table = words or words_beside(path)
-    model, word_id, _, eos, unk = _lm.read_const_arpa(content_of(path), path)
+    table = find(path, words, None)
+    model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
     if eos < 0:
         raise ModelError("the model never ends a sentence: it lacks </s>", path)
     spelled = _spelled(word_id, table, path)
@@ -164,12 +166,12 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         SymbolError: The same.
         InputError: A file cannot be read.
     """
-    grammar = _lm.Grammar(content_of(path), path)
+    grammar = _lm.Grammar(_content(path), path)
     table = words
     if table is None and grammar.symbols is not None:
         numbers = [number for _, number in grammar.symbols]
         table = SymbolTable(zip(_decoded([word for word, _ in grammar.symbols], path), numbers, strict=True), path)
-    table = table or words_beside(path)
+    table = find(path, table, None)
     beyond = max((number for _, number in table), default=EPSILON) + 1
 
     def label(word: str, otherwise: int) -> int:
@@ -183,43 +185,13 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
     return NgramLM(model, spelled, path)
 
 
-def words_beside(path: str) -> SymbolTable:
-    """Return the symbol table that lies beside a file which numbers its words.
-
-    Raises:
-        ModelError: There is none.
-        FormatError: It is damaged.
-        SymbolError: It contradicts itself.
-    """
-    for name in ("words.txt", "words.txt.gz"):
-        beside = os.path.join(os.path.dirname(path), name)
-        if os.path.exists(beside):
-            return SymbolTable.read(beside)
-    raise ModelError(
-        "holds word ids but no words, and there is no words.txt beside it; put the one it was made with there, or give "
-        "it with load(path, words=SymbolTable.read(...))",
-        path,
-    )
-
-
-def content_of(path: str) -> bytes:
-    """Return the content of a file, unpacked where it is gzip.
-
-    Raises:
-        ModelError: The gzip stream is damaged.
-        InputError: The file cannot be read.
-    """
-    pieces = []
+def _content(path: str) -> bytes:
     try:
-        with open_stream(Place(path)) as stream:
-            buffer = bytearray(CHUNK)
-            while got := stream.readinto(memoryview(buffer)):
-                pieces.append(bytes(buffer[:got]))
+        return utf8.content(path)
     except InputError:
         raise
     except FormatError as error:
         raise ModelError(error.message, path) from error
-    return b"".join(pieces)
 
 
 def _spelled(numbers: Sequence[int] | npt.NDArray[np.int32], words: SymbolTable, path: str) -> list[str]:
