@@ -118,7 +118,7 @@ def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale:
 def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam: float, scale: float) -> None:
     given_lattices = archive(source)
     for key, theirs in archive(expected).items():
-        ours, report = determinize_pruned(given_lattices[key], beam, scale, return_report=True)
+        ours, report = determinize_pruned(given_lattices[key], beam, scale)
         assert report == DeterminizeReport(beam, beam, 0, None)
         assert_as_kaldi(ours, theirs, beam, scale)
         assert (ours.num_states, ours.num_arcs) == (connect(theirs).num_states, connect(theirs).num_arcs)
@@ -127,23 +127,23 @@ def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam:
 def test_determinize_phone_pruned_answers_as_kaldi() -> None:
     raw = archive(RAW)
     for key, theirs in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
-        ours = determinize_phone_pruned(raw[key], transitions(), 8.0)
+        ours = determinize_phone_pruned(raw[key], transitions(), 8.0)[0]
         assert_as_kaldi(ours, theirs, 8.0, 1.0)
         assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
 
 
 def test_the_phones_change_no_answer() -> None:
     for lattice in list(archive(RAW).values())[:10]:
-        words = determinize_pruned(lattice, 8.0, 1.0, EXACT)  # with delta, each way has small errors of its own
-        first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)
+        words = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta, each way has small errors of its own
+        first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)[0]
         assert (first_pass.word == 0).any(), lattice.key
-        both = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)
-        for ours in (both, determinize_pruned(first_pass, 8.0, 1.0, EXACT)):
+        both = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)[0]
+        for ours in (both, determinize_pruned(first_pass, 8.0, 1.0, EXACT)[0]):
             found = difference(ours, words)
             assert found.missing > 8.0 - 1e-3, lattice.key
             assert max(found.graph, found.acoustic) < 1e-3, lattice.key
             assert found.alignments <= 2, lattice.key  # of paths equal but for rounding
-        second_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, phone_determinize=False)
+        second_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, phone_determinize=False)[0]
         assert second_pass.num_arcs == words.num_arcs
 
 
@@ -153,7 +153,7 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     lattice: Lattice, seed: int, scale: float, beam: float
 ) -> None:
     lattice = without_ties(lattice, seed)
-    result = determinize_pruned(lattice, beam, scale, EXACT)
+    result = determinize_pruned(lattice, beam, scale, EXACT)[0]
     check(result)
     assert is_deterministic(result)
     assert connect(result) is result
@@ -168,7 +168,7 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
 def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
     lattice = without_ties(lattice, seed)
-    result, report = determinize_pruned(lattice, np.inf, scale, EXACT, return_report=True)
+    result, report = determinize_pruned(lattice, np.inf, scale, EXACT)
     assert report.complete
     assert equivalent(result, lattice, acoustic_scale=scale, costs="both")
     assert_kept(best_of_each(result), best_of_each(determinize(lattice, scale)))
@@ -177,8 +177,8 @@ def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, sc
 @settings(max_examples=50)
 @given(SMALL, SEEDS, SCALES, BEAMS)
 def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
-    once = determinize_pruned(without_ties(lattice, seed), beam, scale, EXACT)
-    again = determinize_pruned(once, np.inf, scale, EXACT)
+    once = determinize_pruned(without_ties(lattice, seed), beam, scale, EXACT)[0]
+    again = determinize_pruned(once, np.inf, scale, EXACT)[0]
     for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
         assert np.array_equal(getattr(once, name), getattr(again, name))
     for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
@@ -189,7 +189,7 @@ def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale:
 @given(SMALL, BEAMS)
 def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
     wanted = within(lattice, beam)
-    kept = best_of_each(determinize_pruned(lattice, beam, 1.0, EXACT))
+    kept = best_of_each(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
     assert {words: kept[words].total() for words in wanted} == pytest.approx(
         {words: way.total() for words, way in wanted.items()}
     )
@@ -202,9 +202,9 @@ def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
     wanted = best_of_each(lattice)
     if not wanted:
         with pytest.raises(LatticeError, match="no path leads from the start"):
-            determinize_pruned(lattice)
+            determinize_pruned(lattice)[0]
         return
-    assert_kept(best_of_each(determinize_pruned(lattice, np.inf, 1.0, EXACT)), wanted)
+    assert_kept(best_of_each(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), wanted)
 
 
 @settings(max_examples=50)
@@ -245,7 +245,7 @@ def test_phone_passes_keep_what_the_word_pass_keeps(
     lattice: Lattice, seed: int, model: int, scale: float, word_determinize: bool
 ) -> None:
     lattice = without_ties(lattice, seed)
-    result = determinize_phone_pruned(lattice, phones(model), 15.0, scale, EXACT, word_determinize=word_determinize)
+    result = determinize_phone_pruned(lattice, phones(model), 15.0, scale, EXACT, word_determinize=word_determinize)[0]
     check(result)
     assert is_deterministic(result) or not word_determinize
     kept = best_of_each(result, scale)
@@ -259,16 +259,16 @@ def two_ways(graph: float, first: list[int], second: list[int]) -> Lattice:
 
 
 def test_of_equal_paths_the_one_that_kaldi_keeps_stays() -> None:
-    assert determinize_pruned(two_ways(1.0, [3, 4], [3, 7])).ali.tolist() == [3, 7]  # the larger labels
-    assert determinize_pruned(two_ways(1.0, [3], [3, 7])).ali.tolist() == [3]  # the shorter alignment
+    assert determinize_pruned(two_ways(1.0, [3, 4], [3, 7]))[0].ali.tolist() == [3, 7]  # the larger labels
+    assert determinize_pruned(two_ways(1.0, [3], [3, 7]))[0].ali.tolist() == [3]  # the shorter alignment
     # Equal in single precision, which is what Kaldi sees.
-    assert determinize_pruned(two_ways(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7])).ali.tolist() == [3, 4]
+    assert determinize_pruned(two_ways(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7]))[0].ali.tolist() == [3, 4]
     lattice = from_arcs("two", (0, 0), (1, 1), (5, 5), (1, 2), (2, 1), finals={1: 0.0}, labels=[[3], [7]])
-    assert determinize_pruned(lattice).ali.tolist() == [3]  # the smaller graph cost
+    assert determinize_pruned(lattice)[0].ali.tolist() == [3]  # the smaller graph cost
     # Arcs of several labels are compared behind the subtraction of the best, which makes small differences visible.
     for labels, stays in (([[7], [3]], [7]), ([[7, 7], [3, 3]], [3, 3])):
         lattice = from_arcs("big", (0, 0), (1, 1), (5, 5), (1e6, 1e6), (0.03, 0.0), finals={1: 0.0}, labels=labels)
-        assert determinize_pruned(lattice).ali.tolist() == stays
+        assert determinize_pruned(lattice)[0].ali.tolist() == stays
 
 
 def alike(graph: float, acoustic: float) -> Lattice:
@@ -278,11 +278,11 @@ def alike(graph: float, acoustic: float) -> Lattice:
 
 
 def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
-    assert determinize_pruned(alike(2.0**-11, 0.0)).num_states == 3
-    assert determinize_pruned(alike(2.0**-11, 0.0), bounds=EXACT).num_states == 4
-    assert determinize_pruned(alike(2.0**-9, 0.0)).num_states == 4
+    assert determinize_pruned(alike(2.0**-11, 0.0))[0].num_states == 3
+    assert determinize_pruned(alike(2.0**-11, 0.0), bounds=EXACT)[0].num_states == 4
+    assert determinize_pruned(alike(2.0**-9, 0.0))[0].num_states == 4
     # Equal totals are not enough, or both costs would be wrong.
-    assert determinize_pruned(alike(1.0, -1.0)).num_states == 4
+    assert determinize_pruned(alike(1.0, -1.0))[0].num_states == 4
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
 )
 def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: DeterminizeBounds, limit: str) -> None:
     lattice = exploding(10)
-    result, report = determinize_pruned(lattice, 100.0, 1.0, bounds, return_report=True)
+    result, report = determinize_pruned(lattice, 100.0, 1.0, bounds)
     assert report.stopped_by == limit
     assert not report.complete
     assert 0.0 < report.effective_beam < 100.0
@@ -305,16 +305,14 @@ def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: De
 
 
 def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
-    result, report = determinize_pruned(exploding(10), np.inf, return_report=True)
+    result, report = determinize_pruned(exploding(10), np.inf)
     assert report.complete
     assert str(report) == "beam inf reached"
     assert result.num_states > 2**10
 
 
 def test_an_explosion_of_any_size_ends_soon() -> None:
-    result, report = determinize_pruned(
-        exploding(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000), return_report=True
-    )
+    result, report = determinize_pruned(exploding(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
     assert report.stopped_by == "memory"
     assert report.retries == 0  # an infinite beam cannot be made smaller
     assert report.effective_beam >= 0.0
@@ -323,12 +321,12 @@ def test_an_explosion_of_any_size_ends_soon() -> None:
 
 def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
     lattice, bounds = exploding(12), DeterminizeBounds(delta=0.0, max_arcs=300)
-    result, report = determinize_pruned(lattice, 50.0, 1.0, bounds, return_report=True)
+    result, report = determinize_pruned(lattice, 50.0, 1.0, bounds)
     assert report.retries > 0
     assert report.effective_beam < 25.0
     assert f"after {report.retries} retries" in str(report)
     assert_kept(best_of_each(result), within(lattice, report.effective_beam - 1e-3))
-    _, once = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0), return_report=True)
+    _, once = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0))
     assert once.retries == 0
 
 
@@ -337,8 +335,8 @@ def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
     with pytest.raises(
         LatticeError, match="the bound of arcs came before one path was complete, even at beam 8; raise"
     ):
-        determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=8, retry_cutoff=0.0))
-    result = determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=20))
+        determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=8, retry_cutoff=0.0))[0]
+    result = determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=20))[0]
     assert best_path(result).words.tolist() == best_path(lattice).words.tolist()
 
 
@@ -357,15 +355,13 @@ def long_chain(n: int = 3000) -> Lattice:
 
 def test_alignments_of_many_words_are_bounded_too() -> None:
     lattice = long_chain()
-    result, report = determinize_pruned(
-        lattice, np.inf, bounds=DeterminizeBounds(max_mem=2_000_000), return_report=True
-    )
+    result, report = determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_mem=2_000_000))
     assert report.stopped_by == "memory"
     assert report.effective_beam == pytest.approx(1.75)
     assert best_of_each(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
     with pytest.raises(LatticeError, match="more than 500 states follow one another over epsilons; prune it, or raise"):
-        determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))
-    whole = determinize_pruned(lattice, np.inf)
+        determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))[0]
+    whole = determinize_pruned(lattice, np.inf)[0]
     assert {words: len(way.alignment) for words, way in best_of_each(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
 
 
@@ -389,16 +385,16 @@ def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
 def test_minimized_results_keep_their_paths() -> None:
     pytest.importorskip("pywrapfst")
     lattice = exploding(5)
-    plain, small = determinize_pruned(lattice, 4.0), determinize_pruned(lattice, 4.0, minimize=True)
+    plain, small = determinize_pruned(lattice, 4.0)[0], determinize_pruned(lattice, 4.0, minimize=True)[0]
     assert small.num_states <= plain.num_states
     assert_kept(best_of_each(small), best_of_each(plain))
-    small = determinize_phone_pruned(lattice, phones(1), 4.0, minimize=True)
+    small = determinize_phone_pruned(lattice, phones(1), 4.0, minimize=True)[0]
     assert_kept(best_of_each(small), within(lattice, 4.0 - 1e-3))
 
 
 def test_a_beam_near_nothing_keeps_the_best_path() -> None:
     for lattice in list(archive(RAW).values())[:5]:
-        assert best_path(determinize_pruned(lattice, 1e-30)).words.tolist() == best_path(lattice).words.tolist()
+        assert best_path(determinize_pruned(lattice, 1e-30)[0]).words.tolist() == best_path(lattice).words.tolist()
 
 
 @pytest.mark.parametrize(
@@ -414,7 +410,7 @@ def test_options_out_of_range_are_refused(options: dict[str, float], message: st
     for function in (
         determinize_pruned,
         determinize_retrying,
-        lambda x, **o: determinize_phone_pruned(x, phones(0), **o),
+        lambda x, **o: determinize_phone_pruned(x, phones(0), **o)[0],
     ):
         with pytest.raises(OptionError, match=message):
             function(two_ways(1.0, [1], [2]), **options)
@@ -431,24 +427,24 @@ def test_bounds_and_loops_out_of_range_are_refused() -> None:
     with pytest.raises(OptionError, match="num_loops is -1, but must be 0 or more"):
         determinize_retrying(lattice, num_loops=-1)
     with pytest.raises(OptionError, match="neither phone_determinize nor word_determinize is set"):
-        determinize_phone_pruned(lattice, phones(0), phone_determinize=False, word_determinize=False)
+        determinize_phone_pruned(lattice, phones(0), phone_determinize=False, word_determinize=False)[0]
 
 
 def test_costs_beyond_single_precision_are_refused() -> None:
     for cost in (3e38, -3e38):
         lattice = from_arcs("big", (0, 1), (1, 2), (1, 0), (cost, cost), finals={2: 0.0}, labels=[[1], [2]])
         with pytest.raises(LatticeError, match="'big': its costs, or sums of them, are beyond single precision"):
-            determinize_pruned(lattice)
+            determinize_pruned(lattice)[0]
 
 
 def test_labels_that_are_no_transition_ids_are_refused() -> None:
     with pytest.raises(
         LatticeError, match=r"'two': arc 1 has the label 9, but random.mdl knows the transition ids 1 to 8"
     ):
-        determinize_phone_pruned(two_ways(1.0, [1], [9]), phones(0, size=8))
+        determinize_phone_pruned(two_ways(1.0, [1], [9]), phones(0, size=8))[0]
     lattice = from_arcs("wide", (0,), (1,), (2**31 - 2,), (1.0,), finals={1: 0.0}, labels=[[1]])
     with pytest.raises(LatticeError, match="'wide': the word id 2147483646 leaves no room for phones"):
-        determinize_phone_pruned(lattice, phones(0))
+        determinize_phone_pruned(lattice, phones(0))[0]
 
 
 def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:

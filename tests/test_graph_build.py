@@ -13,6 +13,7 @@ from strategies_graph import timed_lattices
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import (
     add_word_penalty,
+    arc_order,
     depth,
     depth_per_frame,
     from_arcs,
@@ -41,10 +42,11 @@ def test_shuffled_arcs_and_states_make_an_equal_lattice(lattice: Lattice, random
     if not paths(lattice):
         return
     pool, final_pool = lattice.ali, lattice.final_ali
-    built, arc_map = from_arcs(
+    src, dst = [states[lattice.src[arc]] for arc in arcs], [states[lattice.dst[arc]] for arc in arcs]
+    built = from_arcs(
         lattice.key,
-        [states[lattice.src[arc]] for arc in arcs],
-        [states[lattice.dst[arc]] for arc in arcs],
+        src,
+        dst,
         lattice.word[arcs],
         lattice.graph[arcs],
         lattice.acoustic[arcs],
@@ -55,8 +57,8 @@ def test_shuffled_arcs_and_states_make_an_equal_lattice(lattice: Lattice, random
             states[s]: final_pool[lattice.final_ali_begin[s] : lattice.final_ali_begin[s + 1]].tolist()
             for s in range(lattice.num_states)
         },
-        return_arc_map=True,
     )
+    _, arc_map = arc_order(src, dst, max([*src, *dst, *finals, states[0]]) + 1, states[0])
     check(built)
     assert spoken(built) == spoken(lattice)
     assert np.array_equal(built.graph, lattice.graph[arcs][arc_map])

@@ -89,7 +89,7 @@ def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -
 
 
 def lost_labels(content: bytes, words: Side = "output") -> tuple[str, ...]:
-    """Return what ``read_fst`` leaves out of a sound image, in words."""
+    """Name the labels that ``read_fst`` leaves out of an image."""
     fst = parse_image(content).fst
     left, side = (fst.ilabel, "input") if words == "output" else (fst.olabel, "output")
     # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
@@ -210,7 +210,7 @@ def one_cost(
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is none of those allowed.
+    """Refuse a value that is not allowed.
 
     Raises:
         OptionError: It is none.

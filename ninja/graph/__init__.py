@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ninja.graph.align.words import align_words as align_words
     from ninja.graph.best_path import best_path as best_path, path_lattice as path_lattice
     from ninja.graph.boost import boost as boost
-    from ninja.graph.build import from_arcs as from_arcs, top_sort as top_sort
+    from ninja.graph.build import arc_order as arc_order, from_arcs as from_arcs, top_sort as top_sort
     from ninja.graph.combine import combine as combine
     from ninja.graph.compose import compose as compose
     from ninja.graph.connect import connect as connect, select_arcs as select_arcs
@@ -85,7 +85,7 @@ _NAMES = {
     "graph.align.words": "align_words",
     "graph.best_path": "best_path path_lattice",
     "graph.boost": "boost",
-    "graph.build": "from_arcs top_sort",
+    "graph.build": "arc_order from_arcs top_sort",
     "graph.combine": "combine",
     "graph.compose": "compose",
     "graph.connect": "connect select_arcs",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,66 +40,58 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
     return number
 
 
-@overload
-def from_arcs(
-    key: str,
-    src: npt.ArrayLike,
-    dst: npt.ArrayLike,
-    word: npt.ArrayLike,
-    graph: npt.ArrayLike,
-    acoustic: npt.ArrayLike | None = None,
-    *,
-    finals: Finals,
-    start: int = 0,
-    labels: Labels | None = None,
-    final_labels: Mapping[int, Sequence[int]] | None = None,
-    time: npt.ArrayLike | None = None,
-    kind: Kind = "compact",
-    frame_shift: float | None = None,
-    words: SymbolTable | None = None,
-    return_arc_map: Literal[False] = False,
-) -> Lattice: ...
-@overload
-def from_arcs(
-    key: str,
-    src: npt.ArrayLike,
-    dst: npt.ArrayLike,
-    word: npt.ArrayLike,
-    graph: npt.ArrayLike,
-    acoustic: npt.ArrayLike | None = None,
-    *,
-    finals: Finals,
-    start: int = 0,
-    labels: Labels | None = None,
-    final_labels: Mapping[int, Sequence[int]] | None = None,
-    time: npt.ArrayLike | None = None,
-    kind: Kind = "compact",
-    frame_shift: float | None = None,
-    words: SymbolTable | None = None,
-    return_arc_map: Literal[True],
-) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
-def from_arcs(
-    key: str,
-    src: npt.ArrayLike,
-    dst: npt.ArrayLike,
-    word: npt.ArrayLike,
-    graph: npt.ArrayLike,
-    acoustic: npt.ArrayLike | None = None,
-    *,
-    finals: Finals,
-    start: int = 0,
-    labels: Labels | None = None,
-    final_labels: Mapping[int, Sequence[int]] | None = None,
-    time: npt.ArrayLike | None = None,
-    kind: Kind = "compact",
-    frame_shift: float | None = None,
-    words: SymbolTable | None = None,
-    return_arc_map: bool = False,
-) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Make a lattice of arcs and states in any order.
+def arc_order(
+    src: npt.ArrayLike, dst: npt.ArrayLike, num_states: int, start: int = 0, key: str = ""
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Number states as a lattice needs them, and order arcs by the number of the state they leave.
 
     States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as OpenFst
-    would, and those that no path reaches are left out. Arcs of a state keep their order.
+    would. Arcs of a state keep their order.
+
+    Args:
+        src: State each arc leaves, [num_arcs].
+        dst: State each arc enters, [num_arcs].
+        num_states: States there are.
+        start: The start state.
+        key: Utterance id, for the message.
+
+    Returns:
+        The new number of each state, int32 [num_states], -1: no path reaches it; and the arcs that can be reached in
+        their new order, int64.
+
+    Raises:
+        LatticeError: There is a cycle.
+    """
+    leaves, enters = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+    number = np.arange(num_states, dtype=np.int32)
+    if start != 0 or np.any(enters <= leaves):
+        by_state = np.argsort(leaves, kind="stable")
+        begin = np.searchsorted(leaves[by_state], np.arange(num_states + 1))
+        number = top_sort(begin, enters[by_state], start, key)
+    arcs = np.flatnonzero(number[leaves] >= 0)
+    return number, arcs[np.argsort(number[leaves[arcs]], kind="stable")]
+
+
+def from_arcs(
+    key: str,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    word: npt.ArrayLike,
+    graph: npt.ArrayLike,
+    acoustic: npt.ArrayLike | None = None,
+    *,
+    finals: Finals,
+    start: int = 0,
+    labels: Labels | None = None,
+    final_labels: Mapping[int, Sequence[int]] | None = None,
+    time: npt.ArrayLike | None = None,
+    kind: Kind = "compact",
+    frame_shift: float | None = None,
+    words: SymbolTable | None = None,
+) -> Lattice:
+    """Make a lattice of arcs and states in any order.
+
+    States and arcs are numbered by ``arc_order``; states that no path reaches are left out.
 
     Args:
         key: Utterance id.
@@ -117,7 +108,6 @@ def from_arcs(
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
         words: Symbol table.
-        return_arc_map: Return also the given arc of each arc, int64 [num_arcs].
 
     Raises:
         LatticeError: A cycle, a state below 0, or another broken invariant.
@@ -132,14 +122,8 @@ def from_arcs(
         raise LatticeError(f"a state has the number {states.max()}, but numbers end at {2**31 - 2}", key=key)
     num_states = int(states.max()) + 1
 
-    number = np.arange(num_states, dtype=np.int32)
-    if start != 0 or np.any(enters <= leaves):
-        by_state = np.argsort(leaves, kind="stable")
-        begin = np.searchsorted(leaves[by_state], np.arange(num_states + 1))
-        number = top_sort(begin, enters[by_state], start, key)
+    number, arc_map = arc_order(leaves, enters, num_states, start, key)
     reached = np.flatnonzero(number >= 0)
-    arc_map = np.flatnonzero(number[leaves] >= 0)
-    arc_map = arc_map[np.argsort(number[leaves[arc_map]], kind="stable")]
     old_state = reached[np.argsort(number[reached])]
 
     cost = np.full((num_states, 2), np.inf)
@@ -147,7 +131,7 @@ def from_arcs(
         cost[state] = value if isinstance(value, tuple) else (value, 0.0)
     pool = [labels[int(arc)] for arc in arc_map] if labels is not None else []
     final_pool = [(final_labels or {}).get(int(state), ()) for state in old_state]
-    lattice = Lattice.from_arrays(
+    return Lattice.from_arrays(
         key,
         np.searchsorted(number[leaves[arc_map]], np.arange(len(old_state) + 1)),
         number[enters[arc_map]],
@@ -165,4 +149,3 @@ def from_arcs(
         frame_shift=frame_shift,
         words=words,
     )
-    return (lattice, arc_map) if return_arc_map else lattice

@@ -1,4 +1,4 @@
-"""Connection: what does not lie on a path from the start to a final state goes."""
+"""Connection: removal of states and arcs on no path from the start to a final state."""
 
 from __future__ import annotations
 

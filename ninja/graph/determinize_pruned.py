@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError, OptionError
+from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
@@ -26,7 +27,7 @@ _LOOP, _PRECISION = 4, 5
 
 @dataclass(frozen=True, slots=True)
 class DeterminizeBounds:
-    """How large a determinization may grow, and what is done where that does not do; 0 or less is no bound."""
+    """Bounds on the memory and size of a determinization; 0 or less is no bound."""
 
     delta: float = 2.0**-10  # sets of states whose costs differ by no more are one state
     max_mem: int = 50_000_000  # bytes, roughly
@@ -45,7 +46,7 @@ class DeterminizeBounds:
 
 @dataclass(frozen=True, slots=True)
 class DeterminizeReport:
-    """What a pruned determinization reached."""
+    """Report of a pruned determinization: the beam that was reached."""
 
     beam: float  # asked for
     effective_beam: float  # within this cost of the best path nothing is missing
@@ -65,7 +66,6 @@ class DeterminizeReport:
         return f"beam {self.effective_beam:.4g} of {self.beam:g} reached{tries}: {cause}"
 
 
-@overload
 def determinize_pruned(
     lattice: Lattice,
     beam: float = 10.0,
@@ -73,27 +73,7 @@ def determinize_pruned(
     bounds: DeterminizeBounds | None = None,
     *,
     minimize: bool = False,
-    return_report: Literal[False] = False,
-) -> Lattice: ...
-@overload
-def determinize_pruned(
-    lattice: Lattice,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    bounds: DeterminizeBounds | None = None,
-    *,
-    minimize: bool = False,
-    return_report: Literal[True],
-) -> tuple[Lattice, DeterminizeReport]: ...
-def determinize_pruned(
-    lattice: Lattice,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    bounds: DeterminizeBounds | None = None,
-    *,
-    minimize: bool = False,
-    return_report: bool = False,
-) -> Lattice | tuple[Lattice, DeterminizeReport]:
+) -> tuple[Lattice, DeterminizeReport]:
     """Keep one path for each word sequence within the beam, the best, with both its costs and its alignment.
 
     Epsilons and arcs of many labels are followed as they are; state-level lattices of a decoder become compact here.
@@ -106,11 +86,10 @@ def determinize_pruned(
         acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
         bounds: Bounds of memory and size; by default those of Kaldi's tool.
         minimize: Push and minimize the result.
-        return_report: Return also what was reached.
 
     Returns:
-        A connected compact lattice without epsilons, no two arcs of a state with the same word. Its states have no
-        times other than those of its alignments.
+        A connected compact lattice without epsilons, no two arcs of a state with the same word, whose states have no
+        times other than those of its alignments; and what was reached.
 
     Raises:
         LatticeError: No path leads from the start to a final state or was found within the bounds, or more than
@@ -122,12 +101,9 @@ def determinize_pruned(
     """
     check_beam(beam, acoustic_scale)
     result, report = _run(lattice, beam, acoustic_scale, bounds or DeterminizeBounds())
-    if minimize:
-        result = _minimized(result, acoustic_scale)
-    return (result, report) if return_report else result
+    return minimized(result, acoustic_scale) if minimize else result, report
 
 
-@overload
 def determinize_phone_pruned(
     lattice: Lattice,
     model: TransitionModel,
@@ -138,33 +114,7 @@ def determinize_phone_pruned(
     phone_determinize: bool = True,
     word_determinize: bool = True,
     minimize: bool = False,
-    return_report: Literal[False] = False,
-) -> Lattice: ...
-@overload
-def determinize_phone_pruned(
-    lattice: Lattice,
-    model: TransitionModel,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    bounds: DeterminizeBounds | None = None,
-    *,
-    phone_determinize: bool = True,
-    word_determinize: bool = True,
-    minimize: bool = False,
-    return_report: Literal[True],
-) -> tuple[Lattice, DeterminizeReport]: ...
-def determinize_phone_pruned(
-    lattice: Lattice,
-    model: TransitionModel,
-    beam: float = 10.0,
-    acoustic_scale: float = 1.0,
-    bounds: DeterminizeBounds | None = None,
-    *,
-    phone_determinize: bool = True,
-    word_determinize: bool = True,
-    minimize: bool = False,
-    return_report: bool = False,
-) -> Lattice | tuple[Lattice, DeterminizeReport]:
+) -> tuple[Lattice, DeterminizeReport]:
     """Determinize over phones and words first, then over words, each within the beam.
 
     The first pass leaves less for the second where many alignments of the same words compete, so that lattices go
@@ -180,10 +130,9 @@ def determinize_phone_pruned(
         phone_determinize: Make the first pass.
         word_determinize: Make the second pass; without it the result has epsilons where only phones stood.
         minimize: Push and minimize the result.
-        return_report: Return also what was reached, the less of both passes.
 
     Returns:
-        As ``determinize_pruned``.
+        As ``determinize_pruned``; the report is that of the pass that reached less.
 
     Raises:
         LatticeError: As ``determinize_pruned``, or a label is no transition id of the model.
@@ -208,9 +157,7 @@ def determinize_phone_pruned(
             if again.effective_beam < report.effective_beam or report.complete:
                 report = replace(again, retries=again.retries + report.retries)
         result = _acoustic_times(result, 1.0 / float(np.float32(acoustic_scale)))
-    if minimize:
-        result = _minimized(result, acoustic_scale)
-    return (result, report) if return_report else result
+    return minimized(result, acoustic_scale) if minimize else result, report
 
 
 def determinize_retrying(
@@ -324,12 +271,6 @@ def _run(
         raise error
     result = Lattice(lattice.key, *arrays, kind="compact", frame_shift=lattice.frame_shift, words=lattice.words)
     return result, DeterminizeReport(beam, reached, retries, limit)
-
-
-def _minimized(lattice: Lattice, acoustic_scale: float) -> Lattice:
-    from ninja.graph.minimize import minimize
-
-    return minimize(lattice, acoustic_scale)
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:

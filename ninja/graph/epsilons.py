@@ -1,4 +1,4 @@
-"""Epsilon removal: arcs without a word go, their costs and alignments stay."""
+"""Epsilon removal: arcs without a word are merged into the arcs behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equivalence: do two lattices hold the same word sequences at the same costs?"""
+"""Equivalence: comparison of the word sequences and costs of two lattices."""
 
 from __future__ import annotations
 

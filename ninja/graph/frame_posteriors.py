@@ -1,4 +1,4 @@
-"""How probable each label is at each frame, and how much it adds to the expected accuracy."""
+"""Posteriors of labels at each frame, and their share in the expected accuracy."""
 
 from __future__ import annotations
 

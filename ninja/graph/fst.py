@@ -1,4 +1,4 @@
-"""Lattices as machines with one cost, and the removal of those epsilons that cost nothing to remove."""
+"""Lattices as FSTs with one cost, and the removal of epsilons that makes them no larger."""
 
 from __future__ import annotations
 

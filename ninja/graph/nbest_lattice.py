@@ -44,7 +44,7 @@ def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words:
 
 
 def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: list[int] | None) -> Hypothesis:
-    """Return what a path says, word by word."""
+    """Return the words of a path with their costs, times and labels."""
     graph, acoustic, begin, end = [0.0], [0.0], [], []
     labels: list[list[int]] = [[]]
     state = 0

@@ -1,4 +1,4 @@
-"""The oracle: the path of a lattice nearest to what was really said."""
+"""Oracle: the path of a lattice nearest to the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_CELLS = 1 << 30  # of the table of states and positions, four bytes each
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Oracle:
-    """The nearest path and what still separates it from the reference."""
+    """The path nearest to the reference, and its edits."""
 
     words: npt.NDArray[np.int32]  # word ids of the path, epsilons and wildcards left out
     arcs: npt.NDArray[np.int64]  # arc ids of the path

@@ -1,4 +1,4 @@
-"""``Path``: one way through a lattice, what it says and what it costs."""
+"""``Path``: a path through a lattice, its words and its costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State-level lattices, and phones as labels where they begin: what phone-pruned determinization works on."""
+"""State-level lattices with phones as labels where they begin, for phone-pruned determinization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forward-backward: how probable arcs are."""
+"""Forward-backward: posteriors of arcs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam pruning: keep what lies on a path nearly as good as the best one."""
+"""Beam pruning: keep the arcs on paths nearly as good as the best one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transition model says of a lattice: its phones, and the costs of its transitions."""
+"""Phones and transition costs of a lattice, by the transition model."""
 
 from __future__ import annotations
 

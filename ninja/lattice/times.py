@@ -46,7 +46,7 @@ def is_timed(lattice: Lattice) -> bool:
 
 
 def check_labelled(lattice: Lattice) -> None:
-    """Refuse a lattice without labels where these are what something is computed of.
+    """Refuse a lattice without labels.
 
     Raises:
         LatticeError: It has arcs, but not one label.

@@ -105,7 +105,6 @@ def determinize_pruned(
         acoustic_scale=acoustic_scale,
         bounds=checked,
         minimize=minimize,
-        return_report=True,
     )
     _write(function, source, destination)
 
@@ -153,7 +152,6 @@ def determinize_phone_pruned(
         phone_determinize=phone_determinize,
         word_determinize=word_determinize,
         minimize=minimize,
-        return_report=True,
     )
     _write(function, source, destination)
 

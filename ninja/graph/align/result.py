@@ -1,4 +1,4 @@
-"""What every alignment shares: the table of labels, what comes out, and what is said of lattices that are damaged."""
+"""Parts common to all alignments: the table of labels, the result, and the faults of damaged lattices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOO_MANY_STATES = 8  # among them
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """What came of aligning a lattice."""
+    """Result of an alignment."""
 
     lattice: Lattice | None  # one arc a unit; where there is a fault, what could be aligned, or None
     fault: str | None = None  # what is wrong with the lattice it was made of

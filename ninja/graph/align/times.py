@@ -1,4 +1,4 @@
-"""When the words of a path are said."""
+"""Times of the words of a path."""
 
 from __future__ import annotations
 
