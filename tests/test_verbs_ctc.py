@@ -284,9 +284,9 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ((), "what are the columns of the matrices? Give one of --tokens, --letters, --sentencepiece"),
-        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters both say what the columns are; give one"),
-        (("--letters", "ab "), "nothing says which unit is the blank; give its name or its column with --blank"),
+        ((), "the units of the columns are missing; give one of --tokens, --letters, --sentencepiece"),
+        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters both name the units of the columns; give one"),
+        (("--letters", "ab "), "the blank is unknown; give its name or its column with --blank"),
         (("--letters", "ab ", "--blank", "x"), "the blank is 'x', but no unit has that name; the first ones are ['a',"),
         (
             ("--letters", "ab ", "--blank", "4"),
@@ -294,8 +294,8 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ),
         (("--letters", "aba", "--blank", "0"), "--letters has 'a' twice"),
         (("--letters", "", "--blank", "0"), "--letters is empty"),
-        (("--letters", "ab-", "--blank", "-"), "nothing says which unit stands between words; name it with --space"),
-        (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both stand between words; say which with --space"),
+        (("--letters", "ab-", "--blank", "-"), "the unit between words is unknown; name it with --space"),
+        (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both stand between words; choose one with --space"),
         (("--letters", "ab |", "--blank", "4", "--space", "|"), "unit 2, ' ', cannot stand within a word"),
         (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has that name"),
         (

@@ -41,7 +41,7 @@ HELP = {
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A matrix on its way through the pipeline, which asks of it what it asks of a lattice."""
+    """A matrix in the pipeline, with the attributes of a lattice that the pipeline reads."""
 
     key: str
     matrix: npt.NDArray[Any]

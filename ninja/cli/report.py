@@ -93,7 +93,7 @@ def _drawings(
         return {}
 
     def passed_over(failure: NinjaError) -> None:
-        """Leave out what was said when it was read the first time."""
+        """Pass over failures that the first reading reported."""
 
     drawn: list[dict[str, Drawing]] = []
     for side in sides:

@@ -163,7 +163,7 @@ def _detail(
     per_utt: str | None,
     ops: str | None,
 ) -> None:
-    """Print and write what Kaldi's scoring scripts tell of the errors."""
+    """Print and write the details of Kaldi's scoring scripts."""
     aligned = {
         key: evaluate.align_text(references[key], hypotheses.get(key, ()))
         for key in evaluate.scored_keys(references, hypotheses, mode)

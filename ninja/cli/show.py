@@ -67,7 +67,7 @@ def show(
 
 
 def _named(source: Source, key: str) -> Lattice:
-    """Return the lattice of a key; what is wrong with others is said, and no more."""
+    """Return the lattice of a key; failures of others are only reported."""
     seen: list[str] = []
 
     def tolerated(failure: NinjaError) -> None:

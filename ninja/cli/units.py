@@ -1,4 +1,4 @@
-"""Options that say what the columns of a CTC matrix are, and which words they may spell."""
+"""Options for the units of a CTC model's columns, and for the words allowed."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
     given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in given.items() if value is not None]
     if not named:
-        raise OptionError(f"what are the columns of the matrices? Give one of {', '.join(given)}")
+        raise OptionError(f"the units of the columns are missing; give one of {', '.join(given)}")
     if len(named) > 1:
-        raise OptionError(f"{' and '.join(named)} both say what the columns are; give one")
+        raise OptionError(f"{' and '.join(named)} both name the units of the columns; give one")
     if tokens is not None:
         return read_unit_names(tokens)
     if sentencepiece is not None:
@@ -115,7 +115,7 @@ def chosen_units(
     *,
     spelled: bool,
 ) -> CtcUnits:
-    """Say what the columns stand for.
+    """Make the units of the columns, by their usual names where not given.
 
     Args:
         names: Of the columns.
@@ -126,7 +126,7 @@ def chosen_units(
         spelled: A lexicon says which words there are.
 
     Raises:
-        OptionError: A unit that is named is none, nothing says which one is the blank, or what stands between words.
+        OptionError: A unit that is named is none, or the blank or the unit between words is unknown.
     """
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
@@ -137,9 +137,9 @@ def chosen_units(
     if scheme == "letters" and space is None:
         found = [name for name in SPACES if name in names and names[place] != name]
         if len(found) > 1:
-            raise OptionError(f"{' and '.join(map(repr, found))} may both stand between words; say which with --space")
+            raise OptionError(f"{' and '.join(map(repr, found))} may both stand between words; choose one with --space")
         if not found and not spelled:
-            raise OptionError("nothing says which unit stands between words; name it with --space, or give a lexicon")
+            raise OptionError("the unit between words is unknown; name it with --space, or give a lexicon")
         space = found[0] if found else None
     unsaid = never or [name for name in NEVER if name in names]
     units = ctc_units(names, place, scheme, boundary=space, never=unsaid)
@@ -155,7 +155,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     if blank is None:
         found = [name for name in BLANKS if name in names]
         if len(found) != 1:
-            raise OptionError("nothing says which unit is the blank; give its name or its column with --blank")
+            raise OptionError("the blank is unknown; give its name or its column with --blank")
         return names.index(found[0])
     if blank in names:
         return names.index(blank)
