@@ -76,7 +76,8 @@ def unread(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
 def matrices(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
     import torch
 
-    from ninja.ctc.matrices import read_matrices
+    from ninja.ctc.matrices import matrices_in
+    from ninja.files.stream import Stream
 
     matrix = lattices[0].graph[: lattices[0].num_arcs // 2 * 2].reshape(-1, 2)
 
@@ -91,7 +92,7 @@ def matrices(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
         made(lambda stream: torch.save(tensor, stream)),
         made(lambda stream: torch.save({"utt": tensor.bfloat16(), "other": tensor.double().T}, stream)),
     ]
-    return contents, lambda content: [one for _, one in read_matrices(content, "utt")]
+    return contents, lambda content: [one for _, one in matrices_in(Stream(io.BytesIO(content), "matrices"), "utt")]
 
 
 def openfst(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:

@@ -5,8 +5,13 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from ninja.ctc.matrices import read_matrices, read_matrix_tables
+from ninja.ctc.matrices import matrices_in, read_matrices
 from ninja.errors import FormatError, InputError, NinjaError
+from ninja.files.stream import Stream
+
+
+def contained(content, key, path="the matrices"):
+    return matrices_in(Stream(io.BytesIO(content), path), key, path)
 
 
 def test_matrices_come_back_from_every_format(tmp_path):
@@ -15,11 +20,11 @@ def test_matrices_come_back_from_every_format(tmp_path):
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(20, 5)).astype(np.float32)
     for name, content in made(matrix, tmp_path, kaldiio, torch).items():
-        for key, found in read_matrices(content, "utt", name):
+        for key, found in contained(content, "utt", name):
             assert key == "utt"
             assert found.shape == (20, 5), name
             assert np.abs(found - matrix).max() < (0.05 if "packed" in name else 1e-2 if "half" in name else 1e-5), name
-    [(key, found)] = read_matrix_tables(f"scp:{tmp_path}/a.scp")
+    [(key, found, _)] = read_matrices(f"scp:{tmp_path}/a.scp")
     assert key == "utt"
     assert np.array_equal(found, matrix)
 
@@ -73,7 +78,7 @@ def made(matrix, tmp_path, kaldiio, torch):
 )
 def test_files_that_hold_no_matrix_are_refused(content, message):
     with pytest.raises(FormatError, match=message):
-        list(read_matrices(content, "k", "f"))
+        list(contained(content, "k", "f"))
 
 
 def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
@@ -92,7 +97,7 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only tensors of floats are read"),
     ]:
         with pytest.raises(FormatError, match=message):
-            list(read_matrices(saved(thing), "k"))
+            list(contained(saved(thing), "k"))
 
 
 def test_an_array_larger_than_its_file_is_refused():
@@ -100,21 +105,21 @@ def test_an_array_larger_than_its_file_is_refused():
     np.save(stream, np.zeros((4, 4)))
     content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
     with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] has 288 bytes, but 128 are there"):
-        list(read_matrices(content, "k"))
+        list(contained(content, "k"))
     stream = io.BytesIO()
     np.save(stream, np.array([["a"]], object))
     with pytest.raises(FormatError, match="an array of object with 2 axes, but a matrix of numbers is needed"):
-        list(read_matrices(stream.getvalue(), "k"))
+        list(contained(stream.getvalue(), "k"))
 
 
 def test_script_files_run_nothing(tmp_path):
     path = tmp_path / "a.scp"
     path.write_text("utt cat a.ark |\n")
     with pytest.raises(FormatError, match=r"a.scp:1: expected a key and a file, found .*; commands are not run"):
-        list(read_matrix_tables(f"scp:{path}"))
+        list(read_matrices(f"scp:{path}"))
     path.write_text("utt nowhere.ark:4\n")
     with pytest.raises(InputError, match=r"nowhere.ark: cannot be read: No such file"):
-        list(read_matrix_tables(f"scp:{path}"))
+        list(read_matrices(f"scp:{path}"))
 
 
 def test_damaged_matrices_are_named_or_harmless(tmp_path):
@@ -127,5 +132,5 @@ def test_damaged_matrices_are_named_or_harmless(tmp_path):
             for _ in range(chance.randint(1, 4)):
                 damaged[chance.randrange(len(damaged))] = chance.randrange(256)
             with suppress(NinjaError):
-                for _, matrix in read_matrices(bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])]), "k"):
+                for _, matrix in contained(bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])]), "k"):
                     assert matrix.nbytes <= 4 * len(content)

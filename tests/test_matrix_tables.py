@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from ninja.ctc.matrices import read_matrix_tables
+from ninja.ctc.matrices import read_matrices
 from ninja.errors import FormatError, InputError, NinjaError
 
 kaldiio = pytest.importorskip("kaldiio")
@@ -14,7 +14,7 @@ kaldiio = pytest.importorskip("kaldiio")
 
 def collected(source):
     failures = []
-    found = [(key, matrix.tolist()) for key, matrix in read_matrix_tables(str(source), failures.append)]
+    found = [(key, matrix.tolist()) for key, matrix, _ in read_matrices(str(source), failures.append)]
     return found, [str(failure) for failure in failures]
 
 
@@ -28,7 +28,7 @@ def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
         f"{path}, byte 32, key 'three': a matrix with rows of different length",
     ]
     with pytest.raises(FormatError, match="byte 18, key 'two'"):
-        list(read_matrix_tables(path))
+        list(read_matrices(path))
 
 
 def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
@@ -101,5 +101,5 @@ def test_damaged_archives_and_lists_are_named_or_harmless(tmp_path):
             path = tmp_path / f"damaged{name[1:]}"
             path.write_bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])])
             with suppress(NinjaError):
-                for _, matrix in read_matrix_tables(path, None if number % 2 else lambda failure: None):
+                for _, matrix, _ in read_matrices(path, None if number % 2 else lambda failure: None):
                     assert matrix.nbytes <= 8 * len(content)

@@ -288,7 +288,7 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
 
 @pytest.mark.parametrize("read_ahead", [True, False])
 def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch, read_ahead):
-    import ninja.files.stream as streams
+    import ninja.files.gzip as streams
 
     monkeypatch.setattr(streams, "PACKED_CHUNK", 7)
     lattices = [small(f"u{number}", words=(3, 4, number + 1)) for number in range(20)]

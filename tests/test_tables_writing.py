@@ -187,7 +187,7 @@ def test_a_folder_that_is_missing_or_closed_is_an_output_error():
 
 @pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt", "a.txt.gz", "ark,scp:a.ark,a.scp"])
 def test_an_interrupted_output_is_taken_up_again(target, monkeypatch):
-    monkeypatch.setattr(files_module, "MEMBER", 2000)
+    monkeypatch.setattr("ninja.files.gzip.MEMBER", 2000)
     monkeypatch.setattr("ninja.io.kaldi_writer.FLUSH", 1000)
     everything = [small(f"k{number}", 40 + number) for number in range(60)]
 
@@ -222,7 +222,7 @@ def test_an_interrupted_output_is_taken_up_again(target, monkeypatch):
 @pytest.mark.parametrize("cut", [1, 40, 100, 1000, 2500])
 @pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt"])
 def test_an_output_cut_anywhere_is_taken_up_again(target, cut, monkeypatch):
-    monkeypatch.setattr(files_module, "MEMBER", 500)
+    monkeypatch.setattr("ninja.files.gzip.MEMBER", 500)
     monkeypatch.setattr("ninja.io.kaldi_writer.FLUSH", 300)
     everything = [small(f"k{number}", 40 + number) for number in range(20)]
     put(target, everything)

@@ -7,7 +7,7 @@ import pytest
 
 from ninja import read, write
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.texts import read_whole
+from ninja.files.text import read_named
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
 from ninja.log import Log
@@ -38,23 +38,23 @@ def archive(tmp_path):
 
 @pytest.mark.parametrize("name", ["{}", "ark:{}", "ark,t:{}", "gunzip -c {}.gz |", "ark:zcat {}.gz|", "cat {} |"])
 def test_a_text_may_be_named_in_kaldis_way(text, name):
-    assert read_whole(name.format(text)) == "utt a b\n"
+    assert read_named(name.format(text)) == "utt a b\n"
 
 
 @pytest.mark.parametrize("name", ["-", "ark:-", "ark,t:-"])
 def test_a_text_may_come_from_standard_input(monkeypatch, name):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt \xc3\xa4\n")))
-    assert read_whole(name) == "utt ä\n"
+    assert read_named(name) == "utt ä\n"
 
 
 def test_other_commands_are_not_run_and_what_is_no_text_is_told(tmp_path, monkeypatch):
     with pytest.raises(FormatError, match="is not run"):
-        read_whole("touch x |")
+        read_named("touch x |")
     with pytest.raises(InputError, match="none"):
-        read_whole(str(tmp_path / "none"))
+        read_named(str(tmp_path / "none"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a\n\xff\n")))
     with pytest.raises(FormatError, match="standard input:2: not UTF-8"):
-        read_whole("-")
+        read_named("-")
 
 
 def test_kaldis_scoring_line_works(ninja, text, monkeypatch):

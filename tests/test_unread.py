@@ -18,8 +18,9 @@ import pytest
 
 import ninja
 from ninja.cli.main import main
-from ninja.ctc.matrices import read_matrices
+from ninja.ctc.matrices import matrices_in
 from ninja.errors import FormatError, NinjaError
+from ninja.files.stream import Stream
 from ninja.formats.format import HEAD
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
@@ -91,7 +92,7 @@ def test_files_of_other_makers_are_said_to_be_what_they_are(kind: str, folder: P
 def test_matrices_in_them_are_refused_alike(kind: str) -> None:
     make, message = KINDS[kind]
     with pytest.raises(FormatError, match=f"^logits.pt: {message}"):
-        list(read_matrices(make(), "utt", "logits.pt"))
+        list(matrices_in(Stream(io.BytesIO(make()), "logits.pt"), "utt", "logits.pt"))
 
 
 @pytest.mark.parametrize("name", ["w.slf.bz2", "w.ark.xz", "w.fst.zst", "w.pt"])

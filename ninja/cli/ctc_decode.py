@@ -15,7 +15,7 @@ from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source
 from ninja.cli.units import unit_options
 from ninja.ctc.found import CtcFound
-from ninja.ctc.matrices import located_matrices
+from ninja.ctc.matrices import read_matrices
 from ninja.ctc.search import CtcOptions, ctc_search, log_probabilities
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
@@ -123,7 +123,7 @@ def decoded(
 
 def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
     none_yet = True
-    for key, matrix, path in located_matrices(source.places, source.on_failure, allow_pipes=source.allow_pipes):
+    for key, matrix, path in read_matrices(source.places, source.on_failure, allow_pipes=source.allow_pipes):
         none_yet = False
         yield key, Emission(key, matrix, path)
     if none_yet and not source.console.log.failures:

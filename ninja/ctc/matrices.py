@@ -26,39 +26,15 @@ from ninja.io.sources import Source, tables
 from ninja.lattice import Array
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
-CHUNK = 1 << 20
 _NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 
 
 def read_matrices(
-    content: bytes, key: str, path: str | None = None, on_error: OnError | None = None
-) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
-
-    * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
-    * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
-      first axis of one is left out.
-    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one
-      where there is a single matrix without a key.
-
-    Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
-
-    Args:
-        content: The whole file; gzip is unpacked.
-        key: Utterance id where the file names none.
-        path: File name for error messages.
-        on_error: Called with what is wrong with a matrix, which is left out, the others are not; None: it is raised.
-
-    Raises:
-        FormatError: The file is none of these, damaged, or holds something else.
-    """
-    yield from _of_stream(Stream(io.BytesIO(content), path or "the matrices"), key, path, on_error)
-
-
-def read_matrix_tables(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
-) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of files, folders and lists, as ``read_matrices``; of an archive, one at a time is in memory.
+) -> Iterator[tuple[str, Array, str]]:
+    """Yield the matrices of files, folders and lists, each with its key and the name of its file.
+
+    An archive is read one matrix at a time; see ``matrices_in`` for the formats.
 
     Args:
         source: A file, a folder of files, ``-`` for the standard input, a pattern, a Kaldi rspecifier (``ark:…``,
@@ -67,25 +43,18 @@ def read_matrix_tables(
         allow_pipes: Run any command that `source` names; those in script files are never run.
 
     Raises:
-        FormatError: As ``read_matrices``, or a folder without matrices.
+        FormatError: As ``matrices_in``, or a folder without matrices.
         InputError: A file cannot be read, or a pattern matches none.
         OptionError: An unknown option in an rspecifier.
     """
-    return ((key, matrix) for key, matrix, _ in located_matrices(source, on_error, allow_pipes=allow_pipes))
-
-
-def located_matrices(
-    source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
-) -> Iterator[tuple[str, Array, str]]:
-    """Yield matrices as ``read_matrix_tables``, each with the name of its file."""
     for table in _tables(source, allow_pipes):
         name = table.place.name
         try:
             with open_stream(table.place) as stream:
                 if table.kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
-                    yield from _listed(_rest(stream), name, on_error)
+                    yield from _listed(stream.rest(), name, on_error)
                 else:
-                    for key, matrix in _of_stream(stream, key_of(table.place.path), name, on_error):
+                    for key, matrix in matrices_in(stream, key_of(table.place.path), name, on_error):
                         yield key, matrix, name
         except (FormatError, InputError) as error:
             if on_error is None:
@@ -144,7 +113,7 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
             for found in resolve(place):
                 with open_stream(found) as stream:
                     if stream.head(len(NPY)).startswith((NPY, ZIP)):
-                        for each, matrix in _of_stream(stream, key, found.name, on_error):
+                        for each, matrix in matrices_in(stream, key, found.name, on_error):
                             yield each, matrix, found.name
                     else:
                         yield key, _matrix(read_one(stream, key), found.name, key), found.name
@@ -154,13 +123,27 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
             on_error(error)
 
 
-def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | None) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of an opened file."""
+def matrices_in(
+    stream: Stream, key: str, path: str | None = None, on_error: OnError | None = None
+) -> Iterator[tuple[str, Array]]:
+    """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
+
+    * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
+    * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
+      first axis of one is left out.
+    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one
+      where there is a single matrix without a key.
+
+    Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
+
+    Raises:
+        FormatError: The file is none of these, damaged, or holds something else.
+    """
     head = stream.head(LONGEST_KEY)
     if head.startswith(NPY):
-        yield key, _npy(_rest(stream), path, key)
+        yield key, _npy(stream.rest(), path, key)
     elif head.startswith(ZIP):
-        for name, matrix in _zip(_rest(stream), key, path):
+        for name, matrix in _zip(stream.rest(), key, path):
             try:
                 found = matrix()
             except FormatError as error:
@@ -175,15 +158,6 @@ def _of_stream(stream: Stream, key: str, path: str | None, on_error: OnError | N
         raise FormatError(said, path)
     else:
         yield from read_archive(stream, on_error)
-
-
-def _rest(stream: Stream) -> bytes:
-    """Return all bytes that are left."""
-    content = bytearray()
-    buffer = memoryview(bytearray(CHUNK))
-    while count := stream.readinto(buffer):
-        content += buffer[:count]
-    return bytes(content)
 
 
 def _npy(content: bytes, path: str | None, key: str) -> Array:

@@ -11,9 +11,6 @@ from typing import IO, Any, Protocol, TextIO
 
 from ninja.errors import OutputError
 
-PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
-MEMBER = 1 << 22  # unpacked bytes after which a new gzip member may begin, so that a broken-off file can be taken up
-
 
 class Bytes(Protocol):
     """What takes the bytes."""
@@ -148,35 +145,3 @@ def part_of(path: str) -> str:
     """Return the temporary name of a file."""
     folder, name = os.path.split(os.path.realpath(path))
     return os.path.join(folder, f".{name}.part")
-
-
-class Packed:
-    """Gzip on the way to a file: a series of members, each of whole entries."""
-
-    def __init__(self, file: PartFile | StandardOutput) -> None:
-        from isal import isal_zlib
-
-        self._file = file
-        self._new = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
-        self._packer = self._new()
-        self._size = 0
-        self._members = 0
-
-    def write(self, content: bytes | memoryview) -> None:
-        """Write the bytes of whole entries."""
-        self._size += len(content)
-        if packed := self._packer.compress(content):
-            self._file.write(packed)
-        if self._size >= MEMBER:
-            self._end_member()
-
-    def close(self) -> None:
-        """End the last member; even an empty file has one."""
-        if self._size or not self._members:
-            self._end_member()
-
-    def _end_member(self) -> None:
-        self._file.write(self._packer.flush())
-        self._packer = self._new()
-        self._size = 0
-        self._members += 1

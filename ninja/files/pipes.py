@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import stat
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from ninja.errors import InputError
+from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.place import STDIN, Place
 
-GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_KEPT = 1 << 34  # bytes of a pipe that are kept in memory to be read twice
 CHUNK_KEPT = 1 << 20
 
@@ -74,13 +73,9 @@ def peek(path: str, size: int | None, enough: Callable[[bytes], object] = lambda
             peeked.whole = not more
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", Place(path).name) from error
-    if not peeked.content.startswith(GZIP_MAGIC):
-        return peeked.content[:size]
-    from isal import isal_zlib
-
-    with contextlib.suppress(cast(type[Exception], isal_zlib.error)):
-        return isal_zlib.decompressobj(wbits=31).decompress(peeked.content, size)
-    return b""
+    if peeked.content.startswith(GZIP_MAGIC):
+        return unpack_head(peeked.content, size)
+    return peeked.content[:size]
 
 
 def _keep(path: str, peeked: _Peeked) -> None:
@@ -110,17 +105,17 @@ def _peeked_of(path: str) -> _Peeked | None:
     return peeked
 
 
-def after_peeking(path: str) -> IO[bytes]:
-    """Open what gives its bytes once, with the bytes that were looked at."""
+def after_peeking(path: str) -> tuple[IO[bytes], bytes]:
+    """Open what gives its bytes once; return the stream, and the bytes before it that were looked at."""
     peeked = _peeked_of(path)
     if peeked is None:
-        return _unread(path)
+        return _unread(path), b""
     peeked.openings -= 1
     if not peeked.whole or (path != STDIN and not peeked.openings):
         del _peeked[path]
     if peeked.whole:
-        return io.BytesIO(peeked.content)
-    return cast("IO[bytes]", _Behind(peeked.content, peeked.raw))
+        return io.BytesIO(peeked.content), b""
+    return peeked.raw, peeked.content
 
 
 def _unread(path: str) -> IO[bytes]:
@@ -139,30 +134,6 @@ def opened(path: str) -> IO[bytes]:
         raise InputError(f"cannot be read: {error.strerror}", path) from error
     except ValueError as error:
         raise InputError(f"cannot be read: {error}", path.replace("\0", "?")) from error
-
-
-class _Behind:
-    """Some bytes, and a stream behind them."""
-
-    def __init__(self, content: bytes, stream: IO[bytes]) -> None:
-        self._content = memoryview(content)
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        if not self._content:
-            return self._stream.read(size)
-        taken, self._content = self._content[:size], self._content[size:]
-        return bytes(taken)
-
-    def readinto(self, buffer: memoryview) -> int | None:
-        if not self._content:
-            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
-        count = min(len(buffer), len(self._content))
-        buffer[:count], self._content = self._content[:count], self._content[count:]
-        return count
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def _unread_input() -> IO[bytes]:

@@ -1,14 +1,17 @@
-"""Text files as a whole: UTF-8, packed with gzip or not."""
+"""Texts as a whole: UTF-8, packed with gzip or not, named by a path or in Kaldi's way."""
 
 from __future__ import annotations
 
-import gzip
+import io
 import os
-import zlib
 
 from ninja.errors import FormatError, InputError
+from ninja.files.gzip import GZIP_MAGIC
+from ninja.files.pipes import opened
+from ninja.files.place import resolve
+from ninja.files.stream import Stream, open_stream
 
-GZIP_MAGIC = b"\x1f\x8b"
+_OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def read(path: str | os.PathLike[str]) -> str:
@@ -21,6 +24,29 @@ def read(path: str | os.PathLike[str]) -> str:
     return decoded(content(path), path)
 
 
+def read_named(name: str | os.PathLike[str]) -> str:
+    """Return a text: of a file, ``-`` (the standard input), ``ark:F``, or ``gunzip -c F |`` and its like.
+
+    Raises:
+        FormatError: As ``read``, or it is a command that is not served.
+        InputError: It cannot be read.
+    """
+    path = os.fspath(name)
+    if not isinstance(name, os.PathLike) and not os.path.exists(path):
+        kind, colon, rest = path.partition(":")
+        if colon and "ark" in kind.split(",") and set(kind.split(",")) <= _OPTIONS:
+            path = rest.strip()
+        if path in ("", "-") or path.endswith("|"):
+            texts = []
+            for place in resolve(path, typed=True):
+                with open_stream(place) as stream:
+                    texts.append(decoded(stream.rest(), place.name))
+            if not texts:
+                raise InputError("names no file", path)
+            return "".join(texts)
+    return read(path)
+
+
 def content(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file; a gzip file, known by its content, is unpacked.
 
@@ -29,16 +55,11 @@ def content(path: str | os.PathLike[str]) -> bytes:
         InputError: The file cannot be read.
     """
     try:
-        with open(path, "rb") as stream:
-            found = stream.read()
+        with opened(os.fspath(path)) as file:
+            found = file.read()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error
-    if found.startswith(GZIP_MAGIC):
-        try:
-            found = gzip.decompress(found)
-        except (OSError, EOFError, zlib.error) as error:
-            raise FormatError(f"the gzip stream is damaged: {error}", path) from error
-    return found
+    return Stream(io.BytesIO(found), os.fspath(path)).rest() if found.startswith(GZIP_MAGIC) else found
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:

@@ -14,7 +14,6 @@ from ninja.lattice.fst import Fst
 
 ArcType = Literal["standard", "log", "log64"]
 Symbols = list[tuple[bytes, int]]  # names and ids
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +89,5 @@ def read_transducer(path: str | os.PathLike[str]) -> Fst:
         InputError: The file cannot be read.
     """
     name = os.fspath(path)
-    pieces = []
     with open_stream(Place(name)) as stream:
-        buffer = memoryview(bytearray(_CHUNK))
-        while count := stream.readinto(buffer):
-            pieces.append(bytes(buffer[:count]))
-    return parse_transducer(b"".join(pieces), name)
+        return parse_transducer(stream.rest(), name)

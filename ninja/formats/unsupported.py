@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ninja.files.pipes import GZIP_MAGIC
+from ninja.files.gzip import GZIP_MAGIC
 
 _UNPACK = "unpack it first"
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff")

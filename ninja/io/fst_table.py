@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ninja.errors import OptionError
-from ninja.files.output import Bytes, Packed, PartFile, StandardOutput
+from ninja.files.gzip import Packed
+from ninja.files.output import Bytes, PartFile, StandardOutput
 from ninja.files.target import target
 from ninja.io.sources import STDIN as STDOUT
 

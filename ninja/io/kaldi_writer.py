@@ -9,7 +9,8 @@ from typing import Any
 
 from ninja._tables import TableWriter
 from ninja.errors import OptionError
-from ninja.files.output import Packed, PartFile, StandardOutput
+from ninja.files.gzip import Packed
+from ninja.files.output import PartFile, StandardOutput
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.target import Target
 from ninja.io.lattice_writer import LatticeWriter, Output

@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from ninja.errors import OutputError
-from ninja.files.output import Bytes, Packed, PartFile, StandardOutput, opened, reported
+from ninja.files.gzip import Packed
+from ninja.files.output import Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
 from ninja.formats.format import Encoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, Output

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, InputError, OptionError, OutputError
 from ninja.files import text as utf8
-from ninja.files.output import Packed, PartFile, StandardOutput
+from ninja.files.gzip import Packed
+from ninja.files.output import PartFile, StandardOutput
 from ninja.files.place import STDIN, Place, resolve
 from ninja.files.stream import open_stream
 from ninja.files.target import target

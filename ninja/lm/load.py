@@ -6,12 +6,11 @@ import importlib
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ninja.errors import ModelError
-from ninja.files.text import GZIP_MAGIC
+from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
@@ -133,12 +132,7 @@ def _head(path: str) -> bytes:
 
 def _unpacked(head: bytes) -> bytes:
     """Return the beginning of a gzip file's content; other bytes as they are."""
-    if not head.startswith(GZIP_MAGIC):
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, HEAD)
-    except zlib.error:
-        return b""
+    return unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head
 
 
 def _begins(*heads: bytes) -> Callable[[Candidate], bool]:

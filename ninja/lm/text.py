@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.text import GZIP_MAGIC
+from ninja.files.gzip import GZIP_MAGIC
 from ninja.lm.vocabulary import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.

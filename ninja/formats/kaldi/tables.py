@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 
 from ninja.errors import FormatError
-from ninja.files.texts import read_whole
+from ninja.files.text import read_named
 
 Name = str | os.PathLike[str]
 
@@ -23,7 +23,7 @@ def read_fields(path: Name) -> Iterator[tuple[int, list[str]]]:
         FormatError: It is not UTF-8, or the gzip stream is damaged.
         InputError: It cannot be read.
     """
-    text = read_whole(path)
+    text = read_named(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 

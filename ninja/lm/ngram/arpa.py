@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _lm
-from ninja.files.output import Packed, StandardOutput, opened
+from ninja.files.gzip import Packed
+from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.model import NgramLM
 
 ROWS = 1 << 16  # n-grams written at once

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from ninja import _lm
 from ninja.errors import FormatError, InputError, ModelError, OptionError
 from ninja.files import text as utf8
+from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.place import Place
-from ninja.files.stream import GZIP_MAGIC, open_stream
+from ninja.files.stream import open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.vocabulary import find

@@ -1,0 +1,151 @@
+"""Gzip: the one place where it is packed and unpacked, by isal."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from ninja.errors import FormatError
+
+if TYPE_CHECKING:
+    from ninja.files.output import Bytes
+
+GZIP_MAGIC = b"\x1f\x8b"
+PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
+SHORTEST_MEMBER = 40  # bytes; whatever is shorter and no gzip is something else, even if it begins as gzip does
+PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
+MEMBER = 1 << 22  # unpacked bytes after which a new gzip member may begin, so that a broken-off file can be taken up
+
+
+def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
+    """Return a decompressor of one member, and the errors it raises."""
+    from isal import isal_zlib
+
+    return isal_zlib.decompressobj(wbits=31), (zlib.error, cast(type[Exception], isal_zlib.error))
+
+
+def unpack_head(packed: bytes, size: int) -> bytes:
+    """Return the first bytes of a gzip stream of which the begin is given; none where it is damaged."""
+    unpacker, failures = _unpacker()
+    with contextlib.suppress(*failures):
+        return cast(bytes, unpacker.decompress(packed, size))
+    return b""
+
+
+class Unpacked:
+    """The bytes of a series of gzip members; where it breaks off, all that comes before is still given.
+
+    Args:
+        head: The first bytes, which have been read already.
+        raw: Stream of the rest.
+        name: File name for error messages.
+    """
+
+    def __init__(self, head: bytes, raw: IO[bytes], name: str) -> None:
+        self._packed = head  # read and not yet unpacked
+        self._raw = raw
+        self._name = name
+        self._read = len(head)  # bytes read so far
+        self._unpacker: Any = None  # of the member that has begun
+        self._failures: tuple[type[Exception], ...] = ()
+        self._members = 0  # that have begun
+        self._begin = 0  # of the last of them, in the packed file
+        self._gave = False  # whether it has given a byte
+        self._full = False  # whether the last buffer was filled to its end
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill some of a buffer; 0 is the end.
+
+        Raises:
+            FormatError: The gzip stream is damaged or cut short, or something else follows it.
+        """
+        while True:
+            if self._unpacker is None and not self._begin_member():
+                return 0
+            if not self._packed and not self._full and not self._more():
+                self._refuse_strange()
+                raise FormatError("the gzip stream ends too early: the file is cut short", self._name)
+            try:
+                content = self._unpacker.decompress(self._packed, len(buffer))
+            except self._failures as error:
+                self._refuse_strange()
+                raise FormatError(f"the gzip stream is damaged: {error}", self._name) from error
+            self._full = len(content) == len(buffer)  # there may be more to come without more to read
+            self._packed = self._unpacker.unconsumed_tail
+            if self._unpacker.eof:
+                self._packed = self._unpacker.unused_data
+                self._unpacker = None
+                self._full = False
+            if content:
+                self._gave = True
+                buffer[: len(content)] = content
+                return len(content)
+
+    def _begin_member(self) -> bool:
+        while not (packed := self._packed.lstrip(b"\0")):  # some pad their files
+            if not self._more():
+                return False
+        self._packed = packed
+        while len(self._packed) < len(GZIP_MAGIC) and self._more(self._packed):
+            pass
+        self._begin = self._read - len(self._packed)
+        if not self._packed.startswith(GZIP_MAGIC):
+            raise FormatError(
+                "the gzip stream ends here, and what follows is none: is something else appended to the file?",
+                self._name,
+                byte=self._begin,
+            )
+        self._members += 1
+        self._gave = False
+        self._unpacker, self._failures = _unpacker()
+        return True
+
+    def _refuse_strange(self) -> None:
+        """Refuse a member behind others that broke before it gave a byte, or is too short for one of lattices."""
+        if self._members > 1 and (not self._gave or self._read - self._begin < SHORTEST_MEMBER):
+            raise FormatError(
+                "the gzip stream ends here, and what follows is no whole one: is something else appended to the file, "
+                "or is it cut short?",
+                self._name,
+                byte=self._begin,
+            )
+
+    def _more(self, left: bytes = b"") -> bool:
+        """Read on behind what is left; tell whether there was more."""
+        more = self._raw.read(PACKED_CHUNK) or b""
+        self._packed = left + more
+        self._read += len(more)
+        return bool(more)
+
+
+class Packed:
+    """Gzip on the way to a file: a series of members, each of whole entries."""
+
+    def __init__(self, file: Bytes) -> None:
+        from isal import isal_zlib
+
+        self._file = file
+        self._new = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
+        self._packer = self._new()
+        self._size = 0
+        self._members = 0
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Write the bytes of whole entries."""
+        self._size += len(content)
+        if packed := self._packer.compress(content):
+            self._file.write(packed)
+        if self._size >= MEMBER:
+            self._end_member()
+
+    def close(self) -> None:
+        """End the last member; even an empty file has one."""
+        if self._size or not self._members:
+            self._end_member()
+
+    def _end_member(self) -> None:
+        self._file.write(self._packer.flush())
+        self._packer = self._new()
+        self._size = 0
+        self._members += 1
