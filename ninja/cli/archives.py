@@ -16,6 +16,9 @@ from ninja.cli.places import check_places, is_stdin
 from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
+from ninja.files.pipes import gives_bytes_once
+from ninja.formats.kaldi.tables import read_speakers
+from ninja.io.selection import part_of
 from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
 
@@ -67,10 +70,6 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
       ninja split lat.ark.gz --nj 4 -o lat.JOB.ark.gz
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
-    from ninja.files.pipes import gives_bytes_once
-    from ninja.formats.kaldi.tables import read_speakers
-    from ninja.io.selection import part_of
-
     if nj is None and utt2spk is None:
         raise click.UsageError("say how: with --nj, --utt2spk, or both")
     mark = "SPK" if nj is None else "JOB"

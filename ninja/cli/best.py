@@ -11,6 +11,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from ninja import graph
 from ninja.cli.options import command, output_file, scales, section, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
@@ -29,9 +30,7 @@ class Transcript(NamedTuple):
 
 def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
     """Return the n best transcripts of a lattice, from the best on."""
-    from ninja.graph import best_path, nbest
-
-    paths = [best_path(lattice, scales)] if n == 1 else nbest(lattice, n, scales)
+    paths = [graph.best_path(lattice, scales)] if n == 1 else graph.nbest(lattice, n, scales)
     return [
         Transcript(spelled(lattice, path.words), path.alignment, path.graph_cost, path.acoustic_cost) for path in paths
     ]
@@ -44,9 +43,7 @@ def spelled(lattice: Lattice, words: npt.NDArray[np.int32]) -> list[str]:
 
 def best_words(lattice: Lattice, scales: Scales) -> list[str]:
     """Return the words of the best path."""
-    from ninja.graph import best_path
-
-    return spelled(lattice, best_path(lattice, scales).words)
+    return spelled(lattice, graph.best_path(lattice, scales).words)
 
 
 def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ninja.cli.options import text_output
 from ninja.errors import FormatError, InputError, OptionError
 
 Command = Callable[..., Any]
@@ -37,8 +38,6 @@ def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> N
         values: Numbers, words, truth values or lists of words, by the option's name with underscores.
         comments: Lines to put above.
     """
-    from ninja.cli.options import text_output
-
     with text_output(path) as output:
         for line in comments:
             output.write(f"# {line}\n")

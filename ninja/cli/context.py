@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,13 +29,12 @@ from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, AugmentOptions
+from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.errors import OptionError
+from ninja.files.target import target
 from ninja.lattice import Lattice, Scales
+from ninja.lm.word_map import WordMapping
 from ninja.rescoring.report import RescoreReport
-
-if TYPE_CHECKING:
-    from ninja.context.stage import Contextual
-    from ninja.lm.word_map import WordMapping
 
 HELP = {
     "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
@@ -104,8 +103,6 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             acoustic_scale: float,
             **options: Any,
         ) -> None:
-            from ninja.context.stage import Augmentation, Context
-
             boosts = ContextOptions(**{name: options.pop(name) for name in HELP if name not in skip})
             how = {name: options.pop(f"augment_{name}") for name in AUGMENT_HELP}
             augmentation = None
@@ -199,9 +196,6 @@ def context(
     Example:
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
-    from ninja.context.stage import Contextual
-    from ninja.files.target import target
-
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
     if report is not None and (source.jobs > 1 or destination.resume):

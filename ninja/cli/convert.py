@@ -9,6 +9,7 @@ import click
 from ninja.cli.options import Destination, command, lattice_output
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices
+from ninja.io.writer import KALDI, format_of
 from ninja.lattice import Kind, Lattice
 
 
@@ -37,8 +38,6 @@ def convert(source: Source, destination: Destination, kind: str | None) -> None:
       ninja convert lat.ark.gz --words words.txt --to slf:base=10 -o htk_lattices
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
-    from ninja.io.writer import KALDI, format_of
-
     if kind is not None and (form := format_of(destination.output_file, destination.to)[0].name) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
     run(unchanged, source, destination, kind=cast("Kind | None", kind))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import click
+import numpy.typing as npt
 
 from ninja.cli.convert import unchanged
 from ninja.cli.options import Destination, command, from_fields, jobs, lattice_output, section
@@ -15,21 +16,17 @@ from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source
 from ninja.cli.units import unit_options
 from ninja.ctc.found import CtcFound
+from ninja.ctc.lexicon import CtcLexicon
 from ninja.ctc.matrices import read_matrices
 from ninja.ctc.search import CtcOptions, ctc_search, log_probabilities
+from ninja.ctc.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
 from ninja.io.writer import format_of
+from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ninja.ctc.lexicon import CtcLexicon
-    from ninja.ctc.units import CtcUnits
-    from ninja.lattice import Lattice
 
 HELP = {
     "beam": "Prefixes kept at each frame; 0 is all.",

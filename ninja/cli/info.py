@@ -14,8 +14,11 @@ import numpy.typing as npt
 from ninja.cli.options import command
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.graph import depth_per_frame
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load
+from ninja.lm.word_map import MARKS
 from ninja.parallel.pipeline import Each
 
 
@@ -41,8 +44,6 @@ class Size:
 
 def size_of(lattice: Lattice) -> Size:
     """Measure a lattice."""
-    from ninja.graph import depth_per_frame
-
     crossing = depth_per_frame(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
     carries = lattice.time is not None, lattice.has_labels
@@ -104,9 +105,6 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
     """Count the words that a language model lacks."""
-    from ninja.lm import load
-    from ninja.lm.word_map import MARKS
-
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})

@@ -7,16 +7,17 @@ import math
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from ninja.cli.options import Command, Sectioned, output_file, text_output
 from ninja.errors import FormatError, VocabularyError
-
-if TYPE_CHECKING:
-    from ninja.lm import LanguageModel
-
+from ninja.files import text as utf8
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import LanguageModel
+from ninja.lm.load import CHECKPOINT, kind_of, load
+from ninja.lm.protocol import word_logprobs
 
 BATCH = 256  # sentences scored side by side
 
@@ -69,8 +70,6 @@ def info(model: str, as_json: bool, normalize: bool | None, device: str, words: 
     Example:
       ninja lm info rnnlm_dir
     """
-    from ninja.lm.load import CHECKPOINT, kind_of
-
     kind = kind_of(model).name
     network = _load(model, normalize, device, words)
     vocabulary = network.vocabulary
@@ -122,8 +121,6 @@ def score(
     Example:
       ninja lm score rnnlm_dir text.txt > logprobs.txt
     """
-    from ninja.lm.protocol import word_logprobs
-
     network = _load(model, normalize, device, words)
     sentences = _sentences(network, text, keys, as_ids)
     num_sentences, num_words, num_unknown, total = 0, 0, 0, 0.0
@@ -171,9 +168,6 @@ def _told_by(checkpoint: str) -> dict[str, Any]:
 
 
 def _load(model: str, normalize: bool | None, device: str, words: str | None) -> LanguageModel:
-    from ninja.lattice.symbols import SymbolTable
-    from ninja.lm.load import load
-
     return load(model, device, normalize=normalize, words=None if words is None else SymbolTable.read(words))
 
 
@@ -193,8 +187,6 @@ def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
     """Read lines as their fields; ASCII blanks separate them, since some vocabularies hold words with others."""
-    from ninja.files import text as utf8
-
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]

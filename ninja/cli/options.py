@@ -235,6 +235,7 @@ def text_output(path: str) -> Iterator[TextIO]:
     Raises:
         OptionError: A wspecifier of two files; ``ark:F`` and ``ark,t:F``, as Kaldi's users type them, are the file F.
     """
+    from ninja.files.output import opened_as_text  # here: `ninja COMMAND --help` need not wait for it
     from ninja.files.target import target
 
     chosen = target(path)
@@ -243,7 +244,5 @@ def text_output(path: str) -> Iterator[TextIO]:
     if chosen.archive == "-":
         yield sys.stdout
         return
-    from ninja.files.output import opened_as_text
-
     with opened_as_text(chosen.archive) as stream:
         yield stream

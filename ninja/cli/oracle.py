@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 from ninja import evaluate
 from ninja.cli import writing
@@ -24,13 +26,8 @@ from ninja.files import text as utf8
 from ninja.graph.oracle import oracle as nearest_path
 from ninja.graph.oracle import paths_of
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from ninja.lattice.symbols import SymbolTable
 
 
 class Found(NamedTuple):

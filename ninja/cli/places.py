@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from ninja.cli.options import check_files
 from ninja.cli.source import Source
 from ninja.errors import NinjaError, OptionError
+from ninja.files.place import STDIN
+from ninja.files.target import target
+from ninja.io.sources import tables
 
 
 def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source: Source | None = None) -> None:
@@ -21,8 +24,6 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source
     Raises:
         OptionError: Names the file.
     """
-    from ninja.files.target import target
-
     written: list[str | None] = []
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
@@ -48,9 +49,6 @@ def is_stdin(source: str) -> bool:
 
 def _paths(name: str) -> list[str]:
     """Return the files that a source names, - for the standard input; none where whoever reads it will complain."""
-    from ninja.files.place import STDIN
-    from ninja.io.sources import tables
-
     if name == STDIN:  # what it lists is not looked at before it is read
         return [STDIN]
     try:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 import click
+import numpy as np
 
+from ninja import graph
 from ninja.cli.options import command, output_file, scales
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.rows import Runs, rows_text, words_column
 from ninja.lattice import Lattice, Scales
 
 
 def arc_lines(lattice: Lattice, min_post: float, scales: Scales) -> str:
     """Return a line for each arc of at least a posterior."""
-    import numpy as np
-
-    from ninja.formats.rows import Runs, rows_text, words_column
-    from ninja.graph import posteriors, state_times
-
-    probability = posteriors(lattice, scales)
+    probability = graph.posteriors(lattice, scales)
     arcs = np.flatnonzero(probability >= min_post)
-    time = state_times(lattice)
+    time = graph.state_times(lattice)
     start = time[lattice.src[arcs]]
     columns = [
         start,

@@ -13,6 +13,7 @@ from ninja.cli.best import transcripts
 from ninja.cli.options import command, scales, section, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError
 from ninja.evaluate import BiasingList, ErrorRate, Mode, read_speakers, read_text, read_truth, score_entities
 from ninja.lattice import Scales
@@ -202,8 +203,6 @@ def _score_entities(
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
-    from ninja.context.entities.lists import Entities
-
     # Words that lattices happen to spell are no vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else source.table() if source.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))

@@ -11,6 +11,7 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.options import Sectioned, from_fields
+from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.lm.ngram.classes import Tagger, is_class
@@ -104,8 +105,6 @@ def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Numbe
 
 def _tagger(path: str) -> Tagger:
     """Read the lists of classes; whose utterances they are for does not matter here."""
-    from ninja.context.entities.lists import Entities
-
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(str(problem))

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,18 +18,18 @@ from ninja.cli.options import command, from_fields, output_file, section, typed
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
+from ninja.context.sound.old_costs import with_unknown
+from ninja.context.stage import Context, Contextual, load_ngram
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
+from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
-
-if TYPE_CHECKING:
-    from ninja.context.stage import Context, Contextual
-    from ninja.lm.ngram.model import NgramLM
-    from ninja.tune.boosts import ContextSettings, DevSet, TunedContext
-    from ninja.tune.weights import Tuned
+from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
+from ninja.tune.plot import check_picture, plot_trade_off
+from ninja.tune.weights import Tuned, tune_weights
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
@@ -131,8 +131,6 @@ def tune(
 def _tune_weights(
     source: Source, ref: str, models: ModelFiles, options: RescoreOptions, num_sentences: int, output_file: str
 ) -> None:
-    from ninja.tune.weights import tune_weights
-
     if not models.models:
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
@@ -177,11 +175,6 @@ def _tune_boosts(
     curve: str | None,
     output_file: str,
 ) -> None:
-    from ninja.context.sound.old_costs import with_unknown
-    from ninja.context.stage import Contextual, load_ngram
-    from ninja.tune.boosts import tune_context
-    from ninja.tune.plot import check_picture, plot_trade_off
-
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
     if curve is not None:
@@ -232,9 +225,6 @@ def _tune_boosts(
 
 def _dev_set(source: Source, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
     """Read a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
-    from ninja.context.stage import Context, Contextual
-    from ninja.tune.boosts import DevSet
-
     assert stage.entities is not None
     lattices = source.lattices()
     if stage.context.augmentation is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -14,12 +14,20 @@ from ninja.cli.places import check_places
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
+from ninja.graph.align import (
+    Aligned,
+    LexiconAligner,
+    LexiconAlignment,
+    PhoneAligner,
+    PhoneAlignment,
+    WordAligner,
+    WordAlignment,
+)
 from ninja.lattice import Lattice
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
-
-if TYPE_CHECKING:
-    from ninja.graph.align import Aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +100,6 @@ def align_words(
     Example:
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.formats.kaldi.word_phones import read_word_boundary
-    from ninja.graph.align import WordAligner, WordAlignment
-
     check_places([destination.output_file], [word_boundary, model], source)
     options = WordAlignment(silence_label, partial_word_label, reorder, max_expand)
     aligner = WordAligner(read_transition_model(model), read_word_boundary(word_boundary), options)
@@ -135,10 +139,6 @@ def align_words_lexicon(
     Example:
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.formats.kaldi.word_phones import read_align_lexicon
-    from ninja.graph.align import LexiconAligner, LexiconAlignment
-
     check_places([destination.output_file], [lexicon, model], source)
     options = LexiconAlignment(partial_word_label, reorder, max_expand)
     aligner = LexiconAligner(read_transition_model(model), read_align_lexicon(lexicon), options)
@@ -170,9 +170,6 @@ def align_phones(
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.graph.align import PhoneAligner, PhoneAlignment
-
     check_places([destination.output_file], [model], source)
     options = PhoneAlignment(replace_output_symbols, remove_epsilon, reorder)
     _write(Aligning(PhoneAligner(read_transition_model(model), options), output_error_lats), source, destination)

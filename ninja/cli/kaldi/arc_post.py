@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from ninja.cli.options import command, output_file, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
-from ninja.lattice import Scales
-
-if TYPE_CHECKING:
-    from ninja.lattice import Lattice
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.formats.rows import Runs, rows_text, words_column
+from ninja.graph import posteriors, state_times, to_compact
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.transition_model import TransitionModel
 
 
 def posterior_lines(
@@ -26,11 +26,6 @@ def posterior_lines(
     model: TransitionModel | None,
 ) -> str:
     """Return Kaldi's line for each arc above a posterior."""
-    import numpy as np
-
-    from ninja.formats.rows import Runs, rows_text, words_column
-    from ninja.graph import posteriors, state_times, to_compact
-
     if model is not None:
         model.check(lattice)
     lattice = to_compact(lattice)  # arcs with all labels of their words
@@ -78,8 +73,6 @@ def arc_post(
     Example:
       ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-
     transitions = None if model is None else read_transition_model(model)
     check_places([output_file], [model], source)
     lines = partial(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import click
 
+from ninja import graph
 from ninja.cli.kaldi.options import ali_option, model_option, silence_phones_option
 from ninja.cli.options import Destination, command, lattice_output
 from ninja.cli.places import check_places
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices_alone
 from ninja.errors import LatticeError
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.io.along import Along
+from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice
 
 
@@ -43,11 +47,6 @@ def boost_ali(
     Example:
       ninja boost-ali lat.ark.gz --model final.mdl --ali ark:ali.1.gz --silence-phones 1:2:3 -o boosted.ark.gz
     """
-    from ninja import graph
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.io.along import Along
-    from ninja.io.number_tables import read_integers
-
     if not silence_phones:
         source.console.say("there are no --silence-phones; make sure that this is meant")
     transitions = read_transition_model(model)

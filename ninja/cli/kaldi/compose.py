@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from ninja import graph
 from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.places import check_places
 from ninja.cli.run import run, write
 from ninja.cli.source import Source, reads_lattices_alone
 from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.evaluate import read_text
+from ninja.evaluate.references import number
+from ninja.formats.fst_image import read_transducer
 from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.lattice.fst import Fst
 
 
 @command
@@ -37,8 +38,6 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
       ninja compose lat.ark G.fst --phi-label 200005 -o composed.ark
       ninja compose lat.ark ark:other.ark -o composed.ark
     """
-    from ninja import graph
-
     shaped = graph.to_compact if write_compact else graph.to_raw
     source, (other,) = joined.source, joined.others
     if _is_table(other):
@@ -61,8 +60,6 @@ def _only(others: Sequence[Lattice | None]) -> Lattice:
 
 
 def _machine(path: str) -> Fst:
-    from ninja.formats.fst_image import read_transducer
-
     try:
         return read_transducer(path)
     except FormatError as error:
@@ -91,8 +88,6 @@ def interp(joined: Joined, destination: Destination, alpha: float) -> None:
     Example:
       ninja interp a.ark b.ark --alpha 0.3 -o both.ark
     """
-    from ninja import graph
-
     if not 0.0 <= alpha <= 1.0:
         raise OptionError(f"alpha is {alpha}, but must be from 0 to 1")
     joined.write(lambda first, others: graph.interp(first, _only(others), alpha), destination, needed=True)
@@ -113,10 +108,6 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
     Example:
       ninja difference den.ark --ref train.tra -o den_mce.ark
     """
-    from ninja import graph
-    from ninja.evaluate import read_text
-    from ninja.evaluate.references import number
-
     console = source.console
     check_places([destination.output_file], [ref], source)
     transcripts = number(read_text(ref), source.table()).ids

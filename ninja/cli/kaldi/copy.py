@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from ninja import graph
 from ninja.cli.convert import unchanged
 from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
+from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
@@ -43,9 +45,6 @@ def copy(
       ninja copy lat.ark.gz --include dev.keys -o dev.ark.gz
       ninja copy lat.ark.gz --write-compact=false -o ark,t:lat.txt
     """
-    from ninja import graph
-    from ninja.io.selection import read_keys
-
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
     check_places([destination.output_file], [include, exclude], source)

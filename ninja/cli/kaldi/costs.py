@@ -6,12 +6,14 @@ from functools import partial
 
 import click
 
+from ninja import graph
 from ninja.cli import options
 from ninja.cli.options import Destination, command, lattice_output
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
+from ninja.lattice.times import is_timed
 
 
 @command
@@ -38,8 +40,6 @@ def scale(
     Example:
       ninja scale lat.ark.gz --lm-scale 0.7 --acoustic-scale 1.3 -o scaled.ark.gz
     """
-    from ninja import graph
-
     scaled = partial(
         graph.scale,
         graph_scale=lm_scale,
@@ -61,16 +61,11 @@ def add_penalty(source: Source, destination: Destination, word_ins_penalty: floa
     Example:
       ninja add-penalty lat.ark.gz --word-ins-penalty 0.5 -o penalised.ark.gz
     """
-    from ninja import graph
-
     run(partial(graph.add_word_penalty, penalty=word_ins_penalty), source, destination)
 
 
 def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
     """Limit the depth of a lattice that has times."""
-    from ninja import graph
-    from ninja.lattice.times import is_timed
-
     if lattice.num_arcs and not is_timed(lattice):
         raise LatticeError("it has neither alignments nor times, so that no arc crosses any frame", key=lattice.key)
     return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 from ninja.cli.kaldi.joined import combined, combines_systems
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
@@ -13,13 +14,11 @@ from ninja.cli.options import command, output_file, switch, text_output
 from ninja.cli.places import check_places
 from ninja.cli.run import results, run_lines
 from ninja.cli.source import Source, reads_lattices
+from ninja.consensus import consensus_ctm, mbr_decode, path_ctm
 from ninja.errors import LatticeError
+from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 def word_lines(
@@ -32,8 +31,6 @@ def word_lines(
     hypotheses_file: str | None,
 ) -> tuple[str, float, int]:
     """Decode a lattice; return the lines of its words, its expected errors and its number of words."""
-    from ninja.consensus import consensus_ctm, mbr_decode
-
     start = None
     if hypotheses is not None:
         start = hypotheses.get(lattice.key)
@@ -76,8 +73,6 @@ def to_ctm_conf(
     check_places([output_file], [*others, one_best], source)
     hypotheses = None
     if one_best is not None:
-        from ninja.io.number_tables import read_integers
-
         hypotheses = dict(read_integers(one_best, allow_pipes=source.allow_pipes))
     total, words = 0.0, 0
     with (
@@ -106,8 +101,6 @@ def to_ctm_conf(
 
 def path_lines(lattice: Lattice, frame_shift: float | None, precision: int, print_silence: bool) -> str:
     """Return the lines of the words of a single-path lattice."""
-    from ninja.consensus import path_ctm
-
     shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
     return path_ctm(lattice, shift, precision, lattice.words, print_silence=print_silence)
 

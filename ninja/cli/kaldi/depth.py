@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
+from ninja import graph
 from ninja.cli.options import command, output_file
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.io.number_tables import NumberWriter
+from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from ninja.lattice import Lattice
 
 
 def crossings(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Count the arcs that cross each frame."""
-    from ninja import graph
-
     return graph.depth_per_frame(lattice)
 
 
@@ -35,8 +31,6 @@ def depth(source: Source, output_file: str) -> None:
     Example:
       ninja depth lat.ark.gz
     """
-    from ninja.io.number_tables import NumberWriter
-
     crossed = frames = 0
     with NumberWriter(output_file) as table:
         for key, found in results(Each(crossings), source, to_stdout=output_file == "-"):
@@ -58,8 +52,6 @@ def depth_per_frame(source: Source, output_file: str) -> None:
     Example:
       ninja depth-per-frame lat.ark.gz
     """
-    from ninja.io.number_tables import NumberWriter
-
     with NumberWriter(output_file) as table:
         for key, found in results(Each(crossings), source, to_stdout=output_file == "-"):
             table.integers(key, found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
+from ninja import graph
 from ninja.cli import options
 from ninja.cli.console import NAMED_FAILURES
 from ninja.cli.kaldi.options import model_option
@@ -16,12 +17,11 @@ from ninja.cli.options import Command, Destination, command, lattice_output, sec
 from ninja.cli.places import check_places
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam, determinize_retrying
 from ninja.lattice import Lattice
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
-
-if TYPE_CHECKING:
-    from ninja.graph.determinize_pruned import DeterminizeBounds
 
 Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
 
@@ -96,8 +96,6 @@ def determinize_pruned(
     Example:
       ninja determinize-pruned raw.ark.gz --acoustic-scale 0.1 --beam 6 -o lat.ark.gz
     """
-    from ninja import graph
-
     checked = _bounds(beam, acoustic_scale, bounds)
     function = partial(
         graph.determinize_pruned,
@@ -136,9 +134,6 @@ def determinize_phone_pruned(
     Example:
       ninja determinize-phone-pruned --model final.mdl raw.ark.gz --beam 8 -o lat.ark.gz
     """
-    from ninja import graph
-    from ninja.formats.kaldi.transition_model import read_transition_model
-
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
     check_places([destination.output_file], [model], source)
@@ -187,8 +182,6 @@ def determinize(
     Example:
       ninja determinize lat.ark.gz --acoustic-scale 0.1 -o unique.ark.gz
     """
-    from ninja.graph.determinize_pruned import determinize_retrying
-
     function = partial(
         determinize_retrying,
         beam=beam,
@@ -203,8 +196,6 @@ def determinize(
 
 def _bounds(beam: float, acoustic_scale: float, bounds: dict[str, Any]) -> DeterminizeBounds:
     """Check the options before any lattice is read."""
-    from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam
-
     check_beam(beam, acoustic_scale)
     return DeterminizeBounds(**bounds)
 

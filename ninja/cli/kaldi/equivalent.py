@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ninja import graph
 from ninja.cli.options import command
 from ninja.cli.places import check_stdin
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import LatticeError, NinjaError
-
-if TYPE_CHECKING:
-    from ninja.lattice import Lattice
+from ninja.io.batches import KALDI
+from ninja.lattice import Lattice
 
 
 @command
@@ -46,8 +46,6 @@ def equivalent(
     source: Source = opened((first,), options, beside=(second,))["source"]
     console = source.console
     differing, missing, equal, count, unaligned = [], [], 0, 0, 0
-    from ninja.io.batches import KALDI
-
     lenient = any(name not in (None, KALDI) for name in source.format_names())
     with source.lookup(second) as others:
         for key, lattice in source.lattices():
@@ -81,8 +79,6 @@ def equivalent(
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
     """Compare all word sequences, and the alignments of the best; where only one has any, it is lenient or not."""
-    from ninja import graph
-
     if not graph.equivalent(lattice, other, delta):
         return False
     if not num_paths or (lenient and lattice.has_labels != other.has_labels):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -17,12 +17,12 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import LatticeError
+from ninja.graph import combine
+from ninja.graph.combine import check_weights
+from ninja.io.lookup import Lookup
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed, Stage
-
-if TYPE_CHECKING:
-    from ninja.io.lookup import Lookup
 
 Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
 
@@ -148,8 +148,6 @@ def combined(
     Yields:
         The combined lattices, with their scales in them, and scales of 1; (None, scales) where there is one system.
     """
-    from ninja.graph.combine import check_weights
-
     if not others:
         if lat_weights is not None:
             raise click.UsageError("--lat-weights needs --with: there is one system only")
@@ -167,6 +165,4 @@ def combined(
 def _combined(
     lattice: Lattice, others: Sequence[Lattice | None], weights: tuple[float, ...], scales: Scales
 ) -> Lattice:
-    from ninja.graph import combine
-
     return combine([lattice, *others], weights, scales)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ninja import graph
 from ninja.cli.convert import unchanged
 from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice
+from ninja.lattice.times import check_labelled
 
 
 @command
@@ -30,9 +32,6 @@ def project(source: Source, destination: Destination, project_output: bool) -> N
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
     """Make a lattice of words or of labels, if it has any."""
-    from ninja import graph
-    from ninja.lattice.times import check_labelled
-
     if not project_output:
         check_labelled(lattice)
     return graph.project(lattice, project_output=project_output)
@@ -50,8 +49,6 @@ def rmali(source: Source, destination: Destination) -> None:
     Example:
       ninja rmali lat.ark.gz -o small.ark.gz
     """
-    from ninja import graph
-
     run(graph.remove_alignments, source, destination, kind="compact")
 
 
@@ -65,8 +62,6 @@ def reverse(source: Source, destination: Destination) -> None:
     Example:
       ninja reverse lat.ark.gz -o backwards.ark.gz
     """
-    from ninja import graph
-
     run(graph.reverse, source, destination)
 
 

@@ -6,33 +6,33 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
+import numpy.typing as npt
 
+from ninja import graph
 from ninja.cli import writing
 from ninja.cli.options import Destination, command, lattice_output, output_file, section
 from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
+from ninja.evaluate import read_text
+from ninja.files.place import STDIN, Place
+from ninja.graph import Path
+from ninja.io.along import Along
+from ninja.io.number_tables import NumberWriter, read_floats, read_integers
+from ninja.io.sources import tables
+from ninja.lattice import Lattice
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from ninja.graph import Path
-    from ninja.lattice import Lattice
-
 
 _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
     """Return a lattice, connected, that has one path only; refuse another."""
-    from ninja import graph
-
     lattice = graph.connect(lattice)
     if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
         raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
@@ -41,8 +41,6 @@ def check_only_path(lattice: Lattice) -> Lattice:
 
 def only_path(lattice: Lattice) -> Path:
     """Return the path of a lattice that has only one."""
-    from ninja import graph
-
     return graph.best_path(check_only_path(lattice))
 
 
@@ -66,8 +64,6 @@ def nbest_to_linear(
     Example:
       ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
     """
-    from ninja.io.number_tables import NumberWriter
-
     check_places([output_file, alignments, lm_cost, ac_cost], (), source)
     words = source.table()
     with ExitStack() as stack:
@@ -115,10 +111,6 @@ def linear_to_nbest(
     Example:
       ninja linear-to-nbest ark:1.ali --transcriptions 1.tra --lm-cost 1.lm --ac-cost 1.ac -o nbest.ark.gz
     """
-    from ninja import graph
-    from ninja.io.along import Along
-    from ninja.io.number_tables import read_floats, read_integers
-
     destination = Destination(**writing_options)
     source = Source((alignments,), words, allow_pipes=allow_pipes, are_lattices=False)
     check_places([destination.output_file], [transcriptions, lm_cost, ac_cost], source)
@@ -154,8 +146,6 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
     Example:
       ninja nbest-to-lattice nbest.ark.gz -o lat.ark.gz
     """
-    from ninja import graph
-
     check_places([destination.output_file], (), source)
 
     def paths() -> Iterator[tuple[str, Lattice]]:
@@ -197,8 +187,6 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
     Example:
       ninja string-to-lattice text --words words.txt -o text.ark
     """
-    from ninja import graph
-
     destination = Destination(**writing_options)
     source = Source((text,), words, are_lattices=False)
     check_places([destination.output_file], (), source)
@@ -208,13 +196,6 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
 
 def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
     """Read the words of each key: ids, or what the symbol table knows."""
-    import numpy as np
-
-    from ninja.evaluate import read_text
-    from ninja.files.place import STDIN, Place
-    from ninja.io.number_tables import read_integers
-    from ninja.io.sources import tables
-
     table = source.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=source.allow_pipes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +13,12 @@ from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
+from ninja.lm.ngram.compose import compose_ngram
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.lm.ngram.model import NgramLM
-    from ninja.lm.word_map import WordMap
+from ninja.rescoring.models import load_model
 
 
 class Composing:
@@ -34,9 +33,6 @@ class Composing:
 
     def __call__(self, lattice: Lattice) -> Lattice:
         """Add the model's costs to a lattice."""
-        from ninja.lm.ngram.compose import compose_ngram
-        from ninja.lm.word_map import WordMap
-
         if self._lm is None:
             self._lm = self._load(lattice)
         if lattice.words is not None and (self._word_map is None or self._word_map.words is not lattice.words):
@@ -44,9 +40,6 @@ class Composing:
         return compose_ngram(lattice, self._lm, self.scale, word_map=self._word_map)
 
     def _load(self, lattice: Lattice) -> NgramLM:
-        from ninja.lm.ngram.model import NgramLM
-        from ninja.rescoring.models import load_model
-
         lm = load_model(self.path, "cpu", lattice.words, Log())
         if not isinstance(lm, NgramLM):
             message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"

@@ -8,25 +8,28 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
+import numpy as np
+import numpy.typing as npt
 
+from ninja import consensus
 from ninja.cli.kaldi.joined import combined, combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output
 from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.consensus import Consensus
+from ninja.consensus.ctm import NO_TIMES
 from ninja.errors import LatticeError, OutputError
+from ninja.files.target import target
+from ninja.formats.mesh import write_mesh
+from ninja.formats.network_json import write_network
+from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from ninja.consensus import Consensus
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
 MOST_COST = 1e10  # what Kaldi writes instead of infinity
@@ -70,28 +73,23 @@ def decode(
     wanted: frozenset[str],
 ) -> Decoded:
     """Decode a lattice, and print what is wanted of it."""
-    from ninja.consensus import confusion_network, mbr_decode, without_empty_bins
-    from ninja.consensus.ctm import NO_TIMES
-    from ninja.formats.mesh import write_mesh
-    from ninja.formats.network_json import write_network
-
     if "mesh" in wanted:
         _check_file_name(lattice.key)
-    found = mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence)
+    found = consensus.mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence)
     if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
     spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
     network = None
     if wanted & {"mesh", "json"}:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-        network = confusion_network(found, shift, lattice.words)
+        network = consensus.confusion_network(found, shift, lattice.words)
     return Decoded(
         found.words,
         spelled,
         found.bayes_risk,
         _sausage(found) if "sausage" in wanted else None,
         _times(found.times if one_best_times else found.bin_times) if "times" in wanted else None,
-        write_mesh(without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
+        write_mesh(consensus.without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
         write_network(network) if network is not None and "json" in wanted else None,
     )
 
@@ -142,9 +140,6 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    from ninja.files.target import target
-    from ninja.io.number_tables import NumberWriter
-
     files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
     wanted = frozenset(name for name, file in files.items() if file is not None)
     outputs = [output_file, bayes_risk, sausage, times, json_file]
@@ -209,10 +204,7 @@ def confidence(source: Source, output_file: str, scales: Scales) -> None:
     Example:
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
-    from ninja.consensus import sentence_confidence
-    from ninja.io.number_tables import NumberWriter
-
-    difference_of = partial(sentence_confidence, scales=scales)
+    difference_of = partial(consensus.sentence_confidence, scales=scales)
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
         for key, difference in results(Each(difference_of), source, to_stdout=output_file == "-"):

@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from ninja import graph
 from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices
@@ -26,8 +27,6 @@ def push(source: Source, destination: Destination, push_strings: bool, push_weig
     Example:
       ninja push lat.ark --push-weights=false -o pushed.ark
     """
-    from ninja import graph
-
     pushed = partial(graph.push, strings=push_strings, weights=push_weights)
     run(pushed, source, destination)
 
@@ -47,8 +46,6 @@ def minimize(source: Source, destination: Destination, push_strings: bool, push_
     Example:
       ninja minimize lat.ark -o small.ark
     """
-    from ninja import graph
-
     smaller = partial(graph.minimize, strings=push_strings, weights=push_weights)
     run(smaller, source, destination)
 
@@ -66,6 +63,4 @@ def expand_ngram(source: Source, destination: Destination, n: int) -> None:
     Example:
       ninja expand-ngram lat.ark --n 3 -o expanded.ark
     """
-    from ninja import graph
-
     run(partial(graph.expand_ngram, n=n), source, destination)

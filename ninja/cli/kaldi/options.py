@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from ninja.cli.console import Console
 from ninja.errors import OptionError, SymbolError
-
-if TYPE_CHECKING:
-    from ninja.cli.console import Console
+from ninja.lattice.symbols import SymbolTable
 
 model_option = click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
 ali_option = click.option(
@@ -66,8 +64,6 @@ def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[i
         console: Where they are shown.
         path: Symbol table; None: nothing is shown.
     """
-    from ninja.lattice.symbols import SymbolTable
-
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:

@@ -5,28 +5,24 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from ninja import graph
 from ninja.cli import writing
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import results, run
 from ninja.cli.source import Source, reads_lattices
-from ninja.lattice import Scales
+from ninja.graph import Path
+from ninja.io.number_tables import NumberWriter
+from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.graph import Path
-    from ninja.lattice import Lattice
 
 
 def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
     """Return the best path as a lattice."""
-    from ninja import graph
-
     return graph.path_lattice(lattice, graph.best_path(lattice, scales))
 
 
@@ -50,8 +46,6 @@ def one_best(source: Source, destination: Destination, scales: Scales, word_ins_
 
 def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> list[Lattice]:
     """Return the n best paths of a lattice as lattices, or n random ones where a seed is given."""
-    from ninja import graph
-
     if seed is not None:
         return graph.random_paths(lattice, n, seed)
     return [graph.path_lattice(lattice, path) for path in graph.nbest(lattice, n, scales)]
@@ -85,8 +79,6 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tuple[Path, Lattice | None]:
     """Return the best path of a lattice, and that as a lattice where it is wanted."""
-    from ninja import graph
-
     path = graph.best_path(lattice, scales)
     return path, graph.path_lattice(lattice, path) if as_lattice else None
 
@@ -117,8 +109,6 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    from ninja.io.number_tables import NumberWriter
-
     check_places([output_file, alignments, write_lattices], [word_symbol_table], source)
     words = source.table()
     show = shown_words(source.console, word_symbol_table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ninja.cli.kaldi.linear import check_only_path
 from ninja.cli.kaldi.options import model_option
@@ -11,17 +10,15 @@ from ninja.cli.options import command, output_file, switch
 from ninja.cli.places import check_places
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
-
-if TYPE_CHECKING:
-    from ninja.lattice import Lattice
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.graph import pronunciations, to_compact
+from ninja.lattice import Lattice
+from ninja.lattice.times import check_labelled
+from ninja.lattice.transition_model import TransitionModel
 
 
 def pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
     """Return a line for each word of a single-path lattice, with its phones."""
-    from ninja.graph import pronunciations, to_compact
-    from ninja.lattice.times import check_labelled
-
     check_labelled(lattice)
     lines = []
     for each in pronunciations(to_compact(check_only_path(lattice)), model):
@@ -46,8 +43,6 @@ def nbest_to_prons(source: Source, output_file: str, model: str, print_lengths_p
     Example:
       ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-
     lines = partial(pronunciation_lines, model=read_transition_model(model), lengths=print_lengths_per_phone)
     check_places([output_file], [model], source)
     run_lines(lines, source, output_file)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from ninja import graph
 from ninja.cli.options import command, output_file, switch
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.kaldi.fst_tables import as_image, as_text
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.io.fst_table import opened_table
+from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.lattice import Lattice
-    from ninja.lattice.transition_model import TransitionModel
 
 
 def entry(
@@ -29,9 +30,6 @@ def entry(
     text: bool,
 ) -> bytes:
     """Return the FST of a lattice as an entry of a table."""
-    from ninja import graph
-    from ninja.formats.kaldi.fst_tables import as_image, as_text
-
     if model is not None:
         model.check(lattice)
     made = graph.to_fst(
@@ -76,9 +74,6 @@ def to_fst(
     Example:
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.io.fst_table import opened_table
-
     model = None
     if convert_to_pdf_labels:
         if read_compact:

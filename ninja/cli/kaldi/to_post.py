@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from ninja import graph
 from ninja.cli.kaldi.options import ali_option, model_option, silence_phones_option
 from ninja.cli.options import command, output_file, switch, two_scales
 from ninja.cli.places import check_places
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
-from ninja.lattice import Scales
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.graph import frame_posteriors
+from ninja.graph.frame_posteriors import FramePosteriors
+from ninja.io.along import Along
+from ninja.io.number_tables import NumberWriter, read_integers
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.times import check_labelled
 from ninja.parallel.pipeline import Each
-
-if TYPE_CHECKING:
-    from ninja.graph.frame_posteriors import FramePosteriors
-    from ninja.lattice import Lattice
 
 posteriors_output = output_file("Table for the posteriors, text, or binary as ark:FILE")
 
 
 def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
     """Compute the posteriors of each frame."""
-    from ninja.graph import frame_posteriors
-    from ninja.lattice.times import check_labelled
-
     check_labelled(lattice)
     return frame_posteriors(lattice, scales)
 
@@ -48,8 +48,6 @@ def to_post(source: Source, output_file: str, scales: Scales, loglikes: str | No
     Example:
       ninja to-post lat.ark.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    from ninja.io.number_tables import NumberWriter
-
     check_places([output_file, loglikes], [], source)
     stage = Each(partial(frames_of, scales=scales))
     total, frames = 0.0, 0
@@ -122,11 +120,6 @@ def _accuracies(
     one_silence_class: bool,
     silence_phones: tuple[int, ...],
 ) -> None:
-    from ninja import graph
-    from ninja.formats.kaldi.transition_model import read_transition_model
-    from ninja.io.along import Along
-    from ninja.io.number_tables import NumberWriter, read_integers
-
     if not silence_phones:
         source.console.say("there are no --silence-phones; make sure that this is meant")
     check_places([output_file], [model, ali], source)

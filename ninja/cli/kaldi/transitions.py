@@ -6,11 +6,13 @@ from functools import partial
 
 import click
 
+from ninja import graph
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.options import Destination, command, lattice_output, switch
 from ninja.cli.places import check_places
 from ninja.cli.run import run
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.kaldi.transition_model import read_transition_model
 
 
 @command
@@ -25,9 +27,6 @@ def to_phone_lattice(source: Source, destination: Destination, model: str, repla
     Example:
       ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
     """
-    from ninja import graph
-    from ninja.formats.kaldi.transition_model import read_transition_model
-
     check_places([destination.output_file], [model], source)
     phones = partial(graph.to_phone_lattice, model=read_transition_model(model), replace_words=replace_words)
     run(phones, source, destination, kind="compact")
@@ -48,9 +47,6 @@ def add_trans_probs(
     Example:
       ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
     """
-    from ninja import graph
-    from ninja.formats.kaldi.transition_model import read_transition_model
-
     check_places([destination.output_file], [model], source)
     added = partial(
         graph.add_transition_costs,

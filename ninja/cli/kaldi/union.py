@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from ninja import graph
 from ninja.cli import options
 from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.kaldi.options import parsed_weights
 from ninja.cli.options import Destination, command, switch
 from ninja.errors import LatticeError
+from ninja.graph.combine import check_weights
 from ninja.lattice import Lattice, Scales
 
 
@@ -31,7 +33,6 @@ def union(joined: Joined, destination: Destination, acoustic_scale: float, deter
     Example:
       ninja union den.ark num.ark -o union.ark
     """
-    from ninja import graph
 
     def united(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
         lattices = [first, *(lattice for lattice in others if lattice is not None)]
@@ -70,9 +71,6 @@ def combine(
     Example:
       ninja combine a.ark b.ark --acoustic-scale 0.1 --lat-weights 0.6:0.4 -o both.ark
     """
-    from ninja import graph
-    from ninja.graph.combine import check_weights
-
     weights = check_weights(parsed_weights(lat_weights), 1 + len(joined.others))
 
     def combined(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
