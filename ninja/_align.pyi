@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ninja._core import Arrays, Int32, Int64, UInt32
+from ninja._core import Int32, Int64, UInt32
 from ninja.lattice import Lattice
 
 def align(
@@ -27,7 +27,7 @@ def align_generally(
     max_labels: int,
     *,
     epsilons: bool = False,
-) -> tuple[Arrays, int] | None: ...
+) -> tuple[Lattice, int] | None: ...
 def find_unknown_label(labels: Int32, known: UInt32) -> int: ...
 
 class Lexicon:
@@ -42,4 +42,4 @@ def align_by_lexicon(
     expansion: int,
     max_states: int,
     max_labels: int,
-) -> tuple[Arrays, int, int] | None: ...
+) -> tuple[Lattice, int, int] | None: ...

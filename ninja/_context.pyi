@@ -45,16 +45,7 @@ class Tracker:
     def advance(self, states: Int64, words: Int32) -> tuple[Int64, Float32]: ...
     def final(self, states: Int64) -> Float32: ...
     def explain(self, start: int, words: Int32) -> list[tuple[int, int, int]]: ...
-    def compose(
-        self, lattice: Lattice, start: int, graph_share: float, max_arcs: int
-    ) -> tuple[
-        Int32,
-        Int64,
-        Int32,
-        Int64,
-        Float32,
-        Float32,
-    ]: ...
+    def compose(self, lattice: Lattice, start: int, graph_share: float, max_arcs: int) -> tuple[Lattice, Int64]: ...
 
 def find_spans(
     lattice: Lattice,

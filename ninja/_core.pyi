@@ -12,9 +12,6 @@ Float64 = npt.NDArray[np.float64]
 UInt8 = npt.NDArray[np.uint8]
 UInt32 = npt.NDArray[np.uint32]
 Bool = npt.NDArray[np.bool_]
-Arrays = tuple[
-    Int64, Int32, Int32, Float32, Float32, Int64, Int32, Float32, Float32, Int64, Int32
-]  # a lattice's, in order
 
 class WordTrie:
     def __init__(self) -> None: ...

@@ -1,6 +1,6 @@
 """Types of the compiled graph kernels."""
 
-from ninja._core import Arrays, Bool, Float64, Int32, Int64
+from ninja._core import Bool, Float64, Int32, Int64
 from ninja.graph.path import Path
 from ninja.lattice import Lattice
 
@@ -20,15 +20,7 @@ def forward_backward(
 ) -> tuple[Float64, Float64, float]: ...
 def top_sort(arc_begin: Int64, dst: Int32, start: int) -> tuple[Int32, list[int]]: ...
 def path_extremes(arc_begin: Int64, dst: Int32, cost: Float64, final_cost: Float64) -> tuple[float, float]: ...
-def remove_epsilons(
-    lattice: Lattice, acoustic_scale: float, max_arcs: int
-) -> (
-    tuple[
-        Int32,
-        Arrays,
-    ]
-    | None
-): ...
+def remove_epsilons(lattice: Lattice, acoustic_scale: float, max_arcs: int) -> Lattice | None: ...
 def determinize(
     lattice: Lattice, acoustic_scale: float, max_arcs: int
 ) -> tuple[Int64, Int32, Int32, Int64, Int32, Int32, Int64, Int32] | None: ...
@@ -42,16 +34,10 @@ def determinize_pruned(
     max_arcs: int,
     max_states: int,
     max_loop: int,
-) -> tuple[
-    int,
-    float,
-    float,
-    int,
-    Arrays | None,
-]: ...
+) -> tuple[int, float, float, int, Lattice | None]: ...
 def unite(
     lattices: list[Lattice], acoustic_scale: float, delta: float, max_arcs: int, max_labels: int
-) -> Arrays | None: ...
+) -> Lattice | None: ...
 def push(lattice: Lattice, strings: bool, weights: bool, acoustic_scale: float) -> Lattice: ...
 def minimize(lattice: Lattice, strings: bool, weights: bool, acoustic_scale: float, delta: float) -> Lattice: ...
 def expand_ngram(
@@ -77,9 +63,5 @@ def compose_fst(
 ) -> tuple[Int64, Int32, Int32, Int64, Float64, Int32, Float64] | int | None: ...
 def oracle(lattice: Lattice, reference: Int32) -> tuple[int, int, int, Int64] | None: ...
 def align_words(
-    reference: Int32,
-    hypothesis: Int32,
-    insertion: int,
-    deletion: int,
-    substitution: int,
+    reference: Int32, hypothesis: Int32, insertion: int, deletion: int, substitution: int
 ) -> tuple[Int32, Int32]: ...

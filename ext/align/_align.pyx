@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp.memory cimport unique_ptr
 
 cimport align.kernels as c
-from core.lattice cimport Alignments, Arcs, Block, alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, lattice_in, new_array, new_block
+from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_like, lattice_of, new_block
 
 from ninja.lattice import SLOTS, Lattice
 
@@ -16,27 +16,12 @@ cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object _new = object.__new__
 
 
-cdef object no_labels(int64_t length):
-    """Return the alignment pool of final states that have none: its begins, and the labels."""
-    cdef object begin = np.PyArray_ZEROS(1, [length + 1], np.NPY_INT64, 0)
-    return freeze(begin), freeze(new_array(0, np.NPY_INT32))
-
-
-cdef tuple arrays_of(const c.AlignedArcs& found):
-    """Copy what was found into a lattice's arrays, in the order of its fields."""
-    return (
-        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph), floats(found.acoustic),
-        int64s(found.ali_begin), freeze(copied(found.ali.data(), found.num_labels, np.NPY_INT32)),
-        floats(found.final_graph), floats(found.final_acoustic), *no_labels(<int64_t>found.final_graph.size()),
-    )
-
-
 cdef object written(c.FastAligner& aligner, object lattice):
     """Let an aligner write the lattice that it made of another one."""
     cdef Block to = new_block(aligner.num_states(), aligner.num_arcs(), aligner.num_labels(), 0)
     with nogil:
         aligner.write(to)
-    return lattice_in(&to, _new(Lattice), _SLOTS, lattice.key, "compact", None, lattice.frame_shift, lattice.words)
+    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact", None)
 
 
 cdef c.Labels labels_of(object known) except *:
@@ -93,7 +78,7 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     destination the better one stays.
 
     Returns:
-        (arrays as of `align`, number of the fault, 0 if there is none), or None where the bounds are passed.
+        (the new lattice, number of the fault, 0 if there is none), or None where the bounds are passed.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
@@ -102,7 +87,7 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     cdef unique_ptr[c.GeneralAligner] aligner
     cdef unique_ptr[c.EpsilonRemover] remover
     cdef c.AlignGraph graph
-    cdef c.AlignedArcs found
+    cdef LatticeArrays found
     options.phones_as_words = phones_as_words
     options.partial_word = partial_word
     with nogil:
@@ -114,7 +99,7 @@ def align_generally(object lattice not None, object known not None, bint by_phon
                 found = dereference(remover).keep()
             else:
                 found = dereference(remover).remove(max_labels, graph.too_large)
-    return None if graph.too_large else (arrays_of(found), <int>graph.fault)
+    return None if graph.too_large else (lattice_of(lattice, found, _new(Lattice), _SLOTS, None), <int>graph.fault)
 
 
 def find_unknown_label(object labels not None, object known not None):
@@ -146,7 +131,7 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
     """Align a lattice whose arcs are phones.
 
     Returns:
-        (arrays and number of the fault as of `Aligner.align_generally`, word without an entry or -1), or None where the
+        (lattice and number of the fault as of `align_generally`, word without an entry or -1), or None where the
         bounds are passed.
     """
     cdef Arcs arcs = arcs_of(lattice)
@@ -156,7 +141,7 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
     cdef unique_ptr[c.LexiconAligner] aligner
     cdef unique_ptr[c.EpsilonRemover] remover
     cdef c.AlignGraph graph
-    cdef c.AlignedArcs found
+    cdef LatticeArrays found
     options.no_word = no_word
     options.partial_word = partial_word
     options.expansion = expansion
@@ -170,4 +155,4 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
             found = dereference(remover).remove(max_labels, graph.too_large)
     if graph.too_large:
         return None
-    return arrays_of(found), <int>graph.fault, dereference(aligner).unknown_word()
+    return lattice_of(lattice, found, _new(Lattice), _SLOTS, None), <int>graph.fault, dereference(aligner).unknown_word()

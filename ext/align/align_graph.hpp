@@ -59,7 +59,7 @@ class EpsilonRemover {
   explicit EpsilonRemover(const AlignGraph& graph) : graph_(graph), num_states_(graph.num_states) {}
 
   // Sets `too_large` where so many labels are not enough; an arc counts as a few.
-  AlignedArcs remove(int64_t max_labels, bool& too_large) {
+  LatticeArrays remove(int64_t max_labels, bool& too_large) {
     arrange();
     for (auto state = old_.rbegin(); state != old_.rend(); ++state) {
       if (is_wanted_[*state] && leads_[*state]) expand(*state);
@@ -70,7 +70,7 @@ class EpsilonRemover {
   }
 
   // Leave the epsilons where they are; states that lead to no end go all the same.
-  AlignedArcs keep() {
+  LatticeArrays keep() {
     arrange();
     for (int64_t state = 0; state < num_states_; ++state) {
       const auto begin = static_cast<int64_t>(arcs_.size());
@@ -222,7 +222,7 @@ class EpsilonRemover {
     return std::lexicographical_compare(other, other + length(b.arc), one, one + length(a.arc));
   }
 
-  AlignedArcs sorted() {
+  LatticeArrays sorted() {
     std::vector<int64_t> begin{0};
     std::vector<int32_t> dst;
     for (const Range& range : range_) {
@@ -236,7 +236,7 @@ class EpsilonRemover {
       old_[number_[state]] = state;
       ++num_kept;
     }
-    AlignedArcs to;
+    LatticeArrays to;
     to.arc_begin.push_back(0);
     to.ali_begin.push_back(0);
     for (int32_t state = 0; state < num_kept; ++state) {
@@ -247,13 +247,15 @@ class EpsilonRemover {
         to.word.push_back(graph_.word[arc]);
         to.graph.push_back(arcs_[at].cost.graph);
         to.acoustic.push_back(arcs_[at].cost.acoustic);
-        std::copy_n(graph_.ali.data() + graph_.ali_begin[arc], length(arc), to.more(length(arc)));
-        to.ali_begin.push_back(to.num_labels);
+        const int32_t* labels = graph_.ali.data() + graph_.ali_begin[arc];
+        to.ali.insert(to.ali.end(), labels, labels + length(arc));
+        to.ali_begin.push_back(static_cast<int64_t>(to.ali.size()));
       }
       to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
       to.final_graph.push_back(end_[old_[state]].graph);
       to.final_acoustic.push_back(end_[old_[state]].acoustic);
     }
+    to.final_ali_begin.assign(num_kept + 1, 0);
     return to;
   }
 

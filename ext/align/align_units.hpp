@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/lattice.hpp"
+
 namespace ninja {
 
 // What there is to know of a label: its phone, the phone's place in words, whether it ends the phone or loops.
@@ -34,21 +36,6 @@ struct AlignOptions {
 };
 
 enum class AlignEnd { kAligned, kUnsure, kTooLarge };
-
-struct AlignedArcs {
-  std::vector<int64_t> arc_begin, ali_begin;
-  std::vector<int32_t> dst, word, ali;
-  std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  int64_t num_labels = 0;  // in use at the begin of `ali`
-
-  // Room for more labels.
-  int32_t* more(int64_t length) {
-    const int64_t begin = num_labels;
-    num_labels += length;
-    if (num_labels > static_cast<int64_t>(ali.size())) ali.resize(std::max<size_t>(num_labels, 2 * ali.size()));
-    return ali.data() + begin;
-  }
-};
 
 // How far the first unit of some labels has been read.
 struct UnitScan {

@@ -2,9 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as cbool
-from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, Block
+from core.lattice cimport Alignments, Arcs, Block, LatticeArrays
 
 cdef extern from "align/align_units.hpp" namespace "ninja" nogil:
     cdef struct Labels:
@@ -24,12 +23,6 @@ cdef extern from "align/align_units.hpp" namespace "ninja" nogil:
         kAligned
         kUnsure
         kTooLarge
-
-    cdef cppclass AlignedArcs:
-        vector[int64_t] arc_begin, ali_begin
-        vector[int32_t] dst, word, ali
-        vector[float] graph, acoustic, final_graph, final_acoustic
-        int64_t num_labels
 
     int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
 
@@ -55,8 +48,8 @@ cdef extern from "align/align_graph.hpp" namespace "ninja" nogil:
 
     cdef cppclass EpsilonRemover:
         EpsilonRemover(const AlignGraph& graph) except +
-        AlignedArcs remove(int64_t max_labels, cbool& too_large) except +
-        AlignedArcs keep() except +
+        LatticeArrays remove(int64_t max_labels, cbool& too_large) except +
+        LatticeArrays keep() except +
 
 cdef extern from "align/word_align_general.hpp" namespace "ninja" nogil:
     cdef cppclass GeneralAligner:

@@ -22,10 +22,7 @@ def decode_mbr(lattice not None, time not None, double acoustic_scale, double lm
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
-    cdef Scales scales
-    scales.acoustic = acoustic_scale
-    scales.lm = lm_scale
-    scales.word_penalty = word_penalty
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef vector[int32_t] given
     cdef const vector[int32_t]* words = NULL
     if start is not None:

@@ -7,14 +7,18 @@ from libcpp.memory cimport unique_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
-from lm.ngram cimport ComposedLattice, NgramModel
+from lm.ngram cimport NgramModel
 
 cimport context.kernels as c
-from core.lattice cimport Arcs, arcs_of, data_of, floats, int32s, int64s, new_array
+from core.lattice cimport Arcs, Composed, arcs_of, data_of, floats, int32s, int64s, lattice_of_copies, new_array
 
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
+
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
 
 
 cdef class Phrases:
@@ -92,12 +96,10 @@ cdef class Tracker:
     def __init__(self, no_word not None, class_model, class_word, class_cost, int32_t class_eos,
                  old_model, old_word, old_cost, int32_t old_eos,
                  *, double scale, double class_share, double class_boost, double keyword_boost, int32_t max_tokens):
-        cdef c.ContextOptions options
-        options.scale = scale
-        options.class_share = class_share
-        options.class_boost = class_boost
-        options.keyword_boost = keyword_boost
-        options.max_tokens = max_tokens
+        cdef c.ContextOptions options = c.ContextOptions(
+            scale=scale, class_share=class_share, class_boost=class_boost, keyword_boost=keyword_boost,
+            max_tokens=max_tokens,
+        )
         self.num_symbols = np.PyArray_SIZE(<np.ndarray?>no_word)
         cdef const uint8_t* none = <const uint8_t*>data_of(no_word, np.NPY_UINT8, self.num_symbols)
         cdef c.BoundModel one = bound(class_model, class_word, class_cost, class_eos, self.num_symbols)
@@ -184,7 +186,7 @@ cdef class Tracker:
         return [(said[number].begin, said[number].end, said[number].list) for number in range(said.size())]
 
     def compose(self, lattice not None, int32_t start, double graph_share, int64_t max_arcs):
-        """Return the copies of states and arcs that carry the scores, as `ninja.graph.copies` takes them.
+        """Return the lattice with the scores, and the old arc of each arc, int64 [num_arcs].
 
         Raises:
             LatticeError: More than max_arcs arcs arise.
@@ -197,7 +199,7 @@ cdef class Tracker:
         for arc in range(arcs.num_arcs):
             if not 0 <= arcs.word[arc] < self.num_symbols:
                 raise SymbolError(f"word id {arcs.word[arc]} is not in the symbol table", key=lattice.key)
-        cdef ComposedLattice out
+        cdef Composed out
         cdef c.ContextTracker* tracker = self.tracker.get()
         with nogil:
             out = move(c.compose_context(arcs, tracker, start, graph_share, max_arcs))
@@ -206,10 +208,7 @@ cdef class Tracker:
         if out.impossible >= 0:
             what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
             raise ModelError(f"the class language model gives probability zero to {what}", key=lattice.key)
-        return (
-            int32s(out.origin.state_map), int64s(out.arc_begin), int32s(out.dst), int64s(out.origin.arc_map),
-            floats(out.graph), floats(out.origin.final_graph),
-        )
+        return lattice_of_copies(lattice, out, _new(Lattice), _SLOTS), int64s(out.arc_map)
 
     cdef _check(self, int64_t state):
         if not self.tracker.get().has(state):
@@ -242,7 +241,7 @@ def find_spans(
     cdef c.Sounds sounds
     cdef c.PhoneStrings strings
     cdef c.PhoneCosts costs
-    cdef c.SpanLimits limits
+    cdef c.SpanLimits limits = c.SpanLimits(acoustic_scale, weight, beam, max_distance, max_spans)
     cdef c.Spans spans
     sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
     sounds.first = &first[0]
@@ -256,11 +255,6 @@ def find_spans(
     costs.substitution = &substitution[0, 0]
     costs.insertion = &insertion[0]
     costs.deletion = &deletion[0]
-    limits.acoustic_scale = acoustic_scale
-    limits.weight = weight
-    limits.beam = beam
-    limits.max_distance = max_distance
-    limits.max_spans = max_spans
     with nogil:
         spans = c.find_spans(arcs, sounds, strings, costs, limits)
     return (

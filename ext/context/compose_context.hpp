@@ -20,7 +20,7 @@ class ContextComposer {
   ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
       : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs) {}
 
-  ComposedLattice compose(int32_t start) {
+  Composed compose(int32_t start) {
     of_state_.resize(static_cast<size_t>(arcs_.num_states));
     pair(0, start);
     out_.arc_begin.push_back(0);
@@ -58,8 +58,8 @@ class ContextComposer {
 
   void leave(int64_t state, int32_t at) {
     const int32_t set = pairs_[at].set;
-    pairs_[at].number = static_cast<int32_t>(out_.origin.state_map.size());
-    out_.origin.state_map.push_back(static_cast<int32_t>(state));
+    pairs_[at].number = static_cast<int32_t>(out_.state_map.size());
+    out_.state_map.push_back(static_cast<int32_t>(state));
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
       float score;
       const int32_t after = tracker_->advance(set, arcs_.word[arc], &score);
@@ -69,7 +69,7 @@ class ContextComposer {
       }
       out_.dst.push_back(pair(arcs_.dst[arc], after));
       out_.graph.push_back(static_cast<float>(graph_share_ * arcs_.graph[arc] - score));
-      out_.origin.arc_map.push_back(arc);
+      out_.arc_map.push_back(arc);
     }
     out_.arc_begin.push_back(static_cast<int64_t>(out_.dst.size()));
     float final_graph = kInfinity;
@@ -78,21 +78,21 @@ class ContextComposer {
       if (std::isinf(score)) out_.impossible = arcs_.num_arcs;
       final_graph = static_cast<float>(graph_share_ * arcs_.final_graph[state] - score);
     }
-    out_.origin.final_graph.push_back(final_graph);
+    out_.final_graph.push_back(final_graph);
   }
 
   const Arcs& arcs_;
   ContextTracker* tracker_;
   double graph_share_;
   int64_t max_arcs_;
-  ComposedLattice out_;
+  Composed out_;
   PairMap known_;
   std::vector<Pair> pairs_;
   std::vector<std::vector<int32_t>> of_state_;  // [lattice states] pairs of each, in order of discovery
 };
 
-inline ComposedLattice compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,
-                                      int64_t max_arcs) {
+inline Composed compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,
+                                int64_t max_arcs) {
   return ContextComposer(arcs, tracker, graph_share, max_arcs).compose(start);
 }
 

@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from core.lattice cimport Arcs
-from lm.ngram cimport ComposedLattice, NgramModel
+from core.lattice cimport Arcs, Composed
+from lm.ngram cimport NgramModel
 
 cdef extern from "context/context.hpp" namespace "ninja" nogil:
     cdef cppclass Phrases:
@@ -19,7 +19,7 @@ cdef extern from "context/context.hpp" namespace "ninja" nogil:
         const int32_t* word
         const float* cost
         int32_t eos
-    cdef cppclass ContextOptions:
+    cdef struct ContextOptions:
         double scale
         double class_share
         double class_boost
@@ -47,8 +47,7 @@ cdef extern from "context/context.hpp" namespace "ninja" nogil:
         vector[Said] explain(int32_t, const int32_t*, int64_t) except +
 
 cdef extern from "context/compose_context.hpp" namespace "ninja" nogil:
-    ComposedLattice compose_context(
-        const Arcs&, ContextTracker*, int32_t, double, int64_t) except +
+    Composed compose_context(const Arcs&, ContextTracker*, int32_t, double, int64_t) except +
 
 cdef extern from "context/augment.hpp" namespace "ninja" nogil:
     cdef struct PhoneStrings:

@@ -1,75 +1,71 @@
-// What a lattice made of another one's arcs and states takes over unchanged: words, acoustic costs, alignments.
+// Lattices made of copies of another one's states and arcs, whose words, acoustic costs and alignments they keep.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "core/block.hpp"
 #include "core/lattice.hpp"
 
 namespace ninja {
 
-// The old arc of each new arc, and the old state of each new state with its new final cost (+inf: no longer final).
-struct Origin {
-  std::vector<int64_t> arc_map;     // [num_arcs]
-  std::vector<int32_t> state_map;   // [num_states]
-  std::vector<float> final_graph;   // [num_states]
-};
-
-// A lattice composed with a language model, as copies of its arcs and states.
-struct ComposedLattice {
-  bool too_large = false;
-  int64_t impossible = -1;          // arc of the old lattice whose word the model does not allow; num_arcs: </s>
-  Origin origin;
+struct Copies {
+  std::vector<int32_t> state_map;   // [num_states] old state
   std::vector<int64_t> arc_begin;   // [num_states + 1]
   std::vector<int32_t> dst;         // [num_arcs]
-  std::vector<float> graph;         // [num_arcs]
+  std::vector<int64_t> arc_map;     // [num_arcs] old arc
+  std::vector<float> graph;         // [num_arcs] new cost
+  std::vector<float> final_graph;   // [num_states] new cost, +inf: no longer final
 };
 
-// Lengths of the alignment pools that copies() fills.
-inline void pool_sizes(const Origin& origin, const Alignments& old, int64_t* num_ali, int64_t* num_final_ali) {
-  *num_ali = *num_final_ali = 0;
-  for (const int64_t arc : origin.arc_map) *num_ali += old.ali_begin[arc + 1] - old.ali_begin[arc];
-  for (size_t i = 0; i < origin.state_map.size(); ++i) {
-    const int32_t state = origin.state_map[i];
-    if (origin.final_graph[i] < kInfinity) *num_final_ali += old.final_ali_begin[state + 1] - old.final_ali_begin[state];
+// Copies made by composition with a language model.
+struct Composed : Copies {
+  bool too_large = false;
+  int64_t impossible = -1;          // arc of the old lattice whose word the model does not allow; num_arcs: </s>
+};
+
+// Copy labels of arcs or states, and note where those of each begin.
+template <class Ids, class Wanted>
+void copy_runs(const Ids& ids, const Wanted& wanted, const int64_t* begin, const int32_t* pool, int64_t* to_begin,
+               int32_t* to) {
+  int64_t size = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    to_begin[i] = size;
+    const int64_t first = begin[ids[i]], length = begin[ids[i] + 1] - first;
+    if (length == 0 || !wanted(i)) continue;
+    std::memcpy(to + size, pool + first, static_cast<size_t>(length) * sizeof(int32_t));
+    size += length;
   }
+  to_begin[ids.size()] = size;
 }
 
-// Where the copies go: arrays of the right sizes.
-struct Copies {
-  int32_t* word;
-  float* acoustic;
-  int64_t* ali_begin;
-  int32_t* ali;
-  float* final_acoustic;
-  int64_t* final_ali_begin;
-  int32_t* final_ali;
-};
-
-inline void copy(const Origin& origin, const Arcs& arcs, const Alignments& old, const Copies& to) {
-  int64_t size = 0;
-  const auto stretch = [&](int32_t* pool, const int32_t* from, int64_t begin, int64_t end) {
-    if (end > begin) std::memcpy(pool + size, from + begin, static_cast<size_t>(end - begin) * sizeof(int32_t));
-    size += end - begin;
-  };
-  for (size_t i = 0; i < origin.arc_map.size(); ++i) {
-    const int64_t arc = origin.arc_map[i];
-    to.word[i] = arcs.word[arc];
-    to.acoustic[i] = arcs.acoustic[arc];
-    to.ali_begin[i] = size;
-    stretch(to.ali, old.ali, old.ali_begin[arc], old.ali_begin[arc + 1]);
+inline Block copy(const Copies& copies, const Arcs& arcs, const Alignments& old) {
+  const std::vector<int64_t>& arc_map = copies.arc_map;
+  const std::vector<int32_t>& state_map = copies.state_map;
+  const auto is_final = [&](size_t state) { return copies.final_graph[state] < kInfinity; };
+  int64_t num_labels = 0, num_final_labels = 0;
+  for (const int64_t arc : arc_map) num_labels += old.ali_begin[arc + 1] - old.ali_begin[arc];
+  for (size_t i = 0; i < state_map.size(); ++i) {
+    const int32_t state = state_map[i];
+    if (is_final(i)) num_final_labels += old.final_ali_begin[state + 1] - old.final_ali_begin[state];
   }
-  to.ali_begin[origin.arc_map.size()] = size;
-  size = 0;
-  for (size_t i = 0; i < origin.state_map.size(); ++i) {
-    const int32_t state = origin.state_map[i];
-    const bool is_final = origin.final_graph[i] < kInfinity;
-    to.final_acoustic[i] = is_final ? arcs.final_acoustic[state] : kInfinity;
-    to.final_ali_begin[i] = size;
-    if (is_final) stretch(to.final_ali, old.final_ali, old.final_ali_begin[state], old.final_ali_begin[state + 1]);
+  const Block to = new_block(state_map.size(), arc_map.size(), num_labels, num_final_labels);
+  std::copy(copies.arc_begin.begin(), copies.arc_begin.end(), to.arc_begin);
+  std::copy(copies.dst.begin(), copies.dst.end(), to.dst);
+  std::copy(copies.graph.begin(), copies.graph.end(), to.graph);
+  std::copy(copies.final_graph.begin(), copies.final_graph.end(), to.final_graph);
+  for (size_t i = 0; i < arc_map.size(); ++i) {
+    to.word[i] = arcs.word[arc_map[i]];
+    to.acoustic[i] = arcs.acoustic[arc_map[i]];
   }
-  to.final_ali_begin[origin.state_map.size()] = size;
+  for (size_t i = 0; i < state_map.size(); ++i) {
+    to.final_acoustic[i] = is_final(i) ? arcs.final_acoustic[state_map[i]] : kInfinity;
+  }
+  copy_runs(arc_map, [](size_t) { return true; }, old.ali_begin, old.ali, to.ali_begin, to.ali);
+  copy_runs(state_map, is_final, old.final_ali_begin, old.final_ali, to.final_ali_begin, to.final_ali);
+  return to;
 }
 
 }  // namespace ninja

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace ninja {
 
@@ -29,6 +30,19 @@ struct Alignments {
   const int32_t* ali;
   const int64_t* final_ali_begin; // [num_states + 1]
   const int32_t* final_ali;
+};
+
+// The arrays of a lattice being made.
+struct LatticeArrays {
+  std::vector<int64_t> arc_begin, ali_begin, final_ali_begin;
+  std::vector<int32_t> dst, word, ali, final_ali;
+  std::vector<float> graph, acoustic, final_graph, final_acoustic;
+
+  Arcs arcs() const {
+    return {static_cast<int64_t>(final_graph.size()), static_cast<int64_t>(dst.size()), arc_begin.data(), dst.data(),
+            word.data(), graph.data(), acoustic.data(), final_graph.data(), final_acoustic.data()};
+  }
+  Alignments alignments() const { return {ali_begin.data(), ali.data(), final_ali_begin.data(), final_ali.data()}; }
 };
 
 inline bool is_final(const Arcs& arcs, int64_t state) {

@@ -38,6 +38,34 @@ cdef extern from "core/lattice.hpp" namespace "ninja" nogil:
         const int64_t* final_ali_begin
         const int32_t* final_ali
 
+    cdef cppclass LatticeArrays:
+        vector[int64_t] arc_begin
+        vector[int64_t] ali_begin
+        vector[int64_t] final_ali_begin
+        vector[int32_t] dst
+        vector[int32_t] word
+        vector[int32_t] ali
+        vector[int32_t] final_ali
+        vector[float] graph
+        vector[float] acoustic
+        vector[float] final_graph
+        vector[float] final_acoustic
+        Arcs arcs()
+        Alignments alignments()
+
+cdef extern from "core/copies.hpp" namespace "ninja" nogil:
+    cdef cppclass Copies:
+        vector[int32_t] state_map
+        vector[int64_t] arc_begin
+        vector[int32_t] dst
+        vector[int64_t] arc_map
+        vector[float] graph
+        vector[float] final_graph
+    cdef cppclass Composed(Copies):
+        cbool too_large
+        int64_t impossible
+    Block copy(const Copies& copies, const Arcs& arcs, const Alignments& old) except +
+
 cdef extern from "core/scales.hpp" namespace "ninja" nogil:
     cdef struct Scales:
         double acoustic
@@ -215,3 +243,31 @@ cdef inline object lattice_in(Block* block, object blank, tuple slots, object ke
         array_in(block.final_ali, block.num_final_labels, np.NPY_INT32, owner),
         kind, time, frame_shift, words,
     ))
+
+
+cdef inline object lattice_like(object lattice, Block* block, object blank, tuple slots, object kind, object time):
+    """Fill a blank lattice as ``lattice_in`` does; key, frame shift and symbol table are those of another one."""
+    return lattice_in(block, blank, slots, lattice.key, kind, time, lattice.frame_shift, lattice.words)
+
+
+cdef inline object lattice_of(object lattice, const LatticeArrays& made, object blank, tuple slots, object time):
+    """Fill a blank compact lattice; key, frame shift and symbol table are those of another one."""
+    return filled(blank, slots, (
+        lattice.key, int64s(made.arc_begin), int32s(made.dst), int32s(made.word), floats(made.graph),
+        floats(made.acoustic), int64s(made.ali_begin), int32s(made.ali), floats(made.final_graph),
+        floats(made.final_acoustic), int64s(made.final_ali_begin), int32s(made.final_ali), "compact", time,
+        lattice.frame_shift, lattice.words,
+    ))
+
+
+cdef inline object lattice_of_copies(object lattice, const Copies& copies, object blank, tuple slots):
+    """Fill a blank lattice with copies of another one's states and arcs."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef object time = lattice.time
+    cdef Block made
+    if time is not None:
+        time = freeze(time[int32s(copies.state_map)])
+    with nogil:
+        made = copy(copies, arcs, alignments)
+    return lattice_like(lattice, &made, blank, slots, lattice.kind, time)

@@ -14,7 +14,7 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport formats.tables as c
-from core.lattice cimport Alignments, Arcs, Block, alignments_of, arcs_of, data_of, lattice_in, string_view
+from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_in, string_view
 
 import os
 
@@ -290,12 +290,13 @@ cdef class TableWriter:
         cdef Alignments alignments = alignments_of(lattice)
         cdef string_view name = string_view(<const char*>key, len(key))
         cdef int64_t begin = self.output.size()
-        cdef c.RawLattice raw
+        cdef LatticeArrays raw
         _check(arcs, alignments, lattice)
         with nogil:
             if not compact and not c.fits_raw(arcs, alignments):
                 raw = c.expand(arcs, alignments)
-                _borrow(raw, arcs, alignments)
+                arcs = raw.arcs()
+                alignments = raw.alignments()
             if self.text:
                 c.write_text(name, arcs, alignments, compact, self.output)
             else:
@@ -309,22 +310,6 @@ cdef class TableWriter:
     def clear(self):
         """Forget the pending bytes."""
         self.output.clear()
-
-
-cdef void _borrow(c.RawLattice& raw, Arcs& arcs, Alignments& alignments) noexcept nogil:
-    arcs.num_states = raw.final_graph.size()
-    arcs.num_arcs = raw.dst.size()
-    arcs.arc_begin = raw.arc_begin.data()
-    arcs.dst = raw.dst.data()
-    arcs.word = raw.word.data()
-    arcs.graph = raw.graph.data()
-    arcs.acoustic = raw.acoustic.data()
-    arcs.final_graph = raw.final_graph.data()
-    arcs.final_acoustic = raw.final_acoustic.data()
-    alignments.ali_begin = raw.ali_begin.data()
-    alignments.ali = raw.ali.data()
-    alignments.final_ali_begin = raw.final_ali_begin.data()
-    alignments.final_ali = raw.ali.data()
 
 
 cdef int _check(Arcs arcs, Alignments alignments, object lattice) except -1:

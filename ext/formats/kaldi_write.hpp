@@ -16,21 +16,15 @@
 
 namespace ninja {
 
-// A lattice with at most one label an arc and none on final states: what Kaldi calls a Lattice.
-struct RawLattice {
-  std::vector<int64_t> arc_begin, ali_begin, final_ali_begin;
-  std::vector<int32_t> dst, word, ali;
-  std::vector<float> graph, acoustic, final_graph, final_acoustic;
-};
-
-// States keep their numbers; the states that long alignments need come behind them, as in Kaldi's ConvertLattice. So
-// the result is no longer in topological order.
-inline RawLattice expand(const Arcs& arcs, const Alignments& alignments) {
+// Make a lattice with at most one label an arc and none on final states: what Kaldi calls a Lattice. States keep their
+// numbers; the states that long alignments need come behind them, as in Kaldi's ConvertLattice. So the result is no
+// longer in topological order.
+inline LatticeArrays expand(const Arcs& arcs, const Alignments& alignments) {
   struct Link {
     int32_t dst, word, label;
     float graph, acoustic;
   };
-  RawLattice raw;
+  LatticeArrays raw;
   std::vector<std::vector<Link>> links(arcs.num_states);
   raw.final_graph.assign(arcs.final_graph, arcs.final_graph + arcs.num_states);
   raw.final_acoustic.assign(arcs.final_acoustic, arcs.final_acoustic + arcs.num_states);

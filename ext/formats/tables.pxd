@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, Block, string_view
+from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, string_view
 
 cdef extern from "formats/kaldi_table.hpp" namespace "ninja" nogil:
     int64_t kSlack
@@ -44,7 +44,6 @@ cdef extern from "formats/kaldi_table.hpp" namespace "ninja" nogil:
         const uint8_t* known
         int64_t num_known
         int64_t line
-        int64_t bytes_needed
         cbool broken
         int64_t parse(const Window&, vector[Entry]&) except +
         Scan parse_one(const Window&, const char*&, Entry&) except +
@@ -75,20 +74,8 @@ cdef extern from "formats/kaldi_write.hpp" namespace "ninja" nogil:
         const char* data()
         int64_t size()
 
-    cdef cppclass RawLattice:
-        vector[int64_t] arc_begin
-        vector[int64_t] ali_begin
-        vector[int64_t] final_ali_begin
-        vector[int32_t] dst
-        vector[int32_t] word
-        vector[int32_t] ali
-        vector[float] graph
-        vector[float] acoustic
-        vector[float] final_graph
-        vector[float] final_acoustic
-
     cbool fits_raw(const Arcs&, const Alignments&)
-    RawLattice expand(const Arcs&, const Alignments&) except +
+    LatticeArrays expand(const Arcs&, const Alignments&) except +
     void write_binary(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
     void write_text(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
 

@@ -8,7 +8,7 @@ from libcpp.vector cimport vector
 from core.kernels cimport FstArcs
 
 cimport graph.kernels as c
-from core.lattice cimport Alignments, Arcs, Block, Scales, alignments_of, arcs_of, data_of, doubles, floats, freeze, int32s, int64s, lattice_in, new_array, new_block
+from core.lattice cimport Alignments, Arcs, Block, Scales, alignments_of, arcs_of, data_of, doubles, freeze, int32s, int64s, lattice_like, lattice_of, new_array, new_block
 
 from ninja.errors import LatticeError
 from ninja.graph.path import Path
@@ -35,8 +35,7 @@ cdef object time_for(c.NewLattice& to, object lattice, int64_t num_states):
 
 
 cdef object made_like(object lattice, c.NewLattice& to, object time):
-    return lattice_in(<Block*>&to, _new(Lattice), _SLOTS, lattice.key, lattice.kind, time, lattice.frame_shift,
-                      lattice.words)
+    return lattice_like(lattice, <Block*>&to, _new(Lattice), _SLOTS, lattice.kind, time)
 
 
 cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignments, c.Selection& selection,
@@ -61,14 +60,6 @@ cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignme
     return (smaller, old_arc) if arc_map else smaller
 
 
-cdef inline Scales scales_of(double acoustic_scale, double lm_scale, double word_penalty) noexcept:
-    cdef Scales scales
-    scales.acoustic = acoustic_scale
-    scales.lm = lm_scale
-    scales.word_penalty = word_penalty
-    return scales
-
-
 def connect(object lattice not None, object wanted, bint arc_map):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
@@ -85,7 +76,7 @@ def prune(object lattice not None, double beam, double acoustic_scale, double lm
           bint arc_map):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = scales_of(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef c.Selection selection = c.take_selection()
     with nogil:
         c.prune(arcs, alignments, scales, beam, selection)
@@ -97,7 +88,7 @@ def limit_depth(object lattice not None, object time not None, int64_t frames, i
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
-    cdef Scales scales = scales_of(acoustic_scale, 1.0, 0.0)
+    cdef Scales scales = Scales(acoustic_scale, 1.0, 0.0)
     cdef c.Selection selection = c.take_selection()
     with nogil:
         c.limit_depth(arcs, alignments, scales, moment, frames, max_arcs_per_frame, selection)
@@ -122,7 +113,7 @@ cdef object path_of(const Arcs& arcs, const Alignments& alignments, const int64_
 def best_path(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = scales_of(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef vector[int64_t] path
     cdef bint found
     with nogil:
@@ -135,7 +126,7 @@ def best_path(object lattice not None, double acoustic_scale, double lm_scale, d
 def nbest(object lattice not None, int64_t n, double acoustic_scale, double lm_scale, double word_penalty):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = scales_of(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef vector[int64_t] path_arc, path_begin
     cdef size_t path
     with nogil:
@@ -174,7 +165,7 @@ def path_lattice(object lattice not None, object path_arcs not None):
 
 def posteriors(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Scales scales = scales_of(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef object posterior = new_array(arcs.num_arcs, np.NPY_FLOAT64)
     cdef double* probability = <double*>np.PyArray_DATA(<np.ndarray>posterior)
     cdef bint found
@@ -187,7 +178,7 @@ def posteriors(object lattice not None, double acoustic_scale, double lm_scale, 
 
 def forward_backward(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Scales scales = scales_of(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
     cdef object alpha = new_array(arcs.num_states, np.NPY_FLOAT64)
     cdef object beta = new_array(arcs.num_states, np.NPY_FLOAT64)
     cdef double* forward = <double*>np.PyArray_DATA(<np.ndarray>alpha)
@@ -226,12 +217,7 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
 
 
 def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
-    """Remove epsilons.
-
-    Returns:
-        None when more than max_arcs arcs arise, else (old state of each state, a tuple of the lattice's arrays in
-        the order of its fields).
-    """
+    """Remove epsilons; None when more than max_arcs arcs arise."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
     cdef c.EpsilonFree found
@@ -239,11 +225,12 @@ def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
         found = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs)
     if found.too_large:
         return None
-    return int32s(found.state), (
-        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph),
-        floats(found.acoustic), int64s(found.ali_begin), int32s(found.ali), floats(found.final_graph),
-        floats(found.final_acoustic), int64s(found.final_ali_begin), int32s(found.final_ali),
-    )
+    if found.state.empty():
+        raise no_path(lattice)
+    time = lattice.time
+    if time is not None:
+        time = freeze(time[int32s(found.state)])
+    return lattice_of(lattice, found, _new(Lattice), _SLOTS, time)
 
 
 def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
@@ -271,41 +258,24 @@ def determinize_pruned(lattice not None, double beam, float acoustic_scale, doub
 
     Returns:
         (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single precision; its
-        beam; the beam it reached; how often it was tried again; None where no path was found, else a tuple of the
-        lattice's arrays in the order of its fields).
+        beam; the beam it reached; how often it was tried again; the new lattice, None where no path was found).
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
-    cdef c.DeterminizeBounds bounds
+    cdef c.DeterminizeBounds bounds = c.DeterminizeBounds(delta, max_mem, max_arcs, max_states, max_loop)
     cdef c.DeterminizedLattice found
-    bounds.delta = delta
-    bounds.max_mem = max_mem
-    bounds.max_arcs = max_arcs
-    bounds.max_states = max_states
-    bounds.max_loop = max_loop
     with nogil:
         found = c.determinize_pruned(arcs, labels, beam, acoustic_scale, retry_cutoff, bounds)
-    arrays = None
-    if found.num_states > 0:
-        arrays = (
-            int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph),
-            floats(found.acoustic), int64s(found.ali_begin), int32s(found.ali), floats(found.final_graph),
-            floats(found.final_acoustic), int64s(found.final_ali_begin), int32s(found.final_ali),
-        )
-    return <int>found.stopped_by, found.beam, found.effective_beam, found.retries, arrays
+    made = lattice_of(lattice, found, _new(Lattice), _SLOTS, None) if found.num_states > 0 else None
+    return <int>found.stopped_by, found.beam, found.effective_beam, found.retries, made
 
 
 cdef int64_t GROWTH = 64  # labels that pushing may make of one, beyond ROOM
 cdef int64_t ROOM = 1 << 20
 
 
-
 def unite(list lattices not None, double acoustic_scale, double delta, int64_t max_arcs, int64_t max_labels):
-    """Determinize the union of connected lattices without epsilons.
-
-    Returns:
-        None when a bound is passed, else a tuple of the lattice's arrays in the order of its fields.
-    """
+    """Determinize the union of connected lattices without epsilons; None when a bound is passed."""
     cdef vector[c.Operand] operands
     cdef c.Operand operand
     cdef int64_t first = 0
@@ -320,11 +290,7 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
         found = c.unite(operands, acoustic_scale, delta, max_arcs, max_labels)
     if found.too_large:
         return None
-    return (
-        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), floats(found.graph), floats(found.acoustic),
-        int64s(found.ali_begin), int32s(found.ali), floats(found.final_graph), floats(found.final_acoustic),
-        int64s(found.final_ali_begin), int32s(found.final_ali),
-    )
+    return lattice_of(lattices[0], found, _new(Lattice), _SLOTS, None)
 
 
 cdef c.Pushing planned(object lattice, const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
@@ -346,10 +312,8 @@ def push(lattice not None, cbool strings, cbool weights, double acoustic_scale):
     cdef Block to = new_block(arcs.num_states, arcs.num_arcs, plan.num_labels, plan.num_final_labels)
     with nogil:
         c.write_pushed(arcs, labels, plan, to)
-    return lattice_in(
-        &to, _new(Lattice), _SLOTS, lattice.key, "compact" if strings else lattice.kind,
-        None if strings else lattice.time, lattice.frame_shift, lattice.words,
-    )
+    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact" if strings else lattice.kind,
+                        None if strings else lattice.time)
 
 
 def minimize(lattice not None, cbool strings, cbool weights, double acoustic_scale, double delta):
@@ -365,10 +329,7 @@ def minimize(lattice not None, cbool strings, cbool weights, double acoustic_sca
     )
     with nogil:
         c.write_minimized(arcs, found, to)
-    return lattice_in(
-        &to, _new(Lattice), _SLOTS, lattice.key, "compact" if strings else lattice.kind, None, lattice.frame_shift,
-        lattice.words,
-    )
+    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact" if strings else lattice.kind, None)
 
 
 cdef object split_arrays(c.SplitLattice& found):

@@ -70,15 +70,12 @@ struct SearchedLattice {
   }
 };
 
-struct DeterminizedLattice {
+struct DeterminizedLattice : LatticeArrays {
   Bound stopped_by = Bound::kNone;
   double beam = 0.0;            // of the last try
   double effective_beam = 0.0;  // what the last try reached
   int32_t retries = 0;
   int32_t num_states = 0;       // 0: no path was found within the bounds
-  std::vector<int64_t> arc_begin, ali_begin, final_ali_begin;
-  std::vector<int32_t> dst, word, ali, final_ali;
-  std::vector<float> graph, acoustic, final_graph, final_acoustic;
 };
 
 // Keep what lies on a path, in topological order, arcs in the order of their words, costs unscaled.

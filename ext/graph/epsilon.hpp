@@ -12,14 +12,9 @@
 
 namespace ninja {
 
-struct EpsilonFree {
-  bool too_large = false;         // more than max_arcs arcs: nothing else holds
-  std::vector<int32_t> state;     // [new states] old state of each; empty: no path leads to a final state
-  std::vector<int64_t> arc_begin;
-  std::vector<int32_t> dst, word;
-  std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  std::vector<int64_t> ali_begin, final_ali_begin;
-  std::vector<int32_t> ali, final_ali;
+struct EpsilonFree : LatticeArrays {
+  bool too_large = false;      // more than max_arcs arcs: nothing else holds
+  std::vector<int32_t> state;  // [new states] old state of each; empty: no path leads to a final state
 };
 
 // One state of an epsilon closure: the best epsilon path to it, as a chain of arcs.

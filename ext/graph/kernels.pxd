@@ -6,7 +6,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from core.kernels cimport FstArcs
-from core.lattice cimport Alignments, Arcs, Block, Scales
+from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, Scales
 
 cdef extern from "graph/select.hpp" namespace "ninja" nogil:
     cdef cppclass Selection:
@@ -75,20 +75,9 @@ cdef extern from "graph/potential.hpp" namespace "ninja" nogil:
         const double* final_cost, double* least, double* most) except +
 
 cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
-    cdef cppclass EpsilonFree:
+    cdef cppclass EpsilonFree(LatticeArrays):
         cbool too_large
         vector[int32_t] state
-        vector[int64_t] arc_begin
-        vector[int32_t] dst
-        vector[int32_t] word
-        vector[float] graph
-        vector[float] acoustic
-        vector[float] final_graph
-        vector[float] final_acoustic
-        vector[int64_t] ali_begin
-        vector[int64_t] final_ali_begin
-        vector[int32_t] ali
-        vector[int32_t] final_ali
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
         int64_t max_arcs) except +
 
@@ -101,23 +90,12 @@ cdef extern from "graph/determinize_pruned_retry.hpp" namespace "ninja" nogil:
         int64_t max_arcs
         int64_t max_states
         int64_t max_loop
-    cdef cppclass DeterminizedLattice:
+    cdef cppclass DeterminizedLattice(LatticeArrays):
         Bound stopped_by
         double beam
         double effective_beam
         int32_t retries
         int32_t num_states
-        vector[int64_t] arc_begin
-        vector[int64_t] ali_begin
-        vector[int64_t] final_ali_begin
-        vector[int32_t] dst
-        vector[int32_t] word
-        vector[int32_t] ali
-        vector[int32_t] final_ali
-        vector[float] graph
-        vector[float] acoustic
-        vector[float] final_graph
-        vector[float] final_acoustic
     DeterminizedLattice determinize_pruned(
         const Arcs& arcs, const Alignments& labels, double beam, float acoustic_scale, double retry_cutoff,
         const DeterminizeBounds& bounds) except +
@@ -141,19 +119,8 @@ cdef extern from "graph/union.hpp" namespace "ninja" nogil:
         Arcs arcs
         Alignments labels
         int64_t first
-    cdef cppclass United:
+    cdef cppclass United(LatticeArrays):
         cbool too_large
-        vector[int64_t] arc_begin
-        vector[int64_t] ali_begin
-        vector[int64_t] final_ali_begin
-        vector[int32_t] dst
-        vector[int32_t] word
-        vector[int32_t] ali
-        vector[int32_t] final_ali
-        vector[float] graph
-        vector[float] acoustic
-        vector[float] final_graph
-        vector[float] final_acoustic
     United unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
         int64_t max_labels) except +
 

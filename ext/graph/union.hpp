@@ -19,11 +19,8 @@
 namespace ninja {
 
 // States in topological order, state 0 the start.
-struct United {
+struct United : LatticeArrays {
   bool too_large = false;  // beyond a bound: nothing else holds
-  std::vector<int64_t> arc_begin, ali_begin, final_ali_begin;
-  std::vector<int32_t> dst, word, ali, final_ali;
-  std::vector<float> graph, acoustic, final_graph, final_acoustic;
 };
 
 struct Operand {

@@ -11,12 +11,15 @@ from libcpp.vector cimport vector
 
 cimport lm.kernels as c
 cimport lm.ngram as n
-from core.lattice cimport Alignments, Arcs, alignments_of, arcs_of, data_of, floats, freeze, int32s, int64s, new_array
+from core.lattice cimport Arcs, Composed, arcs_of, data_of, int32s, int64s, lattice_of_copies, new_array
 
 from ninja.errors import LatticeError, ModelError, OptionError
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
+
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
 
 
 cdef class Model:
@@ -214,14 +217,13 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
         OptionError: A word is none of the model's.
     """
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef const float* costs = <const float*>data_of(extra, np.NPY_FLOAT32, arcs.num_arcs)
     cdef int64_t arc
     for arc in range(arcs.num_arcs):
         if words[arc] >= model.model.num_words():
             raise OptionError(f"word {words[arc]} is not one of the model's {model.model.num_words()}")
-    cdef n.ComposedLattice out
+    cdef Composed out
     with nogil:
         out = move(c.compose_ngram(arcs, model.model, words, costs, eos, scale, max_arcs))
     if out.too_large:
@@ -229,36 +231,7 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
     if out.impossible >= 0:
         what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
         raise ModelError(f"the language model gives probability zero to {what}", key=lattice.key)
-    cdef int64_t num_ali, num_final_ali
-    n.pool_sizes(out.origin, alignments, &num_ali, &num_final_ali)
-    cdef np.npy_intp num_arcs = out.dst.size()
-    cdef np.npy_intp num_states = out.origin.state_map.size()
-    cdef n.Copies to
-    word = new_array(num_arcs, np.NPY_INT32)
-    acoustic = new_array(num_arcs, np.NPY_FLOAT32)
-    ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
-    ali = new_array(num_ali, np.NPY_INT32)
-    final_acoustic = new_array(num_states, np.NPY_FLOAT32)
-    final_ali_begin = new_array(num_states + 1, np.NPY_INT64)
-    final_ali = new_array(num_final_ali, np.NPY_INT32)
-    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
-    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-    to.ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
-    to.ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
-    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
-    to.final_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
-    to.final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
-    with nogil:
-        n.copy(out.origin, arcs, alignments, to)
-    time = lattice.time
-    if time is not None:
-        time = freeze(time[int32s(out.origin.state_map)])
-    return Lattice(
-        lattice.key, int64s(out.arc_begin), int32s(out.dst), freeze(word), floats(out.graph), freeze(acoustic),
-        freeze(ali_begin), freeze(ali), floats(out.origin.final_graph), freeze(final_acoustic),
-        freeze(final_ali_begin), freeze(final_ali), kind=lattice.kind, time=time, frame_shift=lattice.frame_shift,
-        words=lattice.words,
-    ), int64s(out.origin.arc_map)
+    return lattice_of_copies(lattice, out, _new(Lattice), _SLOTS), int64s(out.arc_map)
 
 
 def logsumexp(scores, int64_t num_rows):

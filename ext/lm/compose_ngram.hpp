@@ -21,7 +21,7 @@ class NgramComposer {
                 double scale, int64_t max_arcs)
       : arcs_(arcs), model_(model), lm_word_(lm_word), extra_(extra), eos_(eos), scale_(scale), max_arcs_(max_arcs) {}
 
-  ComposedLattice compose() {
+  Composed compose() {
     first_.assign(static_cast<size_t>(arcs_.num_states), -1);
     last_ = first_;
     pair(0, model_.start);
@@ -84,9 +84,9 @@ class NgramComposer {
   void leave(int64_t state) {
     size_t answer = 0;
     for (int32_t at = first_[state]; at >= 0; at = pairs_[at].next) {
-      pairs_[at].number = static_cast<int32_t>(out_.origin.state_map.size());
+      pairs_[at].number = static_cast<int32_t>(out_.state_map.size());
       const int32_t lm_state = pairs_[at].lm_state;  // pairs_ grows below
-      out_.origin.state_map.push_back(static_cast<int32_t>(state));
+      out_.state_map.push_back(static_cast<int32_t>(state));
       for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
         double cost = arcs_.graph[arc];
         int32_t after = lm_state;
@@ -98,7 +98,7 @@ class NgramComposer {
         const int32_t to = pair(arcs_.dst[arc], after);
         out_.dst.push_back(to);
         out_.graph.push_back(static_cast<float>(cost));
-        out_.origin.arc_map.push_back(arc);
+        out_.arc_map.push_back(arc);
       }
       out_.arc_begin.push_back(static_cast<int64_t>(out_.dst.size()));
       float final_graph = kInfinity;
@@ -106,7 +106,7 @@ class NgramComposer {
         if (std::isinf(logprob_[answer])) out_.impossible = arcs_.num_arcs;
         final_graph = static_cast<float>(arcs_.final_graph[state] - scale_ * logprob_[answer++]);
       }
-      out_.origin.final_graph.push_back(final_graph);
+      out_.final_graph.push_back(final_graph);
     }
   }
 
@@ -117,7 +117,7 @@ class NgramComposer {
   int32_t eos_;
   double scale_;
   int64_t max_arcs_;
-  ComposedLattice out_;
+  Composed out_;
   PairMap known_;
   std::vector<Pair> pairs_;
   std::vector<int32_t> first_, last_;  // [lattice states] pairs of each, -1: none
@@ -126,8 +126,8 @@ class NgramComposer {
   std::vector<float> logprob_;
 };
 
-inline ComposedLattice compose_ngram(const Arcs& arcs, const NgramModel& model, const int32_t* lm_word,
-                                     const float* extra, int32_t eos, double scale, int64_t max_arcs) {
+inline Composed compose_ngram(const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra,
+                              int32_t eos, double scale, int64_t max_arcs) {
   return NgramComposer(arcs, model, lm_word, extra, eos, scale, max_arcs).compose();
 }
 

@@ -5,8 +5,8 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from core.kernels cimport ParsedFst
-from core.lattice cimport Arcs, string_view
-from lm.ngram cimport ComposedLattice, NgramModel
+from core.lattice cimport Arcs, Composed, string_view
+from lm.ngram cimport NgramModel
 
 cdef extern from "lm/arpa.hpp" namespace "ninja" nogil:
     cdef cppclass WordList:
@@ -41,7 +41,7 @@ cdef extern from "lm/grammar.hpp" namespace "ninja" nogil:
     NumberedNgrams grammar_of(const GrammarFst& machine, const GrammarLabels& label) except +
 
 cdef extern from "lm/compose_ngram.hpp" namespace "ninja" nogil:
-    ComposedLattice compose_ngram(
+    Composed compose_ngram(
         const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
         double scale, int64_t max_arcs) except +
 

@@ -7,12 +7,14 @@ from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 cimport search.kernels as c
-from core.lattice cimport Alignments, Arcs, Scales, alignments_of, arcs_of, copied, data_of, floats, freeze, int32s, int64s, new_array
+from core.lattice cimport Arcs, Copies, Scales, arcs_of, copied, data_of, int32s, int64s, lattice_of_copies, new_array
 
-from ninja.lattice import Lattice
+from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
+cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef object _new = object.__new__
 
 NO_PATH = <int>c.SearchStatus.kNoPath
 NOT_FINITE = <int>c.SearchStatus.kNotFinite
@@ -26,48 +28,12 @@ cdef class Expander:
     cdef dict taken  # ticket -> (lattice, lm_word, extra): the engine borrows their arrays
     cdef double acoustic_scale, word_penalty
 
-    def __cinit__(
-        self,
-        int64_t root_slot,
-        *,
-        double graph_share,
-        double lm_scale,
-        double acoustic_scale,
-        double word_penalty,
-        double beam,
-        double first_pass_beam,
-        double growth_ratio,
-        int32_t max_hyps,
-        int32_t max_active,
-        int64_t max_arcs,
-        int32_t merge_order,
-        int32_t eos,
-        cbool pruned,
-        cbool per_arc,
-        cbool look_ahead,
-        cbool calibrate,
-    ):
-        cdef c.SearchOptions options
-        options.graph_share = graph_share
-        options.lm_scale = lm_scale
-        options.acoustic_scale = acoustic_scale
-        options.word_penalty = word_penalty
-        options.beam = beam
-        options.first_pass_beam = first_pass_beam
-        options.growth_ratio = growth_ratio
-        options.max_hyps = max_hyps
-        options.max_active = max_active
-        options.max_arcs = max_arcs
-        options.merge_order = merge_order
-        options.eos = eos
-        options.pruned = pruned
-        options.per_arc = per_arc
-        options.look_ahead = look_ahead
-        options.calibrate = calibrate
-        self.engine.reset(new c.Expander(options, root_slot))
+    def __cinit__(self, int64_t root_slot, **options):
+        cdef c.SearchOptions given = options
+        self.engine.reset(new c.Expander(given, root_slot))
         self.taken = {}
-        self.acoustic_scale = acoustic_scale
-        self.word_penalty = word_penalty
+        self.acoustic_scale = given.acoustic_scale
+        self.word_penalty = given.word_penalty
 
     def add(self, lattice, lm_word, extra, context=()):
         """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
@@ -137,78 +103,25 @@ cdef class Expander:
 
     def lattice(self, int32_t ticket):
         """Return the expanded lattice of an ended search."""
-        source = self.taken[ticket][0]
-        cdef Arcs arcs = arcs_of(source)
-        cdef Alignments alignments = alignments_of(source)
-        cdef c.Expansion out
+        cdef Copies made
         with nogil:
-            out = c.expansion(self.engine.get().search(ticket), alignments)
-        cdef np.npy_intp num_arcs = out.dst.size()
-        cdef np.npy_intp num_states = out.state_map.size()
-        word = new_array(num_arcs, np.NPY_INT32)
-        acoustic = new_array(num_arcs, np.NPY_FLOAT32)
-        ali_begin = new_array(num_arcs + 1, np.NPY_INT64)
-        ali = new_array(out.num_ali, np.NPY_INT32)
-        final_acoustic = new_array(num_states, np.NPY_FLOAT32)
-        final_ali_begin = new_array(num_states + 1, np.NPY_INT64)
-        final_ali = new_array(out.num_final_ali, np.NPY_INT32)
-        cdef int32_t* to_word = <int32_t*>np.PyArray_DATA(<np.ndarray>word)
-        cdef float* to_acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-        cdef int64_t* to_ali_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>ali_begin)
-        cdef int32_t* to_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>ali)
-        cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
-        cdef int64_t* to_final_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>final_ali_begin)
-        cdef int32_t* to_final_ali = <int32_t*>np.PyArray_DATA(<np.ndarray>final_ali)
-        with nogil:
-            c.fill_expansion(
-                out, arcs, alignments, to_word, to_acoustic, to_ali_begin, to_ali, to_final, to_final_begin,
-                to_final_ali,
-            )
-        time = source.time
-        if time is not None:
-            time = freeze(time[int32s(out.state_map)])
-        return Lattice(
-            source.key,
-            int64s(out.arc_begin),
-            int32s(out.dst),
-            freeze(word),
-            floats(out.graph),
-            freeze(acoustic),
-            freeze(ali_begin),
-            freeze(ali),
-            floats(out.final_graph),
-            freeze(final_acoustic),
-            freeze(final_ali_begin),
-            freeze(final_ali),
-            source.kind,
-            time,
-            source.frame_shift,
-            source.words,
-        )
+            made = c.expansion(self.engine.get().search(ticket))
+        return lattice_of_copies(self.taken[ticket][0], made, _new(Lattice), _SLOTS)
 
     def replaced(self, int32_t ticket):
         """Return (graph, final_graph) of the searched lattice with new costs, +inf where the search never went."""
         source = self.taken[ticket][0]
         cdef Arcs arcs = arcs_of(source)
-        cdef Alignments alignments = alignments_of(source)
         graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
         final_graph = new_array(arcs.num_states, np.NPY_FLOAT32)
         cdef float* to_graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
         cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
         with nogil:
             c.replaced_costs(
-                c.expansion(self.engine.get().search(ticket), alignments), arcs, self.acoustic_scale,
-                self.word_penalty, to_graph, to_final,
+                c.expansion(self.engine.get().search(ticket)), arcs, self.acoustic_scale, self.word_penalty, to_graph,
+                to_final,
             )
         return graph, final_graph
-
-
-cdef inline Scales scales_of(double acoustic_scale, double word_penalty) noexcept:
-    cdef Scales scales
-    scales.acoustic = acoustic_scale
-    scales.lm = 1.0
-    scales.word_penalty = word_penalty
-    return scales
 
 
 cdef object arrays_of(const c.Unfolded& out):
@@ -229,7 +142,7 @@ def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_sc
     """Expand by posterior and cover with paths; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
-    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
     cdef c.Unfolded out
     cdef cbool found
     with nogil:
@@ -244,7 +157,7 @@ def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic
     """Unfold along the best word prefixes; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
-    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
     cdef c.Unfolded out
     cdef cbool found
     cdef c.Prefixes* grown
@@ -268,7 +181,7 @@ def sentence_costs(lattice not None, word not None, begin not None, double acous
     cdef int64_t count = np.PyArray_SIZE(<np.ndarray>begin) - 1
     cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
     cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, begins[count])
-    cdef Scales scales = scales_of(acoustic_scale, word_penalty)
+    cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
     graph = new_array(count, np.NPY_FLOAT64)
     acoustic = new_array(count, np.NPY_FLOAT64)
     cdef double* to_graph = <double*>np.PyArray_DATA(<np.ndarray>graph)
@@ -284,7 +197,7 @@ def replaced(lattice not None, state_map not None, arc_begin not None, dst not N
     cdef Arcs arcs = arcs_of(lattice)
     cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray>state_map)
     cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray>dst)
-    cdef c.Expansion out
+    cdef Copies out
     cdef const int32_t* states = <const int32_t*>data_of(state_map, np.NPY_INT32, num_states)
     cdef const int64_t* begins = <const int64_t*>data_of(arc_begin, np.NPY_INT64, num_states + 1)
     cdef const int32_t* targets = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)

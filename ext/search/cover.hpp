@@ -19,7 +19,7 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
   const double total = forward_backward(arcs, scales, alpha.data(), beta.data());
   if (!(total < kNoPath)) return false;
   const double most = -std::log(min_posterior);  // cost above the total of what still gets a copy of its own
-  Copies copies(arcs, max_arcs, out);
+  StateCopies copies(arcs, max_arcs, out);
   std::vector<LogSum> reach(1);                  // [copies] cost of all paths to the copy
   std::vector<int32_t> shared(arcs.num_states, kNone);
   reach[copies.add(0)].add(0.0);

@@ -3,26 +3,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
+#include "core/copies.hpp"
 #include "search/search.hpp"
 
 namespace ninja {
 
-struct Expansion {
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> dst;         // [num_arcs]
-  std::vector<float> graph;         // [num_arcs] new graph costs
-  std::vector<int64_t> arc_map;     // [num_arcs] arc of the searched lattice
-  std::vector<float> final_graph;   // [num_states]
-  std::vector<int32_t> state_map;   // [num_states] state of the searched lattice
-  int64_t num_ali = 0, num_final_ali = 0;  // labels the new alignment pools will hold
-};
-
 // Hypotheses are numbered level by level, so the states come out in topological order. Dead ends are left out.
-inline Expansion expansion(const Search& search, const Alignments& alignments) {
-  Expansion out;
+inline Copies expansion(const Search& search) {
+  Copies out;
   const auto& hyps = search.hypotheses();
   const auto& links = search.links();
   std::vector<char> useful(hyps.size());
@@ -35,9 +25,6 @@ inline Expansion expansion(const Search& search, const Alignments& alignments) {
     state[h] = static_cast<int32_t>(out.state_map.size());
     out.state_map.push_back(hyps[h].state);
     out.final_graph.push_back(hyps[h].final_graph);
-    if (hyps[h].final_graph < kInfinity) {
-      out.num_final_ali += alignments.final_ali_begin[hyps[h].state + 1] - alignments.final_ali_begin[hyps[h].state];
-    }
   }
   out.arc_begin.assign(out.state_map.size() + 1, 0);
   for (const auto& link : links) {
@@ -55,45 +42,13 @@ inline Expansion expansion(const Search& search, const Alignments& alignments) {
     out.dst[arc] = state[link.to];
     out.graph[arc] = link.graph;
     out.arc_map[arc] = link.arc;
-    out.num_ali += alignments.ali_begin[link.arc + 1] - alignments.ali_begin[link.arc];
   }
   return out;
 }
 
-// Copies what the expansion shares with the searched lattice into arrays of the right size.
-inline void fill_expansion(const Expansion& out, const Arcs& arcs, const Alignments& alignments, int32_t* word,
-                           float* acoustic, int64_t* ali_begin, int32_t* ali, float* final_acoustic,
-                           int64_t* final_ali_begin, int32_t* final_ali) {
-  int64_t size = 0;
-  for (size_t i = 0; i < out.arc_map.size(); ++i) {
-    const int64_t arc = out.arc_map[i];
-    word[i] = arcs.word[arc];
-    acoustic[i] = arcs.acoustic[arc];
-    ali_begin[i] = size;
-    const int64_t length = alignments.ali_begin[arc + 1] - alignments.ali_begin[arc];
-    if (length > 0) std::memcpy(ali + size, alignments.ali + alignments.ali_begin[arc], length * sizeof(int32_t));
-    size += length;
-  }
-  ali_begin[out.arc_map.size()] = size;
-  size = 0;
-  for (size_t i = 0; i < out.state_map.size(); ++i) {
-    const int64_t state = out.state_map[i];
-    final_ali_begin[i] = size;
-    final_acoustic[i] = kInfinity;
-    if (out.final_graph[i] == kInfinity) continue;
-    final_acoustic[i] = arcs.final_acoustic[state];
-    const int64_t length = alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
-    if (length > 0) {
-      std::memcpy(final_ali + size, alignments.final_ali + alignments.final_ali_begin[state], length * sizeof(int32_t));
-    }
-    size += length;
-  }
-  final_ali_begin[out.state_map.size()] = size;
-}
-
 // For each arc and final state of the searched lattice, its graph cost on the best path of the expansion that uses it;
 // +inf where none does. `weight` is the cost of a path: acoustic_scale * acoustic + graph + word_penalty per word.
-inline void replaced_costs(const Expansion& out, const Arcs& arcs, double acoustic_scale, double word_penalty,
+inline void replaced_costs(const Copies& out, const Arcs& arcs, double acoustic_scale, double word_penalty,
                            float* graph, float* final_graph) {
   const int64_t n = static_cast<int64_t>(out.state_map.size());
   auto cost = [&](int64_t i) {

@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 from core.kernels cimport Trie
-from core.lattice cimport Alignments, Arcs, Scales
+from core.lattice cimport Arcs, Copies, Scales
 
 cdef extern from "search/search.hpp" namespace "ninja" nogil:
     cdef struct SearchOptions:
@@ -27,7 +27,6 @@ cdef extern from "search/search.hpp" namespace "ninja" nogil:
         cbool calibrate
 
     cdef enum class SearchStatus(int32_t):
-        kRunning
         kNoPath
         kNotFinite
         kTooLarge
@@ -57,22 +56,8 @@ cdef extern from "search/expander.hpp" namespace "ninja" nogil:
         vector[int64_t] slots() except +
 
 cdef extern from "search/expansion.hpp" namespace "ninja" nogil:
-    cdef cppclass Expansion:
-        vector[int64_t] arc_begin
-        vector[int32_t] dst
-        vector[float] graph
-        vector[int64_t] arc_map
-        vector[float] final_graph
-        vector[int32_t] state_map
-        int64_t num_ali
-        int64_t num_final_ali
-
-    Expansion expansion(const Search&, const Alignments&) except +
-    void fill_expansion(
-        const Expansion&, const Arcs&, const Alignments&, int32_t*, float*, int64_t*, int32_t*, float*, int64_t*,
-        int32_t*,
-    )
-    void replaced_costs(const Expansion&, const Arcs&, double, double, float*, float*) except +
+    Copies expansion(const Search&) except +
+    void replaced_costs(const Copies&, const Arcs&, double, double, float*, float*) except +
 
 cdef extern from "search/unfold.hpp" namespace "ninja" nogil:
     cdef cppclass Unfolded:

@@ -60,7 +60,7 @@ class Prefixes {
   void unfold(int64_t max_arcs, Unfolded& out) {
     index_by_state();
     const std::vector<char> alive = within_beam();
-    Copies copies(arcs_, max_arcs, out);
+    StateCopies copies(arcs_, max_arcs, out);
     Trie pairs;  // a state and a node as if they were a prefix and a word: each pair is one copy
     std::vector<int32_t> node_of;
     const auto copy_of = [&](int32_t state, int32_t node) {

@@ -22,9 +22,9 @@ struct Unfolded {
 
 // Copies are made in any order and visited state by state of the lattice: that is a topological order, in which they
 // are numbered at last.
-class Copies {
+class StateCopies {
  public:
-  Copies(const Arcs& arcs, int64_t max_arcs, Unfolded& out) : of_state_(arcs.num_states), max_arcs_(max_arcs), out_(out) {
+  StateCopies(const Arcs& arcs, int64_t max_arcs, Unfolded& out) : of_state_(arcs.num_states), max_arcs_(max_arcs), out_(out) {
     out_.arc_begin.push_back(0);
   }
 

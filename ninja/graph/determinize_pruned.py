@@ -241,7 +241,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
 def _run(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice, DeterminizeReport]:
-    stopped, tried, reached, retries, arrays = _graph.determinize_pruned(
+    stopped, tried, reached, retries, result = _graph.determinize_pruned(
         lattice,
         beam,
         acoustic_scale,
@@ -260,16 +260,15 @@ def _run(
     if stopped == _PRECISION:
         raise LatticeError("its costs, or sums of them, are beyond single precision; scale it first", key=lattice.key)
     limit = _LIMITS[stopped]
-    if arrays is None and limit is None:
+    if result is None and limit is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    if arrays is None:
+    if result is None:
         error = _NoPathWithinBounds(
             f"the bound of {limit} came before one path was complete, even at beam {tried:.4g}; raise it",
             key=lattice.key,
         )
         error.limit = limit
         raise error
-    result = Lattice(lattice.key, *arrays, kind="compact", frame_shift=lattice.frame_shift, words=lattice.words)
     return result, DeterminizeReport(beam, reached, retries, limit)
 
 

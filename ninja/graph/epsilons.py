@@ -5,7 +5,6 @@ from __future__ import annotations
 from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
 from ninja.lattice.costs import check_finite
 
 
@@ -38,10 +37,4 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     found = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
     if found is None:
         raise LatticeError(f"more than {max_arcs} arcs without the epsilons; prune the lattice first", key=lattice.key)
-    state, arrays = found
-    if not state.size:
-        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    time = None if lattice.time is None else frozen(lattice.time[state])
-    return Lattice(
-        lattice.key, *arrays, kind="compact", time=time, frame_shift=lattice.frame_shift, words=lattice.words
-    )
+    return found

@@ -69,16 +69,14 @@ def union(
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
         for lattice in lattices
     ]
-    arrays = _graph.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
-    if arrays is None:
+    united = _graph.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
+    if united is None:
         raise LatticeError(
             f"more than {max_arcs} arcs, or as much work, to determinize the union; prune the lattices first, or keep "
             "all paths without determinization",
             key=lattices[0].key,
         )
-    return Lattice(
-        lattices[0].key, *arrays, kind="compact", frame_shift=_frame_shift(lattices), words=lattices[0].words
-    )
+    return united.replace(frame_shift=_frame_shift(lattices))
 
 
 def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:

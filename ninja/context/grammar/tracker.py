@@ -14,7 +14,6 @@ from ninja.context.entities.lists import PhraseList
 from ninja.context.grammar.compile import ListCompiler
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError, check_range
-from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.ngram.classes import is_class
@@ -155,9 +154,7 @@ class Tracker:
         for word_map in (self.class_map, self.old_map):
             if word_map is not None:
                 word_map.of(lattice)
-        made = self._tracker.compose(lattice, start, self.graph_share, self.options.max_arcs)
-        state_map, arc_begin, dst, arc_map, graph, final_graph = made
-        return copied_lattice(lattice, state_map, arc_begin, dst, arc_map, graph, final_graph), arc_map
+        return self._tracker.compose(lattice, start, self.graph_share, self.options.max_arcs)
 
     def clear(self) -> None:
         """Forget all states, but keep compiled lists."""

@@ -104,13 +104,13 @@ class LexiconAligner:
         )
         if found is None:
             raise too_large(lattice)
-        arrays, number, unknown = found
+        made, number, unknown = found
         if unknown >= 0:  # nothing else holds
             return Aligned(None), unknown
         fault = fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
             return Aligned(None, fault), -1
-        return with_zero(lattice, arrays, (no_word, partial), fault), -1
+        return with_zero(made, (no_word, partial), fault), -1
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what is compiled: each process makes its own."""

@@ -81,8 +81,8 @@ class PhoneAligner:
                 raise too_large(lattice)
             zero = () if options.replace_output_symbols else (silence,)
             # Phones are no words of the lattice's table.
-            like = lattice.with_words(None) if options.replace_output_symbols else lattice
-            aligned = with_zero(like, found[0], zero, FAULTS[found[1]] or None)
+            made = found[0].with_words(None) if options.replace_output_symbols else found[0]
+            aligned = with_zero(made, zero, FAULTS[found[1]] or None)
         if options.remove_epsilon and not options.replace_output_symbols and aligned.lattice is not None:
             return Aligned(remove_epsilons(aligned.lattice), aligned.fault)
         return aligned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,6 @@ from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.transition_model import TransitionModel
-
-if TYPE_CHECKING:
-    from ninja._core import Arrays
 
 # Bounds on what one lattice may come to; `max_expand` is the user's.
 MAX_STATES = 30_000_000
@@ -85,11 +81,6 @@ def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np
             raise LatticeError(message, key=lattice.key)
 
 
-def made_of(lattice: Lattice, arrays: Arrays) -> Lattice:
-    """Make a lattice of the kernel's arrays."""
-    return Lattice(lattice.key, *arrays, frame_shift=lattice.frame_shift, words=lattice.words)
-
-
 def too_large(lattice: Lattice) -> LatticeError:
     """Make the error for a lattice whose alignment explodes."""
     return LatticeError(
@@ -105,9 +96,8 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
     return tuple(np.setdiff1d(np.arange(1, taken.size + num + 1), taken)[:num].tolist())
 
 
-def with_zero(lattice: Lattice, arrays: Arrays, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Make a lattice of the kernel's arrays; words that stood for 0 meanwhile become 0."""
-    plain = made_of(lattice, arrays)
+def with_zero(plain: Lattice, zero: tuple[int, ...], fault: str | None) -> Aligned:
+    """Make what a kernel aligned a result; words that stood for 0 meanwhile become 0."""
     if not plain.is_final.any():
         return Aligned(None, fault or "nothing of it can be aligned")
     if zero:

@@ -96,7 +96,7 @@ class WordAligner:
         if found is None:
             raise too_large(lattice)
         zero = (silence,) * (not options.silence_label) + (partial,) * (not options.partial_word_label)
-        return with_zero(lattice, found[0], zero, FAULTS[found[1]] or None)
+        return with_zero(found[0], zero, FAULTS[found[1]] or None)
 
 
 def align_words(
