@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from ninja.formats.slf import read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
@@ -41,7 +41,6 @@ def main():
     size = sum(map(len, contents))
     print(f"{len(contents)} lattices, {num_links} links, {size} bytes")
     measured("read, words on nodes", lambda content: read_slf(content, "k"), contents, num_links, size)
-    measured("read with all extra fields", lambda content: read_slf_whole(content, "k"), contents, num_links, size)
     size = sum(map(len, written))
     measured("read, words on links", lambda content: read_slf(content, "k"), written, num_links, size)
     measured("write", write_slf, lattices, num_links, size)

@@ -31,7 +31,7 @@ from ninja.formats.nbest import (
 )
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
 from ninja.graph.nbest_lattice import lattice_nbest
@@ -90,14 +90,13 @@ def same_words(lattice, made, scales):
 
 @pytest.mark.parametrize("name", SLF)
 def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(name):
-    whole = read_slf_whole(unpacked(name), "k")
-    check(whole.lattice)
-    same_best(whole.lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,))  # the others have one score
-    content = write_slf(whole.lattice)
-    again = read_slf_whole(content, "k", words=whole.lattice.words)
-    assert again.lattice.identical(whole.lattice)
+    lattice = read_slf(unpacked(name), "k")
+    check(lattice)
+    same_best(lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,))  # the others have one score
+    content = write_slf(lattice)
+    assert read_slf(content, "k", words=lattice.words).identical(lattice)
     if SLF.index(name) % 4 < 2:
-        same_words(whole.lattice, real.slf(content), (1.0,))
+        same_words(lattice, real.slf(content), (1.0,))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -288,7 +287,7 @@ SPELLED = {
         1,
     ),
     "ctm": (
-        lambda content, _, path, words=None: lattice_of([e.nbest for e in read_ctm(content, path)], words, path),
+        lambda content, _, path, words=None: lattice_of(read_ctm(content, path), words, path),
         b";; c\nu 1 0 1 two\n",
         2,
     ),

@@ -67,17 +67,13 @@ def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(here, form
     assert keys("a.json", "b.x.json", "line.jsonl", "list.json", form=form) == ["a", "b.x", "line", "list"]
 
 
-@pytest.mark.parametrize("tell", [False, True])
-def test_several_objects_of_a_file_are_numbered_behind_its_name(here, tell):
+def test_several_objects_of_a_file_are_numbered_behind_its_name(here):
     rows = [{"nbest": ["a"]}, {"nbest": ["b"]}, {"nbest": []}, {"nbest": ["c"]}]
     Path("f.jsonl").write_text(lines(*rows))
     Path("f.json").write_text(json.dumps([rows[:1], rows[1:]]))
     form = "json:key=none,missing_score=0,skip=true"
-    lost = []
     for name, expected in (("f.jsonl", ["f-1", "f-2", "f-4"]), ("f.json", ["f-1-1", "f-2-1", "f-2-3"])):
-        found = ninja.read(name, format=form, lost=(lambda *told: lost.append(told)) if tell else None)
-        assert [key for key, _ in found] == expected
-    assert [key for key, _ in lost] == (["f-1", "f-1-1"] if tell else [])
+        assert [key for key, _ in ninja.read(name, format=form)] == expected
 
 
 @pytest.mark.parametrize(
@@ -216,9 +212,6 @@ def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(here)
 def test_lists_of_one_key_in_succession_are_put_together_as_well():
     rows = [{"key": "u", "nbest": [{"text": text, "score": -1}]} for text in "ab"]
     assert first(lines(*rows), group=True) == [("a", 0.0, 1.0), ("b", 0.0, 1.0)]
-    beside = [{"key": "u", "text": text, "score": -1, "am_score": -2, "lm_score": -3} for text in "ab"]
-    [found] = lists(lines(*beside), **FLAT)
-    assert found.lost == ("2 scores of all models, beside those of each",)
 
 
 def test_the_error_of_a_key_that_occurs_twice_names_the_option():
@@ -285,7 +278,6 @@ def test_scores_whose_names_are_joined_are_added_up():
 def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual_names():
     [found] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
     assert said(found) == [("HE HOPED", 0.0, 8.0)]
-    assert found.lost == ("1 pairs of scores of single models, beside that of all",)
     both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
     assert first(both, score="mine") == [("a", 0.0, 7.0)]
     with pytest.raises(FormatError, match="a hypothesis has no 'other'; name its fields, or say what a missing"):
@@ -297,7 +289,6 @@ def test_scores_of_models_that_the_user_names_win_over_that_of_all():
     row = {"key": "u", "nbest": [{"text": "a", "am": -1, "lm_score": -2, "total": -7}]}
     [found] = lists(row, score="total", am_score="am")
     assert said(found) == [("a", 2.0, 1.0)]
-    assert found.lost == ("1 scores of all models, beside those of each",)
 
 
 def test_a_model_that_has_no_score_is_said_to_have_none(here):
@@ -362,7 +353,6 @@ def test_pieces_lose_their_times_where_others_have_none():
     assert said(found) == [("Hello world. Bye again", 0.0, 0.0)]
     assert found.hypotheses[0].begin is None
     assert found.frame_shift is None
-    assert found.lost == ("2 pieces with times, joined to others without",)
     [silent] = lists({"segments": [*WHISPERX["segments"], {"text": ""}]}, **PIECES)
     assert silent.hypotheses[0].begin == (50, 110, 210)
     assert first({"segments": []}, **PIECES) == [("", 0.0, 0.0)]  # where nobody speaks

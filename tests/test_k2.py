@@ -22,7 +22,7 @@ from reference_openfst import ways
 from strategies import KEYS, lattices
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.k2 import K2Options, read_k2, read_k2s, read_k2s_whole, write_k2, write_k2s
+from ninja.formats.k2 import K2Options, read_k2, read_k2s, write_k2, write_k2s
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -180,20 +180,14 @@ def test_machines_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict
     plain = {name: value for name, value in loaded.items() if name != "aux_labels"}
     machines = fsas({**plain, "place": torch.arange(len(words))})
     read = list(read_k2s(with_ragged(loaded)))
-    whole = list(read_k2s_whole(with_ragged(loaded)))
     assert len(read) == len(machines)
-    for machine, back, more in zip(machines, read, whole, strict=True):
+    for machine, back in zip(machines, read, strict=True):
         expected = list(paths(machine, lambda arc: words[arc[4]["place"]]))
         assert isinstance(back, Lattice)
         check(back)
         has_lm = "lm_scores" in loaded
         ours = [(way.words, -way.graph - way.acoustic, -way.graph) for way in ways(back)]
         assert sorted(ours) == sorted((said, score, lm if has_lm else 0.0) for said, score, lm in expected)
-        assert not isinstance(more, NinjaError)
-        assert more.lattice.identical(back)
-        score = -(back.graph + back.acoustic)
-        kept = score != 0  # pieces of split arcs but the first cost nothing
-        assert np.array_equal(more.scores[more.arc][kept], score[kept])
 
 
 def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
@@ -209,9 +203,6 @@ def test_without_lm_scores_the_score_is_one_cost_or_the_other() -> None:
     content = saved({"arcs": tensor(SMALL)})
     assert read_k2(content, "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
     assert read_k2(content, "utt", options=K2Options("graph")).graph.tolist() == [1.5, 4.0, 2.0]
-    (whole,) = read_k2s_whole(content)
-    assert not isinstance(whole, NinjaError)
-    assert whole.lost == ("which part of the score is whose: without lm_scores all of it is acoustic cost",)
 
 
 def test_am_scores_that_no_longer_fit_are_not_used() -> None:
@@ -220,33 +211,11 @@ def test_am_scores_that_no_longer_fit_are_not_used() -> None:
     assert read_k2(saved(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
 
 
-def test_other_attributes_are_kept_aside() -> None:
-    loaded = {
-        "arcs": tensor(SMALL),
-        "aux_labels": torch.tensor([11, 12, 0, -1], dtype=torch.int32),
-        "tokens": ([torch.tensor([0, 2, 2, 3, 3], dtype=torch.int32), "row_ids1", torch.tensor([8, 9, 7])]),
-        "post": torch.tensor([[0.5, 1.0]] * 4),
-        "note": "hello",
-    }
-    loaded["tokens"] = tuple(loaded["tokens"])
-    (whole,) = read_k2s_whole(with_ragged(loaded))
-    assert not isinstance(whole, NinjaError)
-    assert whole.lattice.word.tolist() == [11, 12, 0]
-    assert whole.labels.tolist() == [5, 7, 6, -1]
-    assert whole.attributes["tokens"] == [[8, 9], [], [7], []]
-    assert whole.attributes["post"].shape == (4, 2)
-    assert whole.final_arc.tolist() == [-1, -1, 3]
-    assert "tokens, an attribute of arcs" in whole.lost
-    assert "note, an attribute of the file" in whole.lost
-    assert "labels, of which only aux_labels are words" in whole.lost
-
-
 def test_nothing_of_our_own_files_is_lost() -> None:
     lattice = Lattice.from_arrays("utt", [0, 1, 1], [1], [3], [1], [3], [np.inf, 0], ali_begin=[0, 2], ali=[9, 8])
-    (whole,) = read_k2s_whole(write_k2(lattice))
-    assert not isinstance(whole, NinjaError)
-    assert whole.lost == ()
-    assert whole.lattice.identical(lattice)
+    (back,) = read_k2s(write_k2(lattice))
+    assert isinstance(back, Lattice)
+    assert back.identical(lattice)
 
 
 def test_k2s_symbol_table_names_the_words() -> None:

@@ -31,7 +31,7 @@ from ninja.formats.nbest import (
 )
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import PlfOptions, read_plfs
-from ninja.formats.slf import read_slf_whole
+from ninja.formats.slf import SlfOptions, read_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import lattice_nbest, nbest_lattice
 from ninja.lattice import Lattice
@@ -54,7 +54,7 @@ def read_kaldi(path, _):
 
 
 READERS = {
-    "slf": lambda path, key: read_slf_whole(path.read_bytes(), None, None, WORDS).lattice,
+    "slf": lambda path, key: read_slf(path.read_bytes(), "", None, WORDS, SlfOptions(key="utterance")),
     "sphinx": lambda path, key: read_sphinx(path.read_bytes(), key, None, WORDS),
     "pfsg": lambda path, key: next(read_pfsgs(path.read_bytes(), None, WORDS)),
     "plf": lambda path, key: next(read_plfs(path.read_bytes(), None, WORDS, PlfOptions("score"))),
@@ -437,5 +437,5 @@ def test_a_lattice_without_alignments_loses_nothing_as_slf(tmp_path):
     lattice = lattice_of([(0, 1, 1, 1 / 3, 2 / 3), (0, 1, 2, 1.5, 2.0)], {1: (0.25, 0.0)}, times=[0, 30])
     with ninja.write(str(tmp_path / "x.slf"), lossy="refuse") as output:
         output.write(lattice)
-    back = read_slf_whole((tmp_path / "x.slf").read_bytes(), None, None, lattice.words).lattice
+    back = read_slf((tmp_path / "x.slf").read_bytes(), "", None, lattice.words, SlfOptions(key="utterance"))
     assert back.identical(replace(lattice, frame_shift=0.01))

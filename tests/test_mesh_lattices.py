@@ -45,8 +45,8 @@ info 3 c 0.5 0.25 0 0 : :
 """
 
 
-def read(content, key="file", lost=None, words=None, **options):
-    return list(read_mesh_lattices(content, key, "m", words, MeshOptions(**options), lost))
+def read(content, key="file", words=None, **options):
+    return list(read_mesh_lattices(content, key, "m", words, MeshOptions(**options)))
 
 
 def arcs(lattice):
@@ -58,8 +58,7 @@ def arcs(lattice):
 
 
 def test_a_mesh_of_srilm_is_a_lattice_of_its_positions_in_a_row():
-    losses = []
-    (lattice,) = read(SRILM, lost=lambda *told: losses.append(told))
+    (lattice,) = read(SRILM)
     check(lattice)
     assert (lattice.key, lattice.num_states, lattice.time) == ("utt1", 4, None)
     assert arcs(lattice) == [
@@ -71,63 +70,41 @@ def test_a_mesh_of_srilm_is_a_lattice_of_its_positions_in_a_row():
     ]
     assert lattice.acoustic.tolist() == [0.0] * 5
     assert lattice.final_graph.tolist() == [math.inf] * 3 + [0.0]
-    assert losses == [
-        (
-            "utt1",
-            [
-                "n-best hypotheses of words",
-                "posteriors of transitions",
-                "reference words",
-                "scores and phones of words",
-                "the total posterior 2: posteriors are divided by it",
-                "times of positions",
-                "times of words: not all words have them",
-            ],
-        )
-    ]
 
 
 def test_states_have_the_times_on_which_the_words_agree():
-    losses = []
-    (lattice,) = read(TIMED, lost=lambda *told: losses.append(told))
+    (lattice,) = read(TIMED)
     assert lattice.time.tolist() == [10, 10, 30, 50, 75]  # nothing is said of the first, so it is where a word begins
     assert lattice.frame_shift == 0.01
-    assert losses == [("t", [])]
     assert read(TIMED, frame_shift=0.05)[0].time.tolist() == [2, 2, 6, 10, 15]
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    "line",
     [
-        (b"info 1 b 0.1 0.3 0 0 : :", "times of words: they differ within a position, or from those beside it"),
-        (b"info 1 b -0.1 0.4 0 0 : :", "times of words: they differ within a position, or from those beside it"),
-        (b"info 1 b 1e300 0.4 0 0 : :", "times of words: they differ within a position, or from those beside it"),
-        (b"info 1 b inf 0.4 0 0 : :", "times of words: not all words have them"),
-        (b"", "times of words: not all words have them"),
+        b"info 1 b 0.1 0.3 0 0 : :",
+        b"info 1 b -0.1 0.4 0 0 : :",
+        b"info 1 b 1e300 0.4 0 0 : :",
+        b"info 1 b inf 0.4 0 0 : :",
+        b"",
     ],
 )
-def test_times_on_which_words_do_not_agree_are_named_as_lost(line, why):
-    losses = []
-    (lattice,) = read(TIMED.replace(b"info 1 b 0.1 0.2 0 0 : :", line), lost=lambda *told: losses.append(told))
-    assert (lattice.time, lattice.frame_shift, losses) == (None, None, [("t", [why])])
+def test_times_on_which_words_do_not_agree_are_left_out(line):
+    (lattice,) = read(TIMED.replace(b"info 1 b 0.1 0.2 0 0 : :", line))
+    assert (lattice.time, lattice.frame_shift) == (None, None)
 
 
-def test_times_that_run_backwards_are_named_as_lost():
-    losses = []
-    content = TIMED.replace(b"info 3 c 0.5 0.25", b"info 3 c 0.2 0.25")
-    (lattice,) = read(content, lost=lambda *told: losses.append(told))
-    assert (lattice.time, losses) == (None, [("t", ["times of words: they run backwards"])])
+def test_times_that_run_backwards_are_left_out():
+    (lattice,) = read(TIMED.replace(b"info 3 c 0.5 0.25", b"info 3 c 0.2 0.25"))
+    assert lattice.time is None
 
 
-def test_words_of_posterior_0_are_left_out_and_named_as_lost():
-    losses = []
+def test_words_of_posterior_0_are_left_out():
     content = b"numaligns 1\nalign 0 a 0.9 b 0 c 0.05 d 0.05\n"
-    (lattice,) = read(content, lost=lambda *told: losses.append(told))
+    (lattice,) = read(content)
     assert [word for _, word, _ in arcs(lattice)] == ["a", "c", "d"]
-    assert losses == [("file", ["words of posteriors not above 0: 1"])]
-    (lattice,) = read(content, least=0.1, lost=lambda *told: losses.append(told))
+    (lattice,) = read(content, least=0.1)
     assert [word for _, word, _ in arcs(lattice)] == ["a"]
-    assert losses[1] == ("file", ["words of posteriors not above 0.1: 3"])
 
 
 def test_a_mesh_without_positions_is_the_empty_sentence():
@@ -266,7 +243,7 @@ def test_a_damaged_mesh_is_read_or_refused_but_nothing_else(data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    for each in read(bytes(content), lost=lambda *told: None):
+    for each in read(bytes(content)):
         if isinstance(each, Lattice):
             check(each)
         else:

@@ -42,8 +42,8 @@ info 3 set 0.55 0 0 0 : :
 """
 
 
-def read(text, lost=None, **options):
-    (lattice,) = read_mesh_lattices(text.encode(), "k", "m", None, MeshOptions(**options), lost)
+def read(text, **options):
+    (lattice,) = read_mesh_lattices(text.encode(), "k", "m", None, MeshOptions(**options))
     return lattice
 
 
@@ -129,14 +129,11 @@ def meshes(draw):
 @given(meshes())
 def test_meshes_come_back_as_they_were(drawn):
     text, time = drawn
-    told = []
-    lattice = read(text, lost=lambda key, lost: told.append(lost))
-    assert told == [[]]
+    lattice = read(text)
     assert np.array_equal(lattice.time, time)
     back = lattice_mesh(lattice)
     assert is_whole(lattice)
-    assert same(read(back, lost=lambda key, lost: told.append(lost)), lattice)
-    assert told == [[], []]
+    assert same(read(back), lattice)
     assert lattice_mesh(read(back)) == back
     for before, after in zip(columns(text), columns(back), strict=True):
         assert [word for word, *_ in after] == [word for word, *_ in before]
@@ -366,20 +363,6 @@ def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
         lattice_mesh(TAKEN, frame_shift=0.0)
     with pytest.raises(OptionError, match="acoustic_scale is nan"):
         lattice_mesh(TAKEN, math.nan)
-
-
-@pytest.mark.parametrize(
-    ("line", "lost"),
-    [
-        ("posterior 0 1.4", ()),
-        ("posterior 0 1.4001", ()),
-        ("posterior 0 2", ("posteriors of positions",)),
-    ],
-)
-def test_posteriors_of_positions_are_lost_only_where_they_are_not_those_of_the_words(line, lost):
-    told = []
-    read(f"numaligns 1\nposterior 2\nalign 0 a 1 b 0.4\n{line}\n", lost=lambda key, lost: told.extend(lost))
-    assert told == [*lost, "the total posterior 2: posteriors are divided by it"]
 
 
 @pytest.mark.parametrize(

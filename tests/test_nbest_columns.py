@@ -20,21 +20,19 @@ utt-b-0   1.5   -2.5  -3.5 |
 """
 
 
-def test_scores_become_costs_and_the_others_are_named_as_lost():
+def test_scores_become_costs():
     first, second = read_columns(LISTS, "f")
     assert (first.key, second.key) == ("utt-a", "utt-b")
     assert [each.words for each in first.hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
     assert [each.acoustic_cost for each in first.hypotheses] == [-172.14, -176.8]
     assert [each.graph_cost for each in first.hypotheses] == [11.5, 17.0]
     assert second.hypotheses[0].words == ()
-    assert first.lost == ("1 scores of each hypothesis",)
 
 
 def test_columns_are_chosen():
     (first, _) = read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2))
     assert [each.graph_cost for each in first.hypotheses] == [9.25, 17.5]
     assert [each.acoustic_cost for each in first.hypotheses] == [0, 0]
-    assert first.lost == ("2 scores of each hypothesis",)
 
 
 @pytest.mark.parametrize(

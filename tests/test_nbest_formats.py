@@ -136,7 +136,6 @@ def test_lists_of_dstc10_are_those_that_json_holds():
                 slow[f"{number}-{turn}"] = [(tuple(e["hyp"].split()), 0.0, -e["score"]) for e in entry["nbest"]]
     assert {each.key: said(each) for each in lists} == slow
     assert len(lists) == 1376
-    assert lists[0].lost == ("1113 objects without hypotheses",)
     for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
         back = lattice_nbest(lattice, 20)
         assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
@@ -152,7 +151,6 @@ def test_srilm_scores_are_understood_by_their_bases():
     third = read_srilm(SRILM_3, "u")
     log10 = math.log(10)
     close(third, [(("the", "cat"), 6.25 * log10, 1234.5 * log10), (("a", "cat"), 7.5 * log10, 1230 * log10)])
-    assert third.lost == ("1 word counts that differ from the number of words",)
 
 
 def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
@@ -161,7 +159,6 @@ def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
     assert read_srilm(b"\n## x\nNBestList1.0\n" + plain, "u") == read_srilm(SRILM_1, "u")
     impossible = read_srilm(SRILM_3 + b"-1234 -inf 2 a cat\n-Infinity -1 0\n", "u")
     assert impossible.hypotheses == read_srilm(SRILM_3, "u").hypotheses
-    assert impossible.lost[1:] == ("2 hypotheses of probability 0",)
 
 
 def test_srilm_states_that_outlast_their_word_are_left_out_and_words_like_them_are_not():
@@ -282,17 +279,16 @@ def test_objects_are_read_in_each_of_their_shapes():
 
 def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
     one, two = read_ctm(CTM)
-    assert (one.nbest.key, one.channel, one.confidence) == ("rec1", "1", (0.9, None))
-    assert one.nbest.lost == ("1 confidences",)
-    lattice = nbest_lattice(one.nbest)
+    assert one.key == "rec1"
+    lattice = nbest_lattice(one)
     assert lattice.time.tolist() == [0, 10, 30, 35, 60]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
-    assert (two.nbest.hypotheses[0].begin, two.nbest.hypotheses[0].end) == ((0,), (50,))
-    assert read_ctm(CTM, options=CtmOptions(keys="file-channel"))[1].nbest.key == "rec2-A"
+    assert (two.hypotheses[0].begin, two.hypotheses[0].end) == ((0,), (50,))
+    assert read_ctm(CTM, options=CtmOptions(keys="file-channel"))[1].key == "rec2-A"
     silence = read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35"))
-    assert silence[0].nbest == one.nbest
+    assert silence[0] == one
     [nothing] = read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n")
-    assert nbest_lattice(nothing.nbest).num_arcs == 0
+    assert nbest_lattice(nothing).num_arcs == 0
 
 
 def test_tables_of_kaldi_are_lists():
@@ -322,7 +318,7 @@ READERS = {
         lambda content, path=None: read_espnet({1: (b"u1 a\nu2 b\n", content)}, path),
     ),
     "objects": (JSONL, read_objects),
-    "ctm": (CTM, lambda content, path=None: [each.nbest for each in read_ctm(content, path)]),
+    "ctm": (CTM, read_ctm),
 }
 REFUSED = [
     ("kaldi", b"utt\n", "f:1: expected a key such as utt-1 alone, found 'utt'"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_telling, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -112,14 +112,6 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
         SlfOptions(graph=("l", "l"))
 
 
-def test_scales_are_facts_of_the_header_and_never_applied():
-    whole = read_slf_whole(SMALL, None)
-    assert whole.lattice.key == whole.utterance == "utt"
-    assert whole.scales == {"lmscale": 12.0, "wdpenalty": -1.5}
-    with pytest.raises(FormatError, match="lmscale=x in the header is no number"):
-        _ = read_slf_whole(SMALL.replace(b"lmscale=12", b"lmscale=x"), "k").scales
-
-
 @pytest.mark.parametrize(
     ("written", "word"),
     [
@@ -172,17 +164,17 @@ def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
     content = b"UTTERANCE=\nlmname=\nN=3 L=2\n# where it begins\nstart=2\n\nend=0 base=10\nI=0\nI=1\nI=2\n"
     content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b l=0\n"
     assert rounded(same_as_twin(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
-    whole = read_slf_whole(content, None)
-    assert (whole.lattice.key, dict(whole.extras.header)["lmname"]) == ("", "")
-    assert read_slf(write_slf(whole.lattice), "").identical(whole.lattice)
+    lattice = read_slf(content, "", options=SlfOptions(key="utterance"))
+    assert lattice.key == ""
+    assert read_slf(write_slf(lattice), "").identical(lattice)
     begin = time.process_time()
-    assert read_slf(content.replace(b"start=2\n", b"\n" * 300_000 + b"start=2\n"), "").identical(whole.lattice)
+    assert read_slf(content.replace(b"start=2\n", b"\n" * 300_000 + b"start=2\n"), "").identical(lattice)
     assert time.process_time() - begin < 1
 
 
 def test_a_duration_is_no_part_of_the_utterance():
-    whole = read_slf_whole(SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)"), None)  # as SRILM has it
-    assert whole.lattice.key == whole.utterance == "utt"
+    content = SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)")  # as SRILM has it
+    assert read_slf(content, "k", options=SlfOptions(key="utterance")).key == "utt"
 
 
 def test_a_header_of_a_sub_lattice_may_say_the_base_again():
@@ -198,16 +190,11 @@ def test_nodes_may_be_numbered_backwards_and_left_out():
     assert lattice.time is None
 
 
-def test_times_are_rounded_to_frames_and_that_is_said():
-    content = SMALL.replace(b"t=0.10", b"t=0.104")
-    whole = read_slf_whole(content, "k")
-    assert whole.lattice.time.tolist() == [0, 10, 11, 30]
-    assert "1 times: rounded to multiples of 0.01 s" in whole.lost
+def test_times_are_rounded_to_frames():
+    assert read_slf(SMALL.replace(b"t=0.10", b"t=0.104"), "k").time.tolist() == [0, 10, 11, 30]
     assert read_slf(SMALL, "k", options=SlfOptions(frame_shift=0.005)).time.tolist() == [0, 20, 22, 60]
     assert read_slf(b"tscale=2\n" + SMALL, "k").time.tolist() == [0, 20, 22, 60]
-    half = read_slf_whole(SMALL.replace(b" t=0.10", b""), "k")
-    assert half.lattice.time is None
-    assert "times: 1 nodes have none, so no state has" in half.lost
+    assert read_slf(SMALL.replace(b" t=0.10", b""), "k").time is None
 
 
 def test_sub_lattices_take_the_places_of_their_nodes():
@@ -322,17 +309,17 @@ def lattices(draw):
 @given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
 def test_what_is_written_reads_back_bit_for_bit(lattice, base):
     content = write_slf(lattice, base=base)
-    again = read_slf_whole(content, None, words=lattice.words)
+    again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
     reached = np.zeros(lattice.num_states, bool)
     reached[0] = True
     for src, dst in zip(lattice.src, lattice.dst, strict=True):
         reached[dst] |= reached[src]
     made = slow.read_slf(content)
     if reached[lattice.is_final].any():
-        assert again.lattice.identical(lattice)
-        assert (again.lattice.time is None) == (lattice.time is None)
+        assert again.identical(lattice)
+        assert (again.time is None) == (lattice.time is None)
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)
-    assert write_slf(again.lattice, base=base) == content
+    assert write_slf(again, base=base) == content
 
 
 @given(lattices())
@@ -350,27 +337,6 @@ def test_probabilities_read_back_but_for_their_last_digits(lattice):
         return
     again = read_slf(write_slf(lattice, base=0), "key of it", words=lattice.words)
     np.testing.assert_allclose(again.graph, lattice.graph, rtol=1e-6, atol=1e-12)
-
-
-def test_what_has_no_place_in_a_lattice_is_written_again():
-    content = b"""VERSION=1.0
-UTTERANCE="my utterance"
-lmname="the model" xscale=3
-lmscale=12.0
-N=3 L=3
-I=0 t=0.0 v=1
-I=1 t=0.1 s="a tag"
-I=2 t=0.4 v=2
-J=0 S=0 E=1 W=a a=-1 n=-3 x1=4
-J=1 S=0 E=2 W=!NULL a=-2 n=-4 p=0.25
-J=2 S=1 E=2 W=!NULL a=-3 d=:x,0.2:
-"""
-    whole = read_slf_whole(content, None)
-    assert whole.lattice.num_states == 2
-    assert whole.extras.on_arc == {"n": {0: "-3"}, "x1": {0: "4"}}
-    assert whole.extras.on_final == {"n": {0: "-4"}, "p": {0: "0.25"}, "d": {1: ":x,0.2:"}}
-    assert whole.extras.on_state == {"v": {0: "1"}, "s": {1: '"a tag"'}}
-    assert (whole.extras.on_end, whole.extras.end_time) == ({"v": "2"}, 40)
 
 
 def test_what_cannot_be_written_is_refused():
@@ -421,8 +387,7 @@ def test_links_of_probability_zero_are_none(base, zero, on_node):
         f"{base}\nN=4 L=4\nI=0\nI=1 W=a {on[0] and 'a=' + on[0]}\nI=2 W=b {on[0] and 'a=' + one}\nI=3 W=!NULL\n"
         f"J=0 S=0 E=1 {on[1] and 'a=' + on[1]}\nJ=1 S=0 E=2 {on[1] and 'a=' + one}\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
     ).encode()
-    lattice, lost = read_slf_telling(content, "k")
-    assert "1 links of probability 0: left out" in lost
+    lattice = read_slf(content, "k")
     assert [lattice.words.word(word) for word in lattice.word if word] == ["b"]
     with pytest.raises(LatticeError, match="no path leads from the first node"):
         read_slf(content.replace(b"J=1 S=0 E=2", b"J=1 S=1 E=2"), "k")

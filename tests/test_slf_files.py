@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies_text import FILES, SMALL, SUBLATTICES, needs_files, same_as_twin, sentences, unpacked
 
 from ninja.errors import FormatError, LatticeError, NinjaError
-from ninja.formats.slf import SlfOptions, read_slf, read_slf_whole, write_slf
+from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.graph import nbest
 from ninja.io import read
 from ninja.lattice import Scales, check
@@ -141,7 +141,7 @@ def test_the_first_of_the_ami_list_is_best_where_the_models_weigh_much():
 
 @needs_files
 def test_theanolms_lattice_is_the_same_in_slf_and_kaldi_text():
-    lattice = read_slf_whole(unpacked("theanolm/lattice.slf"), None, options=SlfOptions(fold="silent")).lattice
+    lattice = read_slf(unpacked("theanolm/lattice.slf"), "", options=SlfOptions(fold="silent", key="utterance"))
     kaldi = slow.Graph(end="end")
     for row in (line.split() for line in unpacked("theanolm/lattice.lat").decode().splitlines()[1:] if line.strip()):
         graph, acoustic = (float(cost) for cost in row[-1].split(",")[:2])
@@ -191,12 +191,12 @@ def test_theanolms_lattice_is_the_one_that_the_kaldi_reader_reads(tmp_path):
 @pytest.mark.parametrize("name", ["ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz", "theanolm/lattice.slf"])
 @pytest.mark.parametrize("fold", ["null", "silent"])
 def test_real_files_are_written_and_read_back(name, fold):
-    options = SlfOptions(fold=fold)
-    whole = read_slf_whole(unpacked(name), None, options=options)
-    content = write_slf(whole.lattice)
-    again = read_slf_whole(content, None, words=whole.lattice.words)
-    assert again.lattice.identical(whole.lattice)
-    assert again.lattice.time.tolist() == whole.lattice.time.tolist()
+    options = SlfOptions(fold=fold, key="utterance")
+    lattice = read_slf(unpacked(name), "", options=options)
+    content = write_slf(lattice)
+    again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
+    assert again.identical(lattice)
+    assert again.time.tolist() == lattice.time.tolist()
     np.testing.assert_allclose(
         slow.fingerprint(slow.read_slf(content)), slow.fingerprint(slow.read_slf(unpacked(name))), rtol=1e-5
     )

@@ -21,7 +21,7 @@ from ninja.formats.native import NativeFile
 from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import read_plfs
-from ninja.formats.slf import read_slf_whole
+from ninja.formats.slf import SlfOptions, read_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import nbest_lattice
 from ninja.io.writer import format_of
@@ -441,7 +441,7 @@ def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run():
 
 def test_the_key_given_is_the_one_written():
     reads = {
-        "x.slf": lambda content: read_slf_whole(content, None).lattice.key,
+        "x.slf": lambda content: read_slf(content, "", options=SlfOptions(key="utterance")).key,
         "x.pfsg": lambda content: next(read_pfsgs(content)).key,
         "x.pt": lambda content: next(read_k2s(content)).key,
         "x.arrow": lambda content: next(iter(NativeFile(content))).key,

@@ -16,10 +16,9 @@ from ninja.files.stream import Stream
 from ninja.formats.content import Content
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.fst_text import FstTextOptions, read_fst_text, read_fst_text_whole, write_fst_text
+from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.nbest import (
     CtmOptions,
-    ObjectFields,
     each_column_list,
     each_ctm_utterance,
     each_object,
@@ -48,9 +47,9 @@ transitions 3
 ROW = json.dumps({"key": "{}", "nbest": [{"text": "a b", "score": -1}]}).replace('"{}"', '"%s"')
 
 
-def entries(form, content, lost=None):
+def entries(form, content):
     """Return what is read of a file ``u`` of a format."""
-    return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u", lost=lost), None))
+    return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None))
 
 
 def keys(found):
@@ -106,12 +105,6 @@ def test_a_syntax_error_costs_a_whole_document(content):
         each_object(content.encode(), "f")
 
 
-def test_objects_that_are_skipped_are_told_with_the_first_list_that_is_sound():
-    rows = ['{"key": "u", "nbest": [7]}', '{"key": "v", "nbest": []}', ROW % "w"]
-    _, found = each_object("\n".join(rows).encode(), "f", ObjectFields(skip=True))
-    assert found.lost == ("1 objects without hypotheses",)
-
-
 COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
 
 
@@ -163,8 +156,8 @@ CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
 def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
     content = CTM.format(bad).encode()
     first, error, last = each_ctm_utterance(content, "f")
-    assert (first.nbest.key, first.nbest.hypotheses[0].words) == ("u", ("a", "b"))
-    assert (last.nbest.key, last.confidence) == ("w", (0.9,))
+    assert (first.key, first.hypotheses[0].words) == ("u", ("a", "b"))
+    assert (last.key, last.hypotheses[0].words) == ("w", ("b",))
     assert str(error).startswith(message)
     with pytest.raises(FormatError):
         read_ctm(content, "f")
@@ -173,7 +166,7 @@ def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
 def test_channels_are_part_of_the_keys_of_bad_lines_too():
     content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
     found = each_ctm_utterance(content, "f", CtmOptions(keys="file-channel"))
-    assert [each.key if isinstance(each, FormatError) else each.nbest.key for each in found] == ["u-A", "u-B", "u-C"]
+    assert [each.key for each in found] == ["u-A", "u-B", "u-C"]
 
 
 @settings(max_examples=150)
@@ -184,9 +177,7 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
     read = {
         "columns": each_column_list,
         "json": each_object,
-        "ctm": lambda content: (
-            each if isinstance(each, NinjaError) else each.nbest for each in each_ctm_utterance(content)
-        ),
+        "ctm": each_ctm_utterance,
     }[form]
     row = {
         "columns": "{0}-0 1 2 | a\n{0}-1 2 3 | b\n",
@@ -301,26 +292,6 @@ def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
     assert read_fst_text(b"0 1 5 7\n1 2 6 8\n2\n", "u").word.tolist() == [7, 8]
     found = dict(entries("fst-text:acceptor=true", content))
     assert [each.graph.tolist() for each in found.values()] == [[3, 4]]
-
-
-@pytest.mark.parametrize(
-    ("content", "lost"),
-    [
-        (b"0 1 5 7\n1\n", ("input labels",)),
-        (b"0 1 5 7 0.5\n1\n", ("input labels",)),
-        (b"0 1 x y\n1\n", ("input labels",)),
-        (b"0 1 7 7 0.5\n1 2 0 8\n2\n", ()),
-        (b"0 1 <eps> y\n1\n", ()),
-        (b"0 1 y 0.5\n1\n", ()),
-        (b"0 1 y\n1 2 x 5\n2\n", ()),
-    ],
-)
-def test_input_labels_of_text_are_told_as_lost(content, lost):
-    assert read_fst_text_whole(content, "u").lost == lost
-    told = []
-    (found,) = entries("fst-text", content, lambda key, lost: told.append((key, tuple(lost))))
-    assert isinstance(found[1], Lattice)
-    assert told == [("u", lost)]
 
 
 @pytest.mark.parametrize("to", ["plf", "k2:extras=false"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import NoReturn, TypeVar
 
 from ninja.cli import writing
-from ninja.cli.console import NAMED_FAILURES
 from ninja.cli.options import Destination, text_output
 from ninja.cli.source import Source
 from ninja.errors import LatticeError
@@ -93,7 +91,6 @@ def write(
     """Write the stage's lattices to a file of any format, a terminal gets text; return how many arcs they have."""
     console = source.console
     arcs = untimed = 0
-    source.lost = Counter()
     timed: dict[str, bool] = {}  # by the key: whether a lattice came with times, not labels
 
     def noted() -> Iterator[tuple[str, Lattice]]:
@@ -122,8 +119,4 @@ def write(
                 on_result(lattice)
     if untimed:
         console.say(f"the times of {untimed} lattices are lost: states of different times became one")
-    for what, count in sorted(source.lost.items(), key=lambda item: (-item[1], item[0]))[:NAMED_FAILURES]:
-        console.say(f"lost in reading: {what} ({count} lattices)")
-    if len(source.lost) > NAMED_FAILURES:
-        console.say(f"lost in reading: {len(source.lost) - NAMED_FAILURES} other things; --lossy refuse names all")
     return arcs

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,11 +35,9 @@ class Source:
     allow_pipes: bool = False
     on_error: Literal["skip", "raise"] = "skip"
     jobs: int = 1
-    lossy: Literal["allow", "refuse"] = "allow"
     beside: tuple[str, ...] = ()  # other sources whose words must have the same ids
     are_lattices: bool = True  # whose own words may make a symbol table
     console: Console = field(default_factory=Console)
-    lost: Counter[str] | None = None  # what reading lost, and of how many lattices; None: not counted
     symbols: SymbolTable | None = None
     _looked: bool = False  # for a table of the sources' own words
 
@@ -119,8 +116,6 @@ class Source:
             words=self.table(),
             format=self.format,
             encoding=self.encoding,
-            lossy=self.lossy,
-            lost=None if self.lost is None else self._note_lost,
             on_error=on_error,
             allow_pipes=self.allow_pipes,
         )
@@ -137,12 +132,6 @@ class Source:
             on_error=self.on_failure,
             allow_pipes=self.allow_pipes,
         )
-
-    def _note_lost(self, key: str, lost: Sequence[str]) -> None:
-        import re
-
-        assert self.lost is not None
-        self.lost.update({re.sub(r"^\d+ (?:times )?(?!times)", "", what) for what in lost})
 
 
 def reads_lattices(command: Command) -> Command:
@@ -202,7 +191,6 @@ def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> di
     chosen = {name: rest.pop(name) for name in OPTIONS if name in rest}
     if "to" in rest:
         rest["destination"] = Destination(**{name: rest.pop(name) for name in OUTPUT_OPTIONS if name in rest})
-        chosen["lossy"] = rest["destination"].lossy
     rest["source"] = Source(places, **chosen, **given)
     return rest
 

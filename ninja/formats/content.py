@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ninja.errors import FormatError, NinjaError
@@ -21,7 +21,6 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # tell one document from lines of them
 LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
 BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
-Lost = Callable[[str, Sequence[str]], None]  # told the key of a lattice, and what reading lost of it
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 
@@ -32,12 +31,10 @@ class Content:
         stream: The file, opened at its begin.
         path: Its name; "-" is the standard input.
         late: What is wrong with a lattice may be said when it is used: whoever reads gets it raised anyway.
-        lost: Told the key of each lattice and what reading loses of it, where that is something; None: it is not asked.
     """
 
-    def __init__(self, stream: Stream, path: str, *, late: bool = False, lost: Lost | None = None) -> None:
+    def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
         self.late = late
-        self.lost = lost
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
@@ -169,19 +166,13 @@ def _is_nameless(path: str) -> bool:
     return path == STDIN or os.path.dirname(path) in _DESCRIPTORS
 
 
-def one_lattice(
-    read: Callable[..., Lattice], tell: Callable[..., tuple[Lattice, Sequence[str]]]
-) -> Callable[..., Iterator[Entry]]:
-    """Make the entries of a format with one lattice in a file; ``tell`` says what reading loses of it, too."""
+def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
+    """Make the entries of a format with one lattice in a file."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
         try:
-            if content.lost is None:
-                lattice = read(content.whole(), key, content.name, words, options)
-            else:
-                lattice, missing = tell(content.whole(), key, content.name, words, options)
-                content.lost(lattice.key, missing)
+            lattice = read(content.whole(), key, content.name, words, options)
         except NinjaError as error:
             error.key = error.key or key
             yield key, error

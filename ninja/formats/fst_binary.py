@@ -88,14 +88,6 @@ def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -
         return error, image.end
 
 
-def lost_labels(content: bytes, words: Side = "output") -> tuple[str, ...]:
-    """Name the labels that ``read_fst`` leaves out of an image."""
-    fst = parse_image(content).fst
-    left, side = (fst.ilabel, "input") if words == "output" else (fst.olabel, "output")
-    # In a word acceptor the labels are the same, in Kaldi's graphs of words one of them may be epsilon.
-    return (f"{side} labels",) if ((fst.ilabel != fst.olabel) & (left != EPSILON)).any() else ()
-
-
 def _lattice(image: Image, key: str, path: str | None, side: Side = "output") -> Lattice:
     fst = image.fst
     label = fst.olabel if side == "output" else fst.ilabel
@@ -257,10 +249,7 @@ def _table_image(symbols: SymbolTable, count: int) -> bytes:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: OpenfstOptions) -> Iterator[Entry]:
-    lattice = read_fst(content.whole(), content.key, content.name, options)
-    if content.lost is not None:
-        content.lost(content.key, lost_labels(content.whole(), options.words))
-    yield content.key, lattice
+    yield content.key, read_fst(content.whole(), content.key, content.name, options)
 
 
 def _is_image(head: bytes) -> bool:

@@ -1,10 +1,13 @@
-"""OpenFst's text: the lines that fstprint prints and fstcompile takes, with or without symbol tables."""
+"""OpenFst's text: the lines that fstprint prints and fstcompile takes, with or without symbol tables.
+
+Not read: input labels of a transducer.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +32,6 @@ _WEIGHT = re.compile(
     rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
 )
 _PAIR = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")  # costs of Kaldi's lattices
-_EPSILONS = (b"0", textual.EPSILON_NAME.encode())
 _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
 
 
@@ -45,27 +47,6 @@ class FstTextOptions:
         textual.check_encoding(self.encoding)
         if self.labels not in ("auto", "ids", "words"):
             raise OptionError(f"labels is {self.labels!r}, but one of auto, ids, words is needed")
-
-
-@dataclass(frozen=True, slots=True)
-class FstTextLattice:
-    """A lattice with what its file said beyond it."""
-
-    lattice: Lattice
-    lost: tuple[str, ...]  # what of the file has no place
-
-
-def read_fst_text_whole(
-    content: bytes,
-    key: str,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: FstTextOptions = FstTextOptions(),
-) -> FstTextLattice:
-    """Read a lattice as ``read_fst_text`` does, and tell what is left out: input labels other than the words."""
-    lattice = read_fst_text(content, key, path, words, options)
-    acceptor = _is_acceptor(content, words, options, key, path)
-    return FstTextLattice(lattice, () if acceptor or not _has_inputs(content) else ("input labels",))
 
 
 def read_fst_text(
@@ -130,12 +111,6 @@ def _refusal(
     else:
         message = f"{_shown(field)} is no {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)
-
-
-def _has_inputs(content: bytes) -> bool:
-    """Tell whether an arc of a transducer has an input label that is neither epsilon nor the output label."""
-    fields = (row.split() for row in content.split(b"\n"))
-    return any(len(row) > 3 and row[2] != row[3] and row[2] not in _EPSILONS for row in fields)
 
 
 def _is_acceptor(
@@ -266,11 +241,6 @@ def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
     return [f"\t{value!s}" if value else "" for value in cost.astype(np.float32)]
 
 
-def _telling(*arguments: Any) -> tuple[Lattice, tuple[str, ...]]:
-    found = read_fst_text_whole(*arguments)
-    return found.lattice, found.lost
-
-
 def begins_fst_text(head: bytes) -> bool:
     """Tell whether the first line of a file is an arc, or its only one a state.
 
@@ -347,7 +317,7 @@ FORMAT = Format(
     aliases=("att",),
     mark=begins_fst_text,
     in_folder=all_fst_text,
-    read=Read(one_lattice(read_fst_text, _telling), FstTextOptions, ids=True),
+    read=Read(one_lattice(read_fst_text), FstTextOptions, ids=True),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
     write=Write(_encode, options=FstTextWriteOptions, files="each", keeps=_kept, also_lost=_misread),
 )

@@ -1,11 +1,14 @@
-"""k2's lattices: an Fsa or FsaVec as ``torch.save(fsa.as_dict(), FILE)`` leaves it, read and written without k2."""
+"""k2's lattices: an Fsa or FsaVec as ``torch.save(fsa.as_dict(), FILE)`` leaves it, read and written without k2.
+
+Not read: attributes of arcs and of the file other than scores, words, their names and the one of ``k2_extras``.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,19 +42,6 @@ class K2Options:
             raise OptionError(f"costs is {self.costs!r}, but acoustic or graph is needed")
         if self.words not in ("auto", "aux_labels", "labels"):
             raise OptionError(f"words is {self.words!r}, but one of auto, aux_labels, labels is needed")
-
-
-@dataclass(frozen=True, slots=True)
-class K2Lattice:
-    """A lattice with what its FSA says beside it."""
-
-    lattice: Lattice
-    arc: Int32  # [num_arcs], the arc of the FSA that each arc was
-    final_arc: Int32  # [num_states], the arc of the FSA that each final cost was, -1: none
-    labels: Int32  # [FSA's arcs], k2's own labels, -1 on those into the final state
-    scores: Float32  # [FSA's arcs]
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # other tensors [FSA's arcs], ragged ones as lists
-    lost: tuple[str, ...] = ()  # what the lattice itself lacks, in words
 
 
 def read_k2(
@@ -121,39 +111,6 @@ def read_k2s(
             yield error
 
 
-def read_k2s_whole(
-    content: bytes | os.PathLike[str],
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: K2Options = K2Options(),
-    *,
-    keys: Keys = None,
-) -> Iterator[K2Lattice | NinjaError]:
-    """Read all lattices of a k2 file with every attribute of their arcs.
-
-    Args:
-        content: As for ``read_k2s``.
-        path: As for ``read_k2s``.
-        words: As for ``read_k2s``.
-        options: As for ``read_k2s``.
-        keys: As for ``read_k2s``.
-
-    Yields:
-        Each lattice with what stands beside it, or what is wrong with it.
-
-    Raises:
-        FormatError: As for ``read_k2s``.
-        OptionError: As for ``read_k2s``.
-    """
-    machines = k2_file.read(content, path)
-    reader = _Reader(machines, path, words, options)
-    for number, key in enumerate(_keys(machines, reader.extras, keys)):
-        try:
-            yield reader.whole(number, key)
-        except NinjaError as error:
-            yield error
-
-
 def _keys(machines: Machines, extras: k2_extras.Extras | None, keys: Keys) -> Sequence[str]:
     if keys is None or callable(keys):
         name = keys or str
@@ -174,9 +131,7 @@ class _Reader:
             raise FormatError("no aux_labels in the file; take the labels for the words", path)
         self.extras = k2_extras.read(machines, path)
         self._from_labels = aux is None or options.words == "labels"
-        self._machines, self._word, self._original = k2_file.one_word_each(
-            machines, None if self._from_labels else aux, path
-        )
+        self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
         self._lm = k2_file.scores(self._machines, "lm_scores", path)
         self._am = None if self._lm is None else k2_file.scores(self._machines, "am_scores", path)
         own = machines.symbols("labels_sym" if self._from_labels else "aux_labels_sym", path)
@@ -187,37 +142,6 @@ class _Reader:
         self._zeros = frozen(np.zeros(max(self._arc_begin[-1], *self._num_states, 0) + 2, np.int64))
 
     def lattice(self, number: int, key: str) -> Lattice:
-        return self._lattice(number, key, places=False)[0]
-
-    def whole(self, number: int, key: str) -> K2Lattice:
-        lattice, arc, final_arc = self._lattice(number, key, places=True)
-        machines = self._machines
-        first, last = machines.arc_begin[number : number + 2].tolist()
-        if self._original is not None:  # back from the arcs of one word to those of the file
-            original = (self._original[first:last] - machines.source.arc_begin[number]).astype(np.int32)
-            arc = original[arc]
-            final_arc = np.where(final_arc < 0, np.int32(-1), original[final_arc])
-            machines = machines.source
-            first, last = machines.arc_begin[number : number + 2].tolist()
-        rows = machines.arcs[4 * first : 4 * last].reshape(-1, 4)
-        attributes = {
-            name: k2_file.piece(values, first, last)
-            for name, values in machines.attributes.items()
-            if name not in ("lm_scores", "am_scores") and not (name == "aux_labels" and not self._from_labels)
-        }
-        lost = [f"{name}, an attribute of arcs" for name in attributes]
-        aux = machines.attributes.get("aux_labels")
-        told = isinstance(aux, np.ndarray) and np.array_equal(aux[first:last], rows[:, 2])
-        if not self._from_labels and not told and not (lattice.kind == "raw" and len(lattice.ali)):
-            lost.append("labels, of which only aux_labels are words")
-        if self._lm is None:
-            lost.append(f"which part of the score is whose: without lm_scores all of it is {self._options.costs} cost")
-        known = (k2_extras.NAME, "labels_sym" if self._from_labels else "aux_labels_sym")
-        lost += [f"{name}, an attribute of the file" for name in machines.others if name not in known]
-        scores = rows[:, 3].copy().view(np.float32)
-        return K2Lattice(lattice, arc, final_arc, rows[:, 2].copy(), scores, attributes, tuple(lost))
-
-    def _lattice(self, number: int, key: str, *, places: bool) -> tuple[Lattice, Int32, Int32]:
         machines = self._machines
         error, arc, malformed, arrays = _formats.read_k2(
             machines.arcs,
@@ -228,7 +152,7 @@ class _Reader:
             self._lm,
             self._am,
             as_graph=self._options.costs == "graph",
-            places=places,
+            places=False,
         )
         if arrays is None:
             kind = FormatError if malformed else LatticeError
@@ -239,16 +163,10 @@ class _Reader:
                 message = f"word id {word[strange][0]} is not in the symbol table; is it the right one?"
                 raise SymbolError(message, self._path, key=key)
         if self.extras is not None and self.extras.fits(number, arrays):
-            lattice = self.extras.lattice(number, key, arrays, self._words)
-        else:
-            begin, final_begin = self._zeros[: len(arrays[1]) + 1], self._zeros[: len(arrays[5]) + 1]
-            none = k2_extras.NO_LABELS
-            lattice = _formats.whole_lattice(
-                key, arrays, begin, none, final_begin, none, "compact", None, None, self._words
-            )
-        if arrays[7] is None or arrays[8] is None:
-            return lattice, k2_extras.NO_LABELS, k2_extras.NO_LABELS
-        return lattice, arrays[7], arrays[8]
+            return self.extras.lattice(number, key, arrays, self._words)
+        begin, final_begin = self._zeros[: len(arrays[1]) + 1], self._zeros[: len(arrays[5]) + 1]
+        none = k2_extras.NO_LABELS
+        return _formats.whole_lattice(key, arrays, begin, none, final_begin, none, "compact", None, None, self._words)
 
 
 def _known(words: SymbolTable | None) -> npt.NDArray[np.bool_] | None:
@@ -349,15 +267,7 @@ def _labels(lattice: Lattice) -> Int32:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: K2Options) -> Iterator[Entry]:
-    if content.lost is None:
-        yield from keyed(read_k2s(content.mapped(), content.name, None, options, keys=content.numbered))
-        return
-    for found in read_k2s_whole(content.mapped(), content.name, None, options, keys=content.numbered):
-        if isinstance(found, NinjaError):
-            yield found.key or "", found
-        else:
-            content.lost(found.lattice.key, found.lost)
-            yield found.lattice.key, found.lattice
+    return keyed(read_k2s(content.mapped(), content.name, None, options, keys=content.numbered))
 
 
 def _is_k2(head: bytes) -> bool:

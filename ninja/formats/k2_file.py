@@ -43,7 +43,6 @@ class Machines:
     arc_begin: Int64  # [FSAs + 1]
     attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [arcs] each
     others: Mapping[str, Any] = field(default_factory=dict)
-    origin: Machines | None = None  # what the file had, where arcs were split
 
     @property
     def count(self) -> int:
@@ -54,11 +53,6 @@ class Machines:
     def num_arcs(self) -> int:
         """Number of arcs of all FSAs."""
         return len(self.arcs) // 4
-
-    @property
-    def source(self) -> Machines:
-        """The FSAs as they stand in the file."""
-        return self.origin or self
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
         """Return the symbol table that k2 keeps under a name, if any.
@@ -195,9 +189,7 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
         return np.ascontiguousarray(values, np.float32)
 
 
-def one_word_each(
-    machines: Machines, words: Array | Ragged | None, path: str | None
-) -> tuple[Machines, Int32 | None, Int64 | None]:
+def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
     """Split arcs with several words into several arcs.
 
     Args:
@@ -206,14 +198,14 @@ def one_word_each(
         path: File name for error messages.
 
     Returns:
-        The FSAs; the word of each of their arcs, int32 [arcs], or None; and the arc that each was, int64 [arcs], or
-        None where no arc was split. Scores stand on the first piece of an arc, 0 on the others.
+        The FSAs; and the word of each of their arcs, int32 [arcs], or None. Scores stand on the first piece of an arc,
+        0 on the others.
 
     Raises:
         FormatError: Words are not integers.
     """
     if words is None:
-        return machines, None, None
+        return machines, None
     values = words.values if isinstance(words, Ragged) else words
     if values.dtype.kind != "i" or values.ndim != 1:
         raise FormatError("aux_labels are not integers, one for each arc or a list of them", path)
@@ -221,7 +213,7 @@ def one_word_each(
     if small is not values and not np.array_equal(small, values):
         raise FormatError("aux_labels are beyond int32", path)
     if not isinstance(words, Ragged):
-        return machines, np.ascontiguousarray(small), None
+        return machines, np.ascontiguousarray(small)
     arc = np.repeat(np.arange(machines.num_arcs), np.diff(words.begin))
     is_final = machines.arcs.reshape(-1, 4)[:, 2] == -1
     told = (small != 0) & ~((small == -1) & is_final[arc])  # k2 ends the words of a path with -1, too
@@ -229,11 +221,11 @@ def one_word_each(
     if len(arc) < 2 or (np.diff(arc) > 0).all():
         word = np.where(is_final, np.int32(-1), np.int32(0))
         word[arc] = small
-        return machines, word, None
+        return machines, word
     return _split(machines, small, arc)
 
 
-def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int32, Int64]:
+def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int32]:
     count = np.maximum(np.bincount(arc, minlength=machines.num_arcs), 1)
     original = np.repeat(np.arange(machines.num_arcs), count)
     begin = np.concatenate([[0], np.cumsum(count)])
@@ -263,8 +255,7 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
         if isinstance(values, np.ndarray):
             attributes[name] = np.where(step > 0, 0, values[original])[order]
     arcs = np.ascontiguousarray(rows[order]).ravel()
-    split = Machines(arcs, state_begin, arc_begin, attributes, machines.others, machines)
-    return split, np.ascontiguousarray(word[order]), original[order]
+    return Machines(arcs, state_begin, arc_begin, attributes, machines.others), np.ascontiguousarray(word[order])
 
 
 def written(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,8 @@
-"""SRILM's word meshes (confusion networks), read as lattices and written."""
+"""SRILM's word meshes (confusion networks), read as lattices and written.
+
+Not read: reference words, n-best hypotheses, posteriors of transitions, times of positions, scores and phones of words;
+times of words where they differ within a position, or not all words have them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
-from ninja.formats.content import Content, Lost, keyed
+from ninja.formats.content import Content, keyed
 from ninja.formats.format import FIELDS, Entry, Format, Read, Write, WriteSettings
 from ninja.formats.mesh_lines import NO_WORD, SAME_SHARE, Mesh, Word, whole_blocks
 from ninja.formats.pieces import Pieces
@@ -59,7 +63,6 @@ def read_mesh_lattices(
     path: str | None = None,
     words: SymbolTable | None = None,
     options: MeshOptions = MeshOptions(),
-    lost: Lost | None = None,
 ) -> Iterator[Lattice | NinjaError]:
     """Read the lattices of a file of word meshes.
 
@@ -73,7 +76,6 @@ def read_mesh_lattices(
         path: File name for error messages.
         words: Symbol table that the words must be in; None: one of each mesh's own words is made, epsilon 0.
         options: How a mesh becomes a lattice.
-        lost: Told the key of each lattice, and what of its mesh it does not hold; None: nobody asks.
 
     Yields:
         The lattice of each mesh, or what is wrong with it: another line than a mesh has or a last line that does not
@@ -105,12 +107,10 @@ def read_mesh_lattices(
         if error is None:
             naming = textual.Naming(own, path, words, options.encoding)
             try:
-                lattice, missing = _lattice(mesh, naming, options)
+                lattice = _lattice(mesh, naming, options)
             except NinjaError as caught:
                 error = caught
             else:
-                if lost is not None:
-                    lost(own, missing)
                 yield lattice
         if error is not None:
             error.key = own
@@ -118,8 +118,7 @@ def read_mesh_lattices(
         this = following
 
 
-def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[Lattice, list[str]]:
-    """Return the lattice of a mesh, and what of the mesh it does not hold."""
+def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattice:
     bins = mesh.bins()
     kept = [[entry for entry in each if entry[1] > options.least] for each in bins]
     for place, entries in enumerate(kept):
@@ -131,8 +130,8 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[
     found = [(word.encode(naming.encoding), mesh.line_of(word)) for word in names if word is not None]
     ids, table = naming.table(found)
     id_of = dict(zip(names, ids[1:].tolist(), strict=True))
-    time, why = _times(kept, options.frame_shift)
-    lattice = Lattice.from_arrays(
+    time = _times(kept, options.frame_shift)
+    return Lattice.from_arrays(
         naming.key,
         np.cumsum([0, *map(len, kept), 0]),
         np.repeat(np.arange(1, len(kept) + 1), [len(entries) for entries in kept]),
@@ -144,16 +143,10 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> tuple[
         frame_shift=None if time is None else options.frame_shift,
         words=table,
     )
-    missing = sorted(mesh.passed)
-    if why:
-        missing.append(f"times of words: {why}")
-    if rare := sum(map(len, bins)) - len(flat):
-        missing.append(f"words of posteriors not above {options.least:g}: {rare}")
-    return lattice, missing
 
 
-def _times(bins: list[list[Word]], frame_shift: float) -> tuple[npt.NDArray[np.int32] | None, str]:
-    """Return the frame of each boundary where words agree on it, int32 [positions + 1], or why there is none."""
+def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] | None:
+    """Return the frame of each boundary, int32 [positions + 1]; None where words lack times or differ on them."""
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
     for place, entries in enumerate(bins):
@@ -165,14 +158,14 @@ def _times(bins: list[list[Word]], frame_shift: float) -> tuple[npt.NDArray[np.i
             for boundary, seconds in ((place, start), (place + 1, start + duration)):
                 at = round(min(max(seconds / frame_shift, -1.0), 2.0**32))
                 if not 0 <= at <= _LATEST or frame[boundary] not in (None, at):
-                    return None, "they differ within a position, or from those beside it"
+                    return None
                 frame[boundary] = at
     if not timed or untimed:
-        return None, "not all words have them" if timed else ""
+        return None
     filled = filled_times(frame)
     if any(later < earlier for earlier, later in pairwise(filled)):
-        return None, "they run backwards"
-    return np.array(filled, np.int32), ""
+        return None
+    return np.array(filled, np.int32)
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
@@ -189,7 +182,7 @@ def filled_times(frame: Sequence[int | None]) -> list[int]:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) -> Iterator[Entry]:
-    return keyed(read_mesh_lattices(content.blocks(), content.key, content.name, words, options, content.lost))
+    return keyed(read_mesh_lattices(content.blocks(), content.key, content.name, words, options))
 
 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:

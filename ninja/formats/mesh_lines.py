@@ -20,12 +20,7 @@ SAME_SHARE = 0.001  # as far as posteriors that were rounded add up to what they
 Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
 Block = list[tuple[int, bytes]]  # the lines of a mesh with their numbers
 _BEGIN = (b"name", b"numaligns")
-_PASSED = {  # lines that are passed over, with what they say
-    "reference": "reference words",
-    "hyps": "n-best hypotheses of words",
-    "transposterior": "posteriors of transitions",
-    "time": "times of positions",
-}
+_PASSED = ("reference", "hyps", "transposterior", "time")  # lines that are passed over
 
 
 @dataclass(slots=True)
@@ -37,9 +32,7 @@ class Mesh:
     name: str | None = None
     size: int | None = None
     total: float = 1.0
-    passed: set[str] = field(default_factory=set)  # what the lattice or network will not hold, in words
     _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
-    _sums: dict[int, float] = field(default_factory=dict)  # posteriors of positions
     _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
 
     def bins(self) -> list[list[Word]]:
@@ -55,9 +48,6 @@ class Mesh:
             if place not in self._bins:
                 raise self._refused(f"position {place} of {self.size} has no align line")
             bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
-        for place, said in self._sums.items():
-            if abs(said / self.total - sum(share for _, share, *_ in bins[place])) > SAME_SHARE:
-                self.passed.add("posteriors of positions")
         return bins
 
     def line_of(self, word: str) -> int:
@@ -85,17 +75,14 @@ class Mesh:
             self.total = self._number(values[0])
             if not self.total > 0.0:
                 raise self._refused(f"the total posterior is {values[0]}, but must be above 0")
-            if self.total != 1.0:
-                self.passed.add(f"the total posterior {values[0]}: posteriors are divided by it")
         elif keyword == "align" and len(values) % 2 == 1:
             self._align(self._place(values[0]), values[1:])
         elif keyword == "info" and len(values) >= 4:
             self._info(self._place(values[0]), values[1], values[2:])
         elif keyword == "posterior" and len(values) == 2:
-            self._sums[self._place(values[0])] = self._number(values[1])
-        elif keyword in _PASSED:
-            self.passed.add(_PASSED[keyword])
-        else:
+            self._number(values[1])
+            self._place(values[0])
+        elif keyword not in _PASSED:
             raise self._refused(f"expected a line of a word mesh, found {' '.join(fields)[:60]!r}")
 
     def _align(self, place: int, values: list[str]) -> None:
@@ -116,8 +103,6 @@ class Mesh:
         if entry is None:
             raise self._refused(f"info on {word!r}, which does not stand at position {place}")
         entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
-        if values[2:] not in ([], NO_INFO):
-            self.passed.add("scores and phones of words")
 
     def _place(self, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10):

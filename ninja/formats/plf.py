@@ -1,11 +1,14 @@
-"""Moses' lattices (PLF, the Python lattice format), read and written: one lattice a line."""
+"""Moses' lattices (PLF, the Python lattice format), read and written: one lattice a line.
+
+Not read: scores of an arc that ``PlfOptions`` does not name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,16 +47,6 @@ class PlfOptions:
         for which in (self.graph, self.acoustic):
             if which is not None and not 0 <= which < 1000:
                 raise OptionError(f"there is no score {which}; they are counted from 0")
-
-
-@dataclass(frozen=True, slots=True)
-class PlfLattice:
-    """A lattice with what its line says beside it."""
-
-    lattice: Lattice
-    scores: npt.NDArray[np.float64]  # [arcs, scores], as in the file
-    final_scores: npt.NDArray[np.float64]  # [states, scores], of the arcs that became final costs; nan where none
-    lost: tuple[str, ...]  # what the lattice itself lacks, in words
 
 
 def is_plf(head: bytes) -> bool:
@@ -97,43 +90,23 @@ def read_plf(
 
     Source: Moses, "Word lattices" (PLF); C. Dyer et al., 2008, "Generalizing word lattice translation".
     """
-    return textual.Naming(key, path, words, options.encoding).lattice(_found(content, key, path, options, line))
-
-
-def read_plf_whole(
-    content: bytes,
-    key: str,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: PlfOptions = PlfOptions(),
-    *,
-    line: int = 1,
-) -> PlfLattice:
-    """Read the lattice of one PLF line with all scores of its arcs, as ``read_plf`` reads it.
-
-    Args:
-        content: As for ``read_plf``.
-        key: As for ``read_plf``.
-        path: As for ``read_plf``.
-        words: As for ``read_plf``.
-        options: As for ``read_plf``.
-        line: As for ``read_plf``.
-
-    Raises:
-        FormatError: As for ``read_plf``.
-        LatticeError: As for ``read_plf``.
-        SymbolError: As for ``read_plf``.
-    """
-    found = _found(content, key, path, options, line)
-    lattice = textual.Naming(key, path, words, options.encoding).lattice(found)
-    num_scores = found["num_scores"]  # 0 where there is no arc
-    scores = found["scores"].reshape(len(found["scores"]) // max(num_scores, 1), num_scores)
-    final_scores = np.full((lattice.num_states, found["num_scores"]), np.nan)
-    ends = found["final_link"] >= 0
-    final_scores[ends] = scores[found["final_link"][ends]]
-    unused = found["num_scores"] - len({options.graph, options.acoustic} - {None})
-    lost = (f"{unused} scores of each arc: in neither cost",) if unused > 0 else ()
-    return PlfLattice(lattice, scores[found["link"]], final_scores, lost)
+    content = bytes(content)
+    inside = content.rstrip(b"\r\n")
+    if b"\n" in inside:
+        message = "more than one line; if these are several lattices, read them one by one"
+        raise FormatError(message, path, key=key, line=line + 1)
+    found = _formats.read_plf(
+        inside,
+        line,
+        path,
+        key,
+        kind=_KINDS[options.scores],
+        graph=-1 if options.graph is None else options.graph,
+        acoustic=-1 if options.acoustic is None else options.acoustic,
+        fold=1 if options.fold == "null" else 0,
+        null=[name.encode() for name in (NULL, textual.EPSILON_NAME)],
+    )
+    return textual.Naming(key, path, words, options.encoding).lattice(found)
 
 
 def read_plfs(
@@ -158,26 +131,6 @@ def read_plfs(
             yield read_plf(line, str(number), path, words, options, line=number)
         except NinjaError as error:
             yield error
-
-
-def _found(content: bytes, key: str, path: str | None, options: PlfOptions, line: int) -> dict[str, Any]:
-    content = bytes(content)
-    inside = content.rstrip(b"\r\n")
-    if b"\n" in inside:
-        message = "more than one line; if these are several lattices, read them one by one"
-        raise FormatError(message, path, key=key, line=line + 1)
-    null = [name.encode() for name in (NULL, textual.EPSILON_NAME)]
-    return _formats.read_plf(
-        inside,
-        line,
-        path,
-        key,
-        kind=_KINDS[options.scores],
-        graph=-1 if options.graph is None else options.graph,
-        acoustic=-1 if options.acoustic is None else options.acoustic,
-        fold=1 if options.fold == "null" else 0,
-        null=null,
-    )
 
 
 def write_plf(
@@ -259,12 +212,7 @@ def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -
     for number, row, _ in numbered_lines(content.blocks()):
         key = content.numbered(number)
         try:
-            if content.lost is None:
-                lattice = read_plf(row, key, content.name, words, options, line=number)
-            else:
-                found = read_plf_whole(row, key, content.name, words, options, line=number)
-                content.lost(key, found.lost)
-                lattice = found.lattice
+            lattice = read_plf(row, key, content.name, words, options, line=number)
         except NinjaError as error:
             error.key = error.key or key
             yield key, error

@@ -1,15 +1,18 @@
-"""HTK's standard lattice format (SLF)."""
+"""HTK's standard lattice format (SLF).
+
+Not read: fields of header, nodes and links other than sizes, base, start and end, key, words, times and the scores that
+``SlfOptions`` names (each cost is one sum of them), among them scales and penalties. Links of probability 0 are left
+out, times are rounded to frames; a lattice has none where a node has none, or where sub-lattices are put in.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -36,7 +39,6 @@ _FIRST = re.compile(  # what the first line of a file must begin with
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )
-_USED = frozenset({"VERSION", "V", "base", "start", "end", "dir", "tscale", "N", "NODES", "L", "LINKS"})
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end of names
 
 
@@ -82,62 +84,6 @@ class SlfOptions:
                 assert found is not None
                 result.append((found[1].encode(), -1 if found[2] is None else int(found[2]), acoustic))
         return result
-
-
-@dataclass(frozen=True, slots=True)
-class SlfExtras:
-    """What an HTK file says that has no place in ``Lattice``; ``write_slf`` writes it again.
-
-    Values are as in the file, with their quotes.
-    """
-
-    header: tuple[tuple[str, str], ...] = ()  # in order, without the size
-    on_state: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # field name -> state -> value
-    on_arc: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    on_final: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # of the link that ends the lattice there
-    on_end: Mapping[str, str] = field(default_factory=dict)  # of an end node that became final costs
-    end_time: int | None = None  # of that node, in frames
-    shape: tuple[int, int] = (0, 0)  # states and arcs of the lattice that the numbers belong to
-
-    def names(self, key: str) -> tuple[str, ...]:
-        """Name in words what a lattice alone lacks of this.
-
-        Of the header, what reading has used, and what says nothing, is no loss: base, start, end, dir, tscale, the
-        version, the key, empty values, scales of 1 and a penalty of 0.
-        """
-        return _named(self.header, {*self.on_arc, *self.on_final}, {*self.on_state, *self.on_end}, key)
-
-
-@dataclass(frozen=True, slots=True)
-class SlfLattice:
-    """A lattice with all that its file says beside it."""
-
-    lattice: Lattice
-    extras: SlfExtras
-    lost: tuple[str, ...]  # what neither of them keeps, in words
-
-    @property
-    def utterance(self) -> str | None:
-        """Name of the utterance that the header gives, without a duration that SRILM leaves behind it."""
-        return _utterance(self.extras.header)
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales and penalties of the header, as they stand there: none is applied to the lattice.
-
-        ``wdpenalty`` and its like are logarithms in the header's base.
-
-        Raises:
-            FormatError: One of them is no number.
-        """
-        found = {}
-        for name, value in self.extras.header:
-            if name.endswith("scale") or name == "wdpenalty":
-                try:
-                    found[name] = float(value)
-                except ValueError as error:
-                    raise FormatError(f"{name}={value} in the header is no number", key=self.lattice.key) from error
-        return found
 
 
 def is_slf(head: bytes) -> bool:
@@ -187,84 +133,19 @@ def read_slf(
 
     Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
     """
-    found = _found(content, key, path, options, keep=False)
+    found = _found(content, key, path, options)
     naming = textual.Naming(key, path, words, options.encoding)
     lattice = naming.lattice(found, options.frame_shift)
-    return lattice if options.key == "file" else lattice.with_key(_utterance(_header_of(found, naming)) or key)
+    return lattice if options.key == "file" else lattice.with_key(_utterance(found["header"], naming) or key)
 
 
-def read_slf_whole(
-    content: bytes,
-    key: str | None,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: SlfOptions = SlfOptions(),
-) -> SlfLattice:
-    """Read a lattice and what has no place in it, as ``read_slf`` reads it.
-
-    Args:
-        content: As for ``read_slf``.
-        key: Utterance id; None: the one of the header, else "".
-        path: As for ``read_slf``.
-        words: As for ``read_slf``.
-        options: As for ``read_slf``.
-
-    Raises:
-        FormatError: As for ``read_slf``.
-        LatticeError: As for ``read_slf``.
-        SymbolError: As for ``read_slf``.
-    """
-    found = _found(content, key or "", path, options, keep=True)
-    naming = textual.Naming(key or "", path, words, options.encoding)
-    lattice = naming.lattice(found, options.frame_shift)
-    header = _header_of(found, naming)
-    extras = _extras(found, header, naming, lattice)
-    whole = SlfLattice(lattice, extras, tuple(_lost(found, naming, options)))
-    if (key is None or options.key == "utterance") and whole.utterance is not None:
-        whole = SlfLattice(lattice.with_key(whole.utterance), extras, whole.lost)
-    return whole
-
-
-def read_slf_telling(
-    content: bytes,
-    key: str,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: SlfOptions = SlfOptions(),
-) -> tuple[Lattice, tuple[str, ...]]:
-    """Read a lattice as ``read_slf`` reads it; return it and what of the file it lacks, in words.
-
-    This is faster than to keep all that with ``read_slf_whole``, whose arguments and errors it has.
-    """
-    found = _found(content, key, path, options, keep=False)
-    naming = textual.Naming(key, path, words, options.encoding)
-    header = _header_of(found, naming)
-    links = {name.decode() for name, is_there, _ in found["others"] if is_there}
-    nodes = {name.decode() for name, _, is_there in found["others"] if is_there}
-    lattice = naming.lattice(found, options.frame_shift)
-    if options.key == "utterance":
-        lattice = lattice.with_key(_utterance(header) or key)
-    return lattice, (*_lost(found, naming, options), *_named(header, links, nodes, lattice.key))
-
-
-def _header_of(found: dict[str, Any], naming: textual.Naming) -> tuple[tuple[str, str], ...]:
-    return tuple((name.decode(), naming.decoded(value)) for name, value in found["header"])
-
-
-def _utterance(header: Iterable[tuple[str, str]]) -> str | None:
+def _utterance(header: list[tuple[bytes, bytes]], naming: textual.Naming) -> str:
     """Return the name that a header gives, if any, without a duration that SRILM leaves behind it."""
-    given = next((value for name, value in header if name in ("UTTERANCE", "U")), "")
-    return _DURATION.sub("", given) or None
+    given = next((value for name, value in header if name in (b"UTTERANCE", b"U")), b"")
+    return _DURATION.sub("", naming.decoded(given))
 
 
-def _named(header: Iterable[tuple[str, str]], links: Set[str], nodes: Set[str], key: str) -> tuple[str, ...]:
-    """Name the fields of a header, of links and of nodes that a lattice alone lacks."""
-    said = [name for name, value in header if not _says_nothing(name, value, key)]
-    found = (("header", said), ("link", sorted(links)), ("node", sorted(nodes)))
-    return tuple(f"{what} fields {', '.join(names)}" for what, names in found if names)
-
-
-def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, keep: bool) -> dict[str, Any]:
+def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> dict[str, Any]:
     content = bytes(content)
     textual.refuse_unended(content, path, key or None)
     costs = options.costs()
@@ -273,7 +154,7 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, k
         path,
         key,
         frame_shift=options.frame_shift,
-        keep=keep,
+        keep=False,
         words=_POSITIONS[options.words_on],
         fold=_FOLDS[options.fold],
         costs=costs,
@@ -287,71 +168,6 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions, *, k
             message = f"no link has the field {name.decode()!r}, which is to be the {what} cost"
             raise FormatError(message, path, key=key or None)
     return found
-
-
-def _extras(
-    found: dict[str, Any], header: tuple[tuple[str, str], ...], naming: textual.Naming, lattice: Lattice
-) -> SlfExtras:
-    """Sort the fields without a place by the states and arcs they belong to."""
-    names = [name.decode() for name, *_ in found["others"]]
-    on_state: dict[str, dict[int, str]] = {}
-    on_arc: dict[str, dict[int, str]] = {}
-    on_final: dict[str, dict[int, str]] = {}
-    on_end: dict[str, str] = {}
-    if found["fields"] and found["num_sublattices"] == 0:
-        state_of = _inverse(found["node"])
-        arc_of = _inverse(found["link"])
-        final_of = _inverse(found["final_link"])
-        for on_link, row, number, value in found["fields"]:
-            name, text = names[number], naming.decoded(value)
-            places = ((on_arc, arc_of), (on_final, final_of)) if on_link else ((on_state, state_of),)
-            for table, place in places:
-                if row in place:
-                    table.setdefault(name, {})[place[row]] = text
-            if not on_link and row not in state_of and found["end_node"] == row:
-                on_end[name] = text
-    return SlfExtras(
-        header, on_state, on_arc, on_final, on_end, found["end_time"], (lattice.num_states, lattice.num_arcs)
-    )
-
-
-def _says_nothing(name: str, value: str, key: str) -> bool:
-    """Tell whether a field of the header is told by the lattice as well, or tells nothing."""
-    text = value.strip("\"'")
-    if name in _USED or not text:
-        return True
-    if name in ("UTTERANCE", "U"):
-        return _DURATION.sub("", text) == key
-    try:
-        return (name.endswith("scale") and float(text) == 1) or (name == "wdpenalty" and float(text) == 0)
-    except ValueError:
-        return False
-
-
-def _inverse(numbers: npt.NDArray[np.int32]) -> dict[int, int]:
-    return {number: place for place, number in enumerate(numbers.tolist()) if number >= 0}
-
-
-def _lost(found: dict[str, Any], naming: textual.Naming, options: SlfOptions) -> list[str]:
-    """Say in words what reading lost."""
-    lost = [f"{count} times the word {naming.decoded(word)!r}: read as epsilon" for word, count in found["silent"]]
-    if found["num_rounded"]:
-        lost.append(f"{found['num_rounded']} times: rounded to multiples of {options.frame_shift} s")
-    if found["num_impossible"]:
-        lost.append(f"{found['num_impossible']} links of probability 0: left out")
-    if found["num_untimed"]:
-        lost.append(f"times: {found['num_untimed']} nodes have none, so no state has")
-    if found["num_sublattices"]:
-        lost.append(f"{found['num_sublattices']} sub-lattices: put in their places; times and unknown fields are gone")
-    if len({name for name, _, acoustic in options.costs() if not acoustic}) > 1:
-        given = [
-            name.decode() + (f"[{item}]" if item >= 0 else "")
-            for (name, item, acoustic), count in zip(options.costs(), found["num_costs"], strict=True)
-            if count and not acoustic
-        ]
-        if len(given) > 1:
-            lost.append(f"the terms {', '.join(given)} of the graph cost: added up")
-    return lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +313,7 @@ FORMAT = Format(
     extensions=(".slf", ".lat"),
     aliases=("htk",),
     mark=is_slf,
-    read=Read(one_lattice(read_slf, read_slf_telling), SlfOptions),
+    read=Read(one_lattice(read_slf), SlfOptions),
     keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True),
 )

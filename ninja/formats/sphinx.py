@@ -1,14 +1,15 @@
-"""Lattices of CMU Sphinx (Sphinx 3, PocketSphinx), read and written."""
+"""Lattices of CMU Sphinx (Sphinx 3, PocketSphinx), read and written.
+
+Not read: the frames in which words end, numbers of pronunciations and the names of fillers, which become epsilon.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ninja import _formats
 from ninja.errors import LatticeError, OptionError
@@ -43,19 +44,6 @@ class SphinxOptions:
         textual.check_encoding(self.encoding)
         if self.base is not None and not 1 < self.base < math.inf:
             raise OptionError(f"base is {self.base}, but Sphinx takes logarithms to a base greater than 1")
-
-
-@dataclass(frozen=True, slots=True)
-class SphinxLattice:
-    """A lattice with what its file says beside it."""
-
-    lattice: Lattice
-    base: float  # of the file's logarithms
-    frames: int  # of the utterance
-    variant: npt.NDArray[np.int32]  # [states], pronunciation of the words that begin there: 2 of "to(2)"; 0: no node
-    first_end: npt.NDArray[np.int32]  # [states], first frame in which the word ends
-    last_end: npt.NDArray[np.int32]  # [states], last frame in which it does
-    lost: tuple[str, ...]  # what reading lost, in words
 
 
 def is_sphinx(head: bytes) -> bool:
@@ -95,30 +83,6 @@ def read_sphinx(
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_read).
     """
-    return read_sphinx_whole(content, key, path, words, options).lattice
-
-
-def read_sphinx_whole(
-    content: bytes,
-    key: str,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: SphinxOptions = SphinxOptions(),
-) -> SphinxLattice:
-    """Read a lattice and what has no place in it, as ``read_sphinx`` reads it.
-
-    Args:
-        content: As for ``read_sphinx``.
-        key: As for ``read_sphinx``.
-        path: As for ``read_sphinx``.
-        words: As for ``read_sphinx``.
-        options: As for ``read_sphinx``.
-
-    Raises:
-        FormatError: As for ``read_sphinx``.
-        LatticeError: As for ``read_sphinx``.
-        SymbolError: As for ``read_sphinx``.
-    """
     found = _formats.read_sphinx(
         bytes(content),
         path,
@@ -127,23 +91,7 @@ def read_sphinx_whole(
         bracketed=options.bracketed,
         silent=[word.encode(options.encoding) for word in sorted(options.silent)],
     )
-    naming = textual.Naming(key, path, words, options.encoding)
-    lattice = naming.lattice(found, options.frame_shift)
-    node = found["node"]
-
-    def by_state(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        return np.where(node >= 0, values[np.maximum(node, 0)], 0).astype(np.int32)
-
-    lost = [f"{count} times the filler {naming.decoded(word)!r}: read as epsilon" for word, count in found["silent"]]
-    return SphinxLattice(
-        lattice,
-        found["base"],
-        found["frames"],
-        by_state(found["variant"]),
-        by_state(found["first_end"]),
-        by_state(found["last_end"]),
-        tuple(lost),
-    )
+    return textual.Naming(key, path, words, options.encoding).lattice(found, options.frame_shift)
 
 
 def write_sphinx(
@@ -202,11 +150,6 @@ def write_sphinx(
     return b"\n".join(lines)
 
 
-def _telling(*arguments: Any) -> tuple[Lattice, tuple[str, ...]]:
-    found = read_sphinx_whole(*arguments)
-    return found.lattice, found.lost
-
-
 @dataclass(frozen=True, slots=True)
 class SphinxWriteOptions:
     """Options of ``write_sphinx``."""
@@ -239,7 +182,7 @@ FORMAT = Format(
     about="lattice of CMU Sphinx, one a file",
     extensions=(".sphinx", ".lat"),
     mark=is_sphinx,
-    read=Read(one_lattice(read_sphinx, _telling), SphinxOptions),
+    read=Read(one_lattice(read_sphinx), SphinxOptions),
     keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SphinxWriteOptions, files="each", also_lost=_misread),
 )

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.cores import num_cores
 from ninja.files.pipes import gives_bytes_once, peek
 from ninja.files.place import Place, Table, resolve
@@ -23,10 +23,9 @@ from ninja.io.folder import needs_content
 from ninja.io.listed import ARC_BYTES, Listed
 from ninja.io.sources import advice
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SpelledTable
+from ninja.lattice.symbols import SpelledTable, SymbolTable
 
 if TYPE_CHECKING:
-    from ninja.formats.content import Lost
     from ninja.io.wording import Respelling
 
 # What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
@@ -45,8 +44,6 @@ class Asked:
     vocabulary: Vocabulary
     format: str | None = None  # with its options; None: seen from the content
     encoding: str = "utf-8"
-    refuse_loss: bool = False  # a lattice of which reading loses something is an error
-    lost: Lost | None = None  # told the key of a lattice, and what reading loses of it
     read_ahead: bool = True
     late: bool = False  # what is wrong with a lattice may be raised where it is used
 
@@ -234,31 +231,18 @@ def _foreign(content: Content, reader: Reader, asked: Asked) -> Iterator[Batch]:
 def _entries(content: Content, reader: Reader, asked: Asked) -> Iterator[Entry]:
     """Read the lattices of a file as they are asked for."""
     words = asked.vocabulary.words
-    losses: dict[str, Sequence[str]] = {}
-    wanted = asked.refuse_loss or asked.lost is not None
-    content.lost = losses.__setitem__ if wanted else None
     entries = reader.entries(content, words)
-    return entries if words is None and not wanted else _fitted(entries, losses, content, reader, asked)
+    return entries if words is None else _fitted(entries, words, content.name, asked.vocabulary)
 
 
-def _fitted(
-    entries: Iterator[Entry], losses: dict[str, Sequence[str]], content: Content, reader: Reader, asked: Asked
-) -> Iterator[Entry]:
-    """Give lattices the user's symbol table, and tell or refuse what reading loses of them."""
-    words = asked.vocabulary.words
+def _fitted(entries: Iterator[Entry], words: SymbolTable, path: str, vocabulary: Vocabulary) -> Iterator[Entry]:
+    """Give lattices the user's symbol table."""
     respelling: Respelling | None = None
     for key, found in entries:
-        lost = losses.pop(key, ())
-        if isinstance(found, Lattice) and lost and asked.lost is not None:
-            asked.lost(key, lost)
-        if isinstance(found, Lattice) and lost and asked.refuse_loss:
-            message = f"reading it as {reader.format.name} loses {'; '.join(lost)}; allow it with --lossy allow"
-            yield key, LatticeError(message, content.name, key=key)
-            continue
-        if isinstance(found, Lattice) and words is not None and found.words is not words:
+        if isinstance(found, Lattice) and found.words is not words:
             try:
                 if found.words is None:
-                    found = asked.vocabulary.attach(found)
+                    found = vocabulary.attach(found)
                 else:
                     if respelling is None:
                         from ninja.io.wording import Respelling
@@ -266,7 +250,7 @@ def _fitted(
                         respelling = Respelling(words)
                     found = respelling(found)
             except NinjaError as error:
-                error.path = error.path or content.name
+                error.path = error.path or path
                 yield key, error
                 continue
         yield key, found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import NinjaError, OptionError
 from ninja.formats.kaldi.archive import Batch, Vocabulary
@@ -16,9 +15,6 @@ from ninja.io.wording import Merging
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-if TYPE_CHECKING:
-    from ninja.formats.content import Lost
-
 
 def read(
     source: Source,
@@ -26,8 +22,6 @@ def read(
     words: SymbolTable | str | os.PathLike[str] | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
-    lossy: Literal["allow", "refuse"] = "allow",
-    lost: Lost | None = None,
     on_error: Callable[[NinjaError], None] | None = None,
     allow_pipes: bool = False,
     read_ahead: bool = True,
@@ -50,9 +44,6 @@ def read(
         format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. Needed where a file could be of two.
         encoding: Of text.
-        lossy: "refuse": a lattice of which reading would lose something is faulty.
-        lost: Called with the key of each lattice of which reading loses something, and what, in words; from the thread
-            that reads ahead, if there is one. Without it nobody asks, which is faster for some formats.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
             raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage
             within a binary archive, the rest of that archive cannot be read.
@@ -70,11 +61,9 @@ def read(
 
     Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
-    if lossy not in ("allow", "refuse"):
-        raise OptionError(f"lossy is {lossy!r}, but must be allow or refuse")
     check_encoding(encoding)
     table = words if words is None or isinstance(words, SymbolTable) else SymbolTable.read(words)
-    asked = Asked(Vocabulary.of(table), format, encoding, lossy == "refuse", lost, read_ahead, late=on_error is None)
+    asked = Asked(Vocabulary.of(table), format, encoding, read_ahead, late=on_error is None)
     found = tables(source, allow_pipes=allow_pipes, forced=format is not None)
     return _entries(batches(found, asked), on_error)
 

@@ -41,7 +41,6 @@ class NBest:
     key: str
     hypotheses: tuple[Hypothesis, ...]
     frame_shift: float | None = None  # seconds, where there are times
-    lost: tuple[str, ...] = ()  # what reading lost, in words
 
 
 def sentence(

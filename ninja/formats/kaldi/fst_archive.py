@@ -1,19 +1,22 @@
-"""Kaldi archives of FSTs: a key and a machine after the other, as OpenFst writes it or in text."""
+"""Kaldi archives of FSTs: a key and a machine after the other, as OpenFst writes it or in text.
+
+Not read: input labels.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
-from ninja.formats.fst_binary import MAGIC, CostName, FstWriteOptions, lost_labels, read_fst_at, write_fst
+from ninja.formats.fst_binary import MAGIC, CostName, FstWriteOptions, read_fst_at, write_fst
 from ninja.formats.fst_image import ArcType
 from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
 from ninja.formats.pieces import Pieces, Window
-from ninja.formats.textual import EPSILON_NAME, kept_by_options, refuse_empty
+from ninja.formats.textual import kept_by_options, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -35,7 +38,6 @@ def read_fst_archive(
     content: Pieces,
     path: str | None = None,
     words: SymbolTable | None = None,
-    lost: Callable[[str, Sequence[str]], None] | None = None,
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
 
@@ -47,7 +49,6 @@ def read_fst_archive(
         content: The archive: all of it, or pieces of any size.
         path: File name for error messages.
         words: Symbol table to attach; its lack of a word is that lattice's error.
-        lost: Told the key of a lattice and what reading it lost, before it comes; None: nobody asks, which is faster.
 
     Yields:
         Each key with its lattice, or with what is wrong with it.
@@ -70,15 +71,11 @@ def read_fst_archive(
             return
         key = window.content[at : blank.start()].decode("utf-8", "surrogateescape")
         behind = (blank.start() if blank.group() == b"\n" else blank.end()) - at
-        is_image = window.content.startswith(MAGIC, at + behind)
         try:
             found, end = _machine(window, behind, line, key, path)
         except FormatError as error:
             yield key, error
             return
-        if lost is not None and not isinstance(found, NinjaError):
-            machine = window.content[window.at + behind : end]
-            lost(key, (lost_labels if is_image else _lost_of_text)(machine))
         line += window.content.count(b"\n", window.at, end)
         window.at = end
         yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
@@ -150,13 +147,6 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
         return error
 
 
-def _lost_of_text(content: bytes) -> tuple[str, ...]:
-    """Return what reading leaves out of a sound machine in text, in words, as ``lost_labels`` does of an image."""
-    rows = (row.split() for row in content.split(b"\n"))
-    epsilons = (b"0", EPSILON_NAME.encode())
-    return ("input labels",) if any(len(row) > 3 and row[2] not in (row[3], *epsilons) for row in rows) else ()
-
-
 def _attached(lattice: Lattice, words: SymbolTable | None, path: str | None) -> Lattice | NinjaError:
     if words is None or lattice.words is not None:
         return lattice
@@ -215,7 +205,7 @@ def write_fst_archive(
 
 
 def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
-    return read_fst_archive(content.pieces(), content.name, None, content.lost)
+    return read_fst_archive(content.pieces(), content.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """N-best lists of every maker, and the lattices whose paths they are."""
 
 from ninja.formats.nbest.columns import ColumnOptions, each_column_list, read_columns
-from ninja.formats.nbest.ctm import CtmOptions, CtmUtterance, each_ctm_utterance, read_ctm
+from ninja.formats.nbest.ctm import CtmOptions, each_ctm_utterance, read_ctm
 from ninja.formats.nbest.espnet import read_espnet, read_espnet_folder, write_espnet
 from ninja.formats.nbest.json_text import no_document
 from ninja.formats.nbest.kaldi import (
@@ -29,7 +29,6 @@ __all__ = [
     "DSTC10",
     "ColumnOptions",
     "CtmOptions",
-    "CtmUtterance",
     "Hypothesis",
     "NBest",
     "ObjectFields",

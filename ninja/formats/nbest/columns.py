@@ -45,7 +45,7 @@ def read_columns(content: bytes, path: str | None = None, options: ColumnOptions
     Args:
         content: The whole file, unpacked.
         path: File name for error messages.
-        options: Which scores become costs; others are lost, and said to be.
+        options: Which scores become costs; others are not read.
 
     Raises:
         FormatError: A line is something else, has another number of scores than the first, or an utterance goes on
@@ -69,20 +69,17 @@ def each_column_list(
     Raises:
         FormatError: There are no lines.
     """
-    block: Block[tuple[Hypothesis, int]] | None = None
+    block: Block[Hypothesis] | None = None
     for block in blocks(_lines(content, path, options), path):
         if block.error is not None:
             yield block.error
             continue
-        unused = block.found[0][1] - len({options.acoustic, options.graph} - {None})
-        lost = (f"{unused} scores of each hypothesis",) if unused else ()
-        yield NBest(block.key, tuple(hypothesis for hypothesis, _ in block.found), lost=lost)
+        yield NBest(block.key, tuple(block.found))
     if block is None:
         raise FormatError("there are no hypotheses", path)
 
 
-def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterator[Line[tuple[Hypothesis, int]]]:
-    """Yield the key of each line with its hypothesis and how many scores it has."""
+def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterator[Line[Hypothesis]]:
     columns: int | None = None
     key = ""
 
@@ -114,7 +111,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
             yield key, line, error
             continue
         graph, acoustic = (0.0 if which is None else 0.0 - scores[which] for which in (options.graph, options.acoustic))
-        yield key, line, (sentence(split(text), graph, acoustic, line), columns)
+        yield key, line, sentence(split(text), graph, acoustic, line)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: ColumnOptions) -> Iterator[Entry]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.errors import FormatError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest.blocks import Block, Line, blocks
@@ -42,15 +42,6 @@ class CtmOptions:
             raise OptionError(f"keys is {self.keys!r}, but must be file or file-channel")
 
 
-@dataclass(frozen=True, slots=True)
-class CtmUtterance:
-    """One utterance of a CTM file: a list of one hypothesis, and what has no place in it."""
-
-    nbest: NBest
-    channel: str
-    confidence: tuple[float | None, ...]  # of each word, as it stands there; None: not given
-
-
 class _Word(NamedTuple):
     """A line."""
 
@@ -59,13 +50,12 @@ class _Word(NamedTuple):
     begin: float  # seconds
     duration: float
     word: str
-    confidence: float | None
 
 
-def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None = None) -> list[CtmUtterance]:
+def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None = None) -> list[NBest]:
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
-    There are no scores, so both costs are 0; a confidence is no cost and is kept aside. Words that rounding to frames
+    There are no scores, so both costs are 0; a confidence is no cost and is not read. Words that rounding to frames
     would make overlap begin where the one before ends. Comments (``;;``), empty lines and ``<eps>``, as Kaldi writes
     silence, are left out.
 
@@ -85,7 +75,7 @@ def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None
 
 def each_ctm_utterance(
     content: Pieces, path: str | None = None, options: CtmOptions | None = None
-) -> Iterator[CtmUtterance | FormatError]:
+) -> Iterator[NBest | FormatError]:
     """Yield each utterance as ``read_ctm`` reads it, or what is wrong with it: a bad line costs its utterance.
 
     Args:
@@ -138,18 +128,18 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
         raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)
     begin = number(begin_text, "when the word begins", path, line, key)
     duration = number(duration_text, "how long the word is", path, line, key)
-    confidence = number(fields[5], "a confidence", path, line, key) if len(fields) == 6 and fields[5] != "NA" else None
+    if len(fields) == 6 and fields[5] != "NA":
+        number(fields[5], "a confidence", path, line, key)
     if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
         raise FormatError(f"a word begins at {begin} s and lasts {duration} s", path, key=key, line=line)
-    return _Word(line, channel, begin, duration, word, confidence)
+    return _Word(line, channel, begin, duration, word)
 
 
-def _utterance(block: Block[_Word], path: str | None, shift: float) -> CtmUtterance:
+def _utterance(block: Block[_Word], path: str | None, shift: float) -> NBest:
     channel, key = block.found[0].channel, block.key
     words: list[str] = []
     begins: list[int] = []
     ends: list[int] = []
-    confidences: list[float | None] = []
     last_begin = 0.0
     for each in block.found:
         if each.channel != channel:
@@ -165,18 +155,13 @@ def _utterance(block: Block[_Word], path: str | None, shift: float) -> CtmUttera
         words.append(each.word)
         begins.append(max(round(each.begin / shift), ends[-1] if ends else 0))
         ends.append(max(round((each.begin + each.duration) / shift), begins[-1]))
-        confidences.append(each.confidence)
     none = (0.0,) * (len(words) + 1)
     hypothesis = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=block.found[0].line)
-    given = sum(value is not None for value in confidences)
-    lost = (f"{given} confidences",) if given else ()
-    return CtmUtterance(NBest(key, (hypothesis,), shift, lost), channel, tuple(confidences))
+    return NBest(key, (hypothesis,), shift)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -> Iterator[Entry]:
-    found = each_ctm_utterance(content.blocks(), content.name, options)
-    lists = (each if isinstance(each, NinjaError) else each.nbest for each in found)
-    return list_entries(lists, content, words)
+    return list_entries(each_ctm_utterance(content.blocks(), content.name, options), content, words)
 
 
 FORMAT = Format(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,14 +10,11 @@ from typing import Any, NamedTuple
 from ninja.errors import FormatError
 from ninja.formats.nbest.json_text import shown
 from ninja.formats.nbest.nemo import costs
-from ninja.formats.nbest.object_fields import AM_SCORE, LM_SCORE, ObjectFields, parts
+from ninja.formats.nbest.object_fields import ObjectFields, parts
 from ninja.formats.nbest.rows import split
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
-
-ALL_BESIDE = "scores of all models, beside those of each"
-EACH_BESIDE = "pairs of scores of single models, beside that of all"
 
 
 class Where(NamedTuple):
@@ -72,25 +68,24 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
     return [{fields.text: each, **{name: entry[name][place] for name in beside}} for place, each in enumerate(listed)]
 
 
-def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> tuple[list[Hypothesis], Counter[str]]:
-    """Return the hypotheses of a list, and how much of what is not read.
+def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> list[Hypothesis]:
+    """Return the hypotheses of a list.
 
     Raises:
         FormatError: One of them is none.
     """
-    lost: Counter[str] = Counter()
     found = []
     for each in listed:
         entry = {fields.text: each} if isinstance(each, str) or _is_words(each) else each
         if not isinstance(entry, dict):
             raise where.error(f"expected a hypothesis, found {shown(entry)}")
-        scored = _costs(entry, fields, where, lost)
+        scored = _costs(entry, fields, where)
         if scored is None and not (fields.join and fields.missing_score is None):
             scored = _missing(fields, where)
         found.append((_spoken(entry, fields, where), scored))
     if fields.join:
-        return [_joined(found, where, lost)], lost
-    return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found], lost
+        return [_joined(found, where)]
+    return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found]
 
 
 def text_of(entry: dict[str, Any], name: str, where: Where) -> str:
@@ -115,7 +110,7 @@ def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _joined(found: list[tuple[Spoken, Costs | None]], where: Where, lost: Counter[str]) -> Hypothesis:
+def _joined(found: list[tuple[Spoken, Costs | None]], where: Where) -> Hypothesis:
     """Make one hypothesis of pieces that follow each other: their costs are added up, if any has one."""
     scored = [each for _, each in found if each is not None]
     if scored and len(scored) < len(found):
@@ -124,8 +119,6 @@ def _joined(found: list[tuple[Spoken, Costs | None]], where: Where, lost: Counte
     words = [word for spoken, _ in found for word in spoken.words]
     timed = [spoken for spoken, _ in found if spoken.begin is not None]
     if not timed or any(spoken.words and spoken.begin is None for spoken, _ in found):
-        if timed:
-            lost["pieces with times, joined to others without"] += len(timed)
         return Spoken(words).hypothesis(both, where.line)
     begins: list[int] = []
     ends: list[int] = []
@@ -149,17 +142,14 @@ def _missing(fields: ObjectFields, where: Where) -> Costs:
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
 
 
-def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where, lost: Counter[str]) -> Costs | None:
+def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Costs | None:
     """Return the costs of a hypothesis; None: it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
-        # Who names a score wants that one; what others there are need not even be numbers.
-        lost[EACH_BESIDE] += any(entry.get(name) is not None for name in (AM_SCORE, LM_SCORE))
         return None if both is None else costs(both, fields.score_as)
     acoustic, graph = (_sum(entry, names, fields, where) for names in (fields.am_score, fields.lm_score))
     if acoustic is None and graph is None:
         return None if both is None else costs(both, fields.score_as)
-    lost[ALL_BESIDE] += both is not None
     if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
         missing = fields.am_score if acoustic is None else fields.lm_score
         message = f"a hypothesis has one model's score, but no {missing!r}"

@@ -9,15 +9,16 @@ lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score`
 ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``, in seconds. The text may be a list of its words; a hypothesis
 may be a text alone, whose score stands at its place in a list beside that of hypotheses. ``ESPnet``, ``icefall``,
 ``SpeechBrain`` and ``Whisper`` leave the form of such files to their users; name the fields as yours have them.
+
+Not read: other fields, a score of all models beside those of each, times of pieces joined to others without any.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
@@ -65,14 +66,12 @@ class _Found:
 
     key: str
     hypotheses: list[Hypothesis]
-    lost: Counter[str]  # what was not read, and how often
     line: int | None
     is_pair: bool  # whether the key stands before its list
 
     def nbest(self, fields: ObjectFields) -> NBest:
         timed = any(each.begin is not None for each in self.hypotheses)
-        lost = tuple(f"{count} {what}" for what, count in self.lost.items() if count)
-        return NBest(self.key, tuple(self.hypotheses), fields.frame_shift if timed else None, lost)
+        return NBest(self.key, tuple(self.hypotheses), fields.frame_shift if timed else None)
 
 
 # The key of an object where it is known; what is found, what is wrong with it, or None: it is to be skipped.
@@ -111,7 +110,6 @@ def each_of(
     path: str | None = None,
     fields: ObjectFields | None = None,
     *,
-    counted: bool = True,
     naming: Naming | None = None,
 ) -> Iterator[NBest | FormatError]:
     """Yield what ``each_object`` returns.
@@ -120,20 +118,17 @@ def each_of(
         entries: The objects of a file, as ``json_text.entries`` or, line by line, ``json_text.of_lines`` yields them.
         path: File name for error messages.
         fields: What the fields are called.
-        counted: Let the first list tell how many objects are skipped, for which all are held until the end.
         naming: Names of objects that have no key; None: only where there is to be none, they are numbered.
 
     Raises:
         FormatError: There is nothing, or the file is no JSON.
     """
     fields = fields or ObjectFields()
-    held: list[NBest | FormatError] | None = [] if counted and fields.skip else None
     seen: set[str] = set()
-    skipped, any_made = 0, False
+    any_made = False
     found = _found(entries if naming is None else _named(entries, naming, fields), path, fields)
     for key, each in _grouped(found) if fields.group else found:
         if each is None:
-            skipped += 1
             continue
         made: NBest | FormatError
         if isinstance(each, FormatError):
@@ -146,16 +141,9 @@ def each_of(
             seen.add(each.key)
             made = each.nbest(fields)
         any_made = True
-        if held is None:
-            yield made
-        else:
-            held.append(made)
+        yield made
     if not any_made:
         raise FormatError("there are no hypotheses", path)
-    for made in held or ():
-        if skipped and isinstance(made, NBest):
-            made, skipped = replace(made, lost=(*made.lost, f"{skipped} objects without hypotheses")), 0
-        yield made
 
 
 def _why(found: _Found, fields: ObjectFields) -> str:
@@ -218,7 +206,6 @@ def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
             continue
         if held is not None and key == held.key and isinstance(each, _Found):
             held.hypotheses += each.hypotheses
-            held.lost += each.lost
             continue
         if held is not None and key != held.key:
             yield held.key, held
@@ -255,7 +242,7 @@ def _list(entry: Any, where: Where, fields: ObjectFields) -> _Found | None:
         return None
     if not isinstance(listed, list) or not (listed or fields.join):
         raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
-    return _Found(where.key, *hypotheses_of(listed, fields, where), where.line, is_pair)
+    return _Found(where.key, hypotheses_of(listed, fields, where), where.line, is_pair)
 
 
 def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
@@ -298,7 +285,7 @@ def _entries(content: Content, words: SymbolTable | None, options: ObjectFields)
         entries = json_text.entries(content.whole(), content.name, options)
     else:
         entries = json_text.of_lines(content.blocks(), content.name, options, why)
-    lists = each_of(entries, content.name, options, counted=content.lost is not None, naming=content)
+    lists = each_of(entries, content.name, options, naming=content)
     return list_entries(lists, content, words)
 
 

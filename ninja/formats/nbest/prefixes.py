@@ -173,6 +173,4 @@ def list_entries(lists: Iterable[NBest | NinjaError], content: Content, words: S
             error.key = error.key or each.key
             yield each.key, error
             continue
-        if content.lost is not None:
-            content.lost(each.key, each.lost)
         yield each.key, lattice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -55,8 +54,8 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
       becomes the acoustic cost, as in SRILM.
     * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states below words, whose times lie
       within their word's, are left out. What the score of the line has beyond its words' is acoustic cost of the end.
-    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is that of the words which
-      count for a word penalty; where it is another than there are, it is lost. So are hypotheses of probability 0.
+    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number, that of the words which
+      count for a word penalty, is not read; hypotheses of probability 0 are left out.
 
     Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
     ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
@@ -74,8 +73,7 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     Source: SRILM manual, nbest-format(5).
     """
     options = options or SrilmOptions()
-    variant, hypotheses, differ, impossible = "", [], 0, 0
-    silent: Counter[str] = Counter()
+    variant, hypotheses = "", []
     for line, row in rows(content, path, options.encoding, comment=_COMMENT, key=key):
         fields = split(row)
         if not fields or fields[0].startswith(_COMMENT):
@@ -86,28 +84,19 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
         variant = variant or (FIRST if fields[0].startswith("(") else "scores")
         if variant == "scores":
             if any(_IMPOSSIBLE.fullmatch(field) for field in fields[:2]):
-                impossible += 1
                 continue
-            each, announced = _scores(fields, path, key, line)
+            each = _scores(fields, path, key, line)
         else:
             score = _bytelog(fields[0], path, key, line)
             words = fields[1:]
-            announced = None
             if variant == FIRST:
                 each = sentence(words, 0.0, -score * BYTELOG, line)
             else:
                 each = _timed(words, score, options.frame_shift, path, key, line)
-        spoken = _spoken(each, options.silent, silent)
-        differ += announced not in (None, len(each.words), len(spoken.words))
-        hypotheses.append(spoken)
+        hypotheses.append(_spoken(each, options.silent))
     if not hypotheses:
         raise FormatError("there are no hypotheses", path, key=key)
-    lost = [f"{count} times the word {word!r}: read as epsilon" for word, count in silent.items()]
-    if differ:
-        lost.append(f"{differ} word counts that differ from the number of words")
-    if impossible:
-        lost.append(f"{impossible} hypotheses of probability 0")
-    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None, tuple(lost))
+    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None)
 
 
 def write_srilm(
@@ -167,8 +156,8 @@ def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
     return names
 
 
-def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[Hypothesis, int]:
-    """Return a hypothesis of a line without words' scores, and how many words the line announces."""
+def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothesis:
+    """Return a hypothesis of a line without words' scores."""
     if len(fields) < 3:
         raise FormatError("expected two scores and the number of words", path, key=key, line=line)
     acoustic = number(fields[0], "an acoustic score", path, line, key)
@@ -179,15 +168,14 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> tuple[H
     if len(fields[2]) > 9 or int(fields[2]) > len(words):  # there may be more, which count for no penalty
         message = f"{fields[2][:20]} words are announced, but {len(words)} follow; the line may be cut short"
         raise FormatError(message, path, key=key, line=line)
-    return sentence(words, -graph * LOG10, -acoustic * LOG10, line), int(fields[2])
+    return sentence(words, -graph * LOG10, -acoustic * LOG10, line)
 
 
-def _spoken(each: Hypothesis, silent: frozenset[str], found: Counter[str]) -> Hypothesis:
-    """Return a hypothesis without its silent words, which are counted."""
+def _spoken(each: Hypothesis, silent: frozenset[str]) -> Hypothesis:
+    """Return a hypothesis without its silent words."""
     if silent.isdisjoint(each.words):
         return each
     kept = [place for place, word in enumerate(each.words) if word not in silent]
-    found.update(str(word) for word in each.words if word in silent)
     ends = [place + 1 for place in kept]
     last = ends[-1] if ends else 0
     graph, acoustic = (

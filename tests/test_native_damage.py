@@ -1,0 +1,53 @@
+"""Damage of a lattice in a mapped file of our own format, raised at the latest when the lattice is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ninja
+from ninja.errors import FormatError, NinjaError
+
+SLF = """N=3 L=2
+I=0 t=0.0
+I=1 t=0.5
+I=2 t=1.0
+J=0 S=0 E=1 W=a a=-1.0 l=-2.0
+J=1 S=1 E=2 W=b a=-1.0 l=-2.0
+"""
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A file of ours with the lattices a and b; of the first a bit is flipped."""
+    pytest.importorskip("pyarrow")  # an extra; CI has it (conftest.py)
+    (tmp_path / "u.slf").write_text(SLF)
+    [(_, lattice)] = ninja.read(tmp_path / "u.slf")
+    path = tmp_path / "two.arrow"
+    with ninja.write(str(path)) as output:
+        output.write(lattice.with_key("a"))
+        output.write(lattice.with_key("b"))
+    content = bytearray(path.read_bytes())
+    content[content.index(lattice.graph.tobytes())] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+def test_damage_in_a_mapped_lattice_is_raised_where_it_is_used(damaged: Path) -> None:
+    (_, first), (_, second) = ninja.read(damaged)
+    assert (first.key, second.num_arcs, len(second.dst)) == ("a", 2, 2)
+    with pytest.raises(FormatError, match=r"two\.arrow, key 'a'"):
+        _ = first.graph
+
+
+def test_damage_in_a_mapped_lattice_leaves_it_out_where_errors_are_wanted(damaged: Path) -> None:
+    errors: list[NinjaError] = []
+    assert [key for key, _ in ninja.read(damaged, on_error=errors.append)] == ["b"]
+    assert [error.key for error in errors] == ["a"]
+
+
+def test_verbs_leave_a_damaged_mapped_lattice_out(damaged: Path, ninja) -> None:
+    code, printed, errors = ninja("best", damaged)
+    assert (code, [line.split()[0] for line in printed.splitlines()]) == (1, ["b"])
+    assert "key 'a'" in errors
