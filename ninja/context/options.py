@@ -42,11 +42,6 @@ class ContextOptions:
     max_arcs: int = 10_000_000  # of one lattice with its context; more is refused
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option, its value and the range.
-        """
         for name in ("class_boost", "keyword_boost"):
             check_range(name, getattr(self, name), least=-LARGEST_BOOST, most=LARGEST_BOOST)
         if self.unk_penalty is not None:

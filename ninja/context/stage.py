@@ -43,11 +43,6 @@ class Augmentation:
     phones: Name | None = None  # its phones.txt
 
     def __post_init__(self) -> None:
-        """Refuse a transition model whose phones have no names.
-
-        Raises:
-            OptionError: One of the two is missing.
-        """
         if (self.transition_model is None) != (self.phones is None):
             raise OptionError("a transition model and its phones.txt go together; give both, or none")
 

@@ -59,7 +59,6 @@ class CtcFound:
     blank: int  # its column
 
     def __len__(self) -> int:
-        """Return the number of word sequences."""
         return len(self.number)
 
     def best(self, count: int | None) -> CtcFound:

@@ -30,11 +30,6 @@ class CtcOptions:
     min_logprob: float = -math.inf  # units and blanks less probable count as impossible, a frame's best one aside; nats
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option, its value and the range.
-        """
         for name in ("beam", "max_units"):
             check_range(name, getattr(self, name), least=0)
         check_range("score_beam", self.score_beam, above=0)

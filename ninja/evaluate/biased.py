@@ -25,7 +25,6 @@ class BiasedRate:
     biased: ErrorRate = field(default_factory=ErrorRate)  # on words that are; insertions of such words
 
     def __add__(self, other: BiasedRate) -> BiasedRate:
-        """Add up all counts."""
         if not isinstance(other, BiasedRate):
             return NotImplemented
         return BiasedRate(self.overall + other.overall, self.unbiased + other.unbiased, self.biased + other.biased)

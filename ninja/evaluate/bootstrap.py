@@ -37,7 +37,6 @@ class Interval:
         return self.mean + self.half_width
 
     def __contains__(self, percent: float) -> bool:
-        """Tell whether a percentage lies between the ends, rounding aside."""
         return abs(percent - self.mean) <= self.half_width + 1e-9 * max(1.0, abs(percent))
 
 

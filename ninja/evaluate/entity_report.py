@@ -73,7 +73,6 @@ class EntityRate:
         return _percent(2 * self.found, self.said + self.found + self.inserted)
 
     def __add__(self, other: EntityRate) -> EntityRate:
-        """Add up all counts."""
         if not isinstance(other, EntityRate):
             return NotImplemented
         return EntityRate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(EntityRate)))

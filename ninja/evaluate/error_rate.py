@@ -47,7 +47,6 @@ class ErrorRate:
         return _percent(self.sentence_errors, self.sentences)
 
     def __add__(self, other: ErrorRate) -> ErrorRate:
-        """Add up all counts."""
         if not isinstance(other, ErrorRate):
             return NotImplemented
         return ErrorRate(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(ErrorRate)))

@@ -32,11 +32,6 @@ class ShowOptions:
     frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option and its value.
-        """
         check_range("max_arcs", self.max_arcs, least=1)
         if self.frame_shift is not None:
             check_range("frame_shift", self.frame_shift, above=0, finite=True)
@@ -59,7 +54,6 @@ class Drawing:
     arcs: npt.NDArray[np.int64] = field(init=False)  # those that are drawn, in order of their detours
 
     def __post_init__(self) -> None:
-        """List the arcs that are drawn."""
         object.__setattr__(self, "arcs", np.fromiter((arc for row in self.rows for arc in row), np.int64))
 
     @property

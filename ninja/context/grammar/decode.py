@@ -60,11 +60,6 @@ class BeamOptions:
     length_reward: float = 0.0  # added for each unit, nats
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option, its value and the range.
-        """
         for name, least in (("beam", 0), ("max_units", 0), ("max_length", 1)):
             check_range(name, getattr(self, name), least=least)
         check_range("score_beam", self.score_beam, above=0)

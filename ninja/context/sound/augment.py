@@ -48,11 +48,6 @@ class AugmentOptions:
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option, its value and the range.
-        """
         for name in ("penalty", "acoustic_scale"):
             check_range(name, getattr(self, name), above=0, finite=True)
         for name in ("max_distance", "choice_penalty", "beam"):
@@ -108,16 +103,12 @@ def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     Raises:
         SymbolError: There are no more ids.
     """
-    missing: dict[str, None] = {}
-    for each in lists:
-        for phrases in each.classes.values():
-            for phrase in phrases:
-                missing.update((word, None) for word in phrase.text.split() if word not in words)
+    phrases = (phrase for each in lists for members in each.classes.values() for phrase in members)
+    missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
     if not missing:
         return words
     largest = max((number for _, number in words), default=0)
-    numbered = ((word, largest + 1 + rank) for rank, word in enumerate(missing))
-    return SymbolTable([*words, *numbered], words.path)
+    return SymbolTable([*words, *zip(missing, range(largest + 1, largest + 1 + len(missing)), strict=True)], words.path)
 
 
 class Augmenter:
@@ -194,8 +185,21 @@ class Augmenter:
         paid = [(self.options.penalty * span.distance + choice) / self.options.acoustic_scale for span in chosen]
         chains = [_chain(lattice, *each) for each in zip(chosen, change.tolist(), paid, strict=True)]
         times = _times(lattice) if chosen else None
-        added = (self._added(lattice, span, cost, times) for span, cost in zip(chosen, paid, strict=True))
-        return insert(lattice, chains, self.words), tuple(added)
+        added = tuple(
+            Added(
+                span.list.cls[span.phrase],
+                span.text,
+                span.start,
+                span.end,
+                tuple(self.words.spell(lattice.word[span.arcs])),
+                span.distance,
+                cost,
+                span.excess,
+                None if times is None else (int(times[span.start]), int(times[span.end])),
+            )
+            for span, cost in zip(chosen, paid, strict=True)
+        )
+        return insert(lattice, chains, self.words), added
 
     def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
         """Return the phrases of some lists that cannot be added, with the reasons.
@@ -207,12 +211,8 @@ class Augmenter:
 
     def _sounding(self, phrases: PhraseList) -> _Sounding:
         """Return the pronunciations of a list, found once as long as the list lives."""
-        found = self._lists.get(phrases)
-        if found is None:
-            found = self._lists[phrases] = self._pronounced(phrases)
-        return found
-
-    def _pronounced(self, phrases: PhraseList) -> _Sounding:
+        if phrases in self._lists:
+            return self._lists[phrases]
         cls: list[str] = []
         text: list[str] = []
         words: list[tuple[int, ...]] = []
@@ -241,24 +241,17 @@ class Augmenter:
                 text.append(phrase.text)
                 words.append(tuple(ids))
         numbered = np.array(phrase_of, np.int64)
-        return _Sounding(cls, text, words, numbered, num_phones, _packed(strings), tuple(left_out))
+        found = _Sounding(cls, text, words, numbered, num_phones, _packed(strings), tuple(left_out))
+        self._lists[phrases] = found
+        return found
 
     def _sound(self, word: int) -> list[list[int]]:
         """Return the pronunciations of a word of a lattice: none if it must stay, an empty one if silent."""
-        found = self._sounds.get(word)
-        if found is None:
-            spelling = self.words.word(word)
-            if spelling in self._silent:
-                found = [[]]
-            else:
-                known = self.confusion.id
-                found = [
-                    self.confusion.numbers(phones)
-                    for phones in self.pronouncer.of(spelling)
-                    if phones and all(phone in known for phone in phones)
-                ]
-            self._sounds[word] = found
-        return found
+        if word not in self._sounds:
+            spelling, known = self.words.word(word), self.confusion.id
+            variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))
+            self._sounds[word] = [[known[each] for each in phones] for phones in variants if known.keys() >= {*phones}]
+        return self._sounds[word]
 
     def _units(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
         """Return the unit of each arc, int32 [num_arcs], and the pronunciations of each unit."""
@@ -293,39 +286,15 @@ class Augmenter:
             )
         except OverflowError as error:
             raise LatticeError("too large to be searched for phrases; prune it", key=lattice.key) from error
-        if not len(string):
-            return []
-        phrase = sounding.phrase_of[string].tolist()
         rank = (excess + options.penalty * distance).tolist()
-        paths = np.split(arc, arc_begin[1:-1])
-        rows = zip(
-            rank,
-            phrase,
-            start.tolist(),
-            end.tolist(),
-            string.tolist(),
-            distance.tolist(),
-            excess.tolist(),
-            paths,
-            strict=True,
-        )
+        paths = np.split(arc, arc_begin[1:-1]) if len(string) else []
+        columns = (rank, start.tolist(), end.tolist(), string.tolist(), distance.tolist(), excess.tolist(), paths)
         return [
-            _Span(rank, sounding.text[each], first, last, sounding, each, *more)
-            for rank, each, first, last, *more in rows
+            _Span(
+                rank, sounding.text[phrase := int(sounding.phrase_of[each])], begin, end, sounding, phrase, each, *more
+            )
+            for rank, begin, end, each, *more in zip(*columns, strict=True)
         ]
-
-    def _added(self, lattice: Lattice, span: _Span, cost: float, times: npt.NDArray[np.int32] | None) -> Added:
-        return Added(
-            span.list.cls[span.phrase],
-            span.text,
-            span.start,
-            span.end,
-            tuple(self.words.spell(lattice.word[span.arcs])),
-            span.distance,
-            cost,
-            span.excess,
-            None if times is None else (int(times[span.start]), int(times[span.end])),
-        )
 
 
 class _Span(NamedTuple):

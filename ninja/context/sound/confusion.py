@@ -69,11 +69,6 @@ class Confusion:
     source: str = field(default="")  # where the costs come from, for the reader of a file
 
     def __post_init__(self) -> None:
-        """Check the costs.
-
-        Raises:
-            OptionError: Names the phones and the cost.
-        """
         count = len(self.phones)
         if not 0 < count <= MOST_PHONES or len(set(self.phones)) < count:
             raise OptionError(

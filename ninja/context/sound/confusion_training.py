@@ -26,11 +26,6 @@ class LearnOptions:
     sharpness: float = 4.0  # nats of probability that a unit of the prior costs stands for
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            OptionError: Names the option, its value and the range.
-        """
         check_range("iterations", self.iterations, least=1)
         for name in ("prior_count", "sharpness"):
             check_range(name, getattr(self, name), above=0, finite=True)
