@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ninja.context.entities.lists import Phrase
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.confusion_training import LearnOptions, learn
+from ninja.context.sound.confusion_training import learn
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError, phones_of, read_lexicon
 from ninja.errors import DependencyError, FormatError, InputError, OptionError, OutputError
 
@@ -210,7 +210,7 @@ def test_what_is_often_confused_becomes_cheap() -> None:
     pronouncer = Pronouncer({"pa": ["P AA"], "ba": ["B AA"], "ta": ["T AA"], "a": ["AA"], "sa": ["S AA"]})
     pairs = [(["pa", "sa"], ["ta", "sa"])] * 40 + [(["pa"], ["pa"])] * 40 + [(["ba"], ["a"])] * 5
     prior = Confusion.articulatory()
-    learned = learn(pairs, pronouncer, prior, LearnOptions(prior_count=5), "a test")
+    learned = learn(pairs, pronouncer, prior, prior_count=5, source="a test")
 
     def ratio(said: str, heard: str) -> float:
         at = learned.id[said], learned.id[heard]
@@ -227,6 +227,6 @@ def test_nothing_is_learned_from_nothing() -> None:
     with pytest.raises(OptionError, match="there is nothing to learn from: no pair has words that can be pronounced"):
         learn([(["a"], ["b"])], pronouncer, Confusion.uniform("AB"))
     with pytest.raises(OptionError, match="iterations is 0, but must be 1 or more"):
-        LearnOptions(iterations=0)
+        learn([], pronouncer, Confusion.uniform("AB"), iterations=0)
     with pytest.raises(OptionError, match=r"sharpness is 0\.0, but must be above 0"):
-        LearnOptions(sharpness=0.0)
+        learn([], pronouncer, Confusion.uniform("AB"), sharpness=0.0)

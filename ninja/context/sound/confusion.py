@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError, OutputError
+from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
+from ninja.files.output import opened_as_text
 from ninja.lattice.arrays import frozen
 
 FORMAT = "ninja phone confusion 1"
@@ -158,18 +159,11 @@ class Confusion:
         for name in ("insertion", "deletion"):
             parts.append(f'"{name}": {json.dumps([round(float(cost), 4) for cost in getattr(self, name)])}')
         parts.append(f'"substitution": [\n  {rows}]')
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("{" + ",\n ".join(parts) + "}\n")
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror or error}", path) from error
+        with opened_as_text(os.fspath(path)) as file:
+            file.write("{" + ",\n ".join(parts) + "}\n")
 
     def distance(self, said: Sequence[str], heard: Sequence[str]) -> float:
-        """Return the weighted edit distance of two strings of phones.
-
-        Raises:
-            OptionError: A phone is not among ``phones``.
-        """
+        """Return the weighted edit distance of two strings of phones, which must be among ``phones``."""
         rows, columns = self.numbers(said), self.numbers(heard)
         before = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +16,14 @@ LEAST = 0.02  # cost of the likeliest confusion, so that no two phones become on
 MOST_PHONES_A_STRETCH = 400  # longer stretches of errors are no confusions of phones
 
 
-@dataclass(frozen=True, slots=True)
-class LearnOptions:
-    """Options of the estimation."""
-
-    iterations: int = 5  # alignments of all pairs, each by the costs of the last
-    prior_count: float = 20.0  # observations of each phone that the prior costs are worth
-    sharpness: float = 4.0  # nats of probability that a unit of the prior costs stands for
-
-    def __post_init__(self) -> None:
-        check_range("iterations", self.iterations, least=1)
-        for name in ("prior_count", "sharpness"):
-            check_range(name, getattr(self, name), above=0, finite=True)
-
-
 def learn(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
     pronouncer: Pronouncer,
     prior: Confusion,
-    options: LearnOptions | None = None,
+    *,
+    iterations: int = 5,
+    prior_count: float = 20.0,
+    sharpness: float = 4.0,
     source: str = "",
 ) -> Confusion:
     """Estimate confusion costs from pairs of references and recognised word sequences.
@@ -49,44 +37,37 @@ def learn(
         pairs: Reference and recognised words of utterances.
         pronouncer: Pronunciations; stretches with words that it lacks are left out.
         prior: Costs to start from, and for confusions that were seldom seen.
-        options: Options of the estimation.
+        iterations: Alignments of all pairs, each by the costs of the last, ≥ 1.
+        prior_count: Observations of each phone that the prior costs are worth, > 0.
+        sharpness: Nats of probability that a unit of the prior costs stands for, > 0.
         source: A note on the data, kept with the costs.
 
     Raises:
-        OptionError: No pair has a word in common with the pronouncer.
+        OptionError: An option is out of range, or no pair has a word in common with the pronouncer.
 
     Source: E. S. Ristad and P. N. Yianilos 1998, "Learning String-Edit Distance" (the memoryless stochastic transducer;
     here with the best alignment in place of all).
     """
-    chosen = options or LearnOptions()
-    known = set(prior.phones)
-    stretches, plain = _stretches(pairs, pronouncer, known)
-    same = np.zeros(len(prior.phones))
+    check_range("iterations", iterations, least=1)
+    check_range("prior_count", prior_count, above=0, finite=True)
+    check_range("sharpness", sharpness, above=0, finite=True)
+    stretches, plain = _stretches(pairs, pronouncer, set(prior.phones))
+    correct = np.zeros((len(prior.phones) + 1,) * 2)  # [said, heard]; the last row: inserted, the last column: deleted
     for phones in plain:
-        np.add.at(same, prior.numbers(phones), 1.0)
-    if not same.any() and not stretches:
+        np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
+    if not correct.any() and not stretches:
         raise OptionError("there is nothing to learn from: no pair has words that can be pronounced")
     costs = prior
-    for _ in range(chosen.iterations):
-        counts = _Counts.zeros(len(prior.phones))
-        counts.substituted[np.diag_indices(len(prior.phones))] = same
+    for _ in range(iterations):
+        counts = correct.copy()
         for said, heard in stretches:
-            _count(counts, _nearest(said, heard, costs), costs)
-        costs = _costs(counts, prior, chosen, source)
+            pairs_of = [(one, other) for one in said for other in heard]
+            _count(counts, *min(pairs_of, key=lambda pair: costs.distance(*pair)), costs)
+        costs = _costs(counts, prior, prior_count, sharpness, source)
     return costs
 
 
-@dataclass(slots=True)
-class _Counts:
-    substituted: npt.NDArray[np.float64]  # [said, heard]
-    inserted: npt.NDArray[np.float64]  # [heard]
-    deleted: npt.NDArray[np.float64]  # [said]
-
-    @classmethod
-    def zeros(cls, count: int) -> _Counts:
-        return cls(np.zeros((count, count)), np.zeros(count), np.zeros(count))
-
-
+Counts = npt.NDArray[np.float64]
 Variants = tuple[list[Phones], list[Phones]]
 
 
@@ -122,15 +103,9 @@ def _pronounced(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -
     return [phones for phones in found if len(phones) <= MOST_PHONES_A_STRETCH and known.issuperset(phones)]
 
 
-def _nearest(said: list[Phones], heard: list[Phones], costs: Confusion) -> tuple[Phones, Phones]:
-    """Return the two pronunciations that are the nearest."""
-    both = [(one, other) for one in said for other in heard]
-    return both[0] if len(both) == 1 else min(both, key=lambda pair: costs.distance(*pair))
-
-
-def _count(counts: _Counts, pair: tuple[Phones, Phones], costs: Confusion) -> None:
+def _count(counts: Counts, said: Phones, heard: Phones, costs: Confusion) -> None:
     """Add the edits of the best alignment of two strings."""
-    rows, columns = costs.numbers(pair[0]), costs.numbers(pair[1])
+    rows, columns = costs.numbers(said), costs.numbers(heard)
     best = np.zeros((len(rows) + 1, len(columns) + 1))
     best[1:, 0] = np.cumsum(costs.deletion[rows])
     best[0, 1:] = np.cumsum(costs.insertion[columns])
@@ -144,29 +119,29 @@ def _count(counts: _Counts, pair: tuple[Phones, Phones], costs: Confusion) -> No
     i, j = len(rows), len(columns)
     while i or j:
         if i and j and best[i, j] == best[i - 1, j - 1] + costs.substitution[rows[i - 1], columns[j - 1]]:
-            counts.substituted[rows[i - 1], columns[j - 1]] += 1
+            counts[rows[i - 1], columns[j - 1]] += 1
             i, j = i - 1, j - 1
         elif i and (not j or best[i, j] == best[i - 1, j] + costs.deletion[rows[i - 1]]):
-            counts.deleted[rows[i - 1]] += 1
+            counts[rows[i - 1], -1] += 1
             i -= 1
         else:
-            counts.inserted[columns[j - 1]] += 1
+            counts[-1, columns[j - 1]] += 1
             j -= 1
 
 
-def _costs(counts: _Counts, prior: Confusion, options: LearnOptions, source: str) -> Confusion:
+def _costs(counts: Counts, prior: Confusion, prior_count: float, sharpness: float, source: str) -> Confusion:
     """Combine counts and prior to costs."""
     # The prior as a model of its own: probabilities fall by e for each 1 / sharpness of cost.
-    table = np.exp(-options.sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
+    table = np.exp(-sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
     table /= table.sum(axis=1, keepdims=True)
-    seen = np.column_stack([counts.substituted, counts.deleted]) + options.prior_count * table
+    seen = counts[:-1] + prior_count * table
     odds = seen / np.diagonal(seen)[:, None]
     cost = np.maximum(-np.log(odds), LEAST)
     np.fill_diagonal(cost, 0.0)
     # An insertion may come before each phone; by the prior, as often as a deletion.
     said = seen.sum()
-    rate = np.exp(-options.sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
-    inserted = counts.inserted + options.prior_count * rate
+    rate = np.exp(-sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
+    inserted = counts[-1, :-1] + prior_count * rate
     insertion = np.maximum(np.log(said / inserted), LEAST)
     spoken = seen.sum(axis=1)
     unit = float((cost[:, -1] * spoken).sum() / (prior.deletion * spoken).sum())

@@ -33,12 +33,8 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
 
     The states and arcs there were keep their order, and their costs and labels; each new state stands right before the
     state in which its chain ends, and new arcs leave a state after those there were. In a raw lattice, whose arcs have
-    a label at most, a word is followed by epsilons with the rest of its labels.
-
-    Args:
-        lattice: Any lattice.
-        chains: The word sequences.
-        words: The symbol table of the new lattice.
+    a label at most, a word is followed by epsilons with the rest of its labels. ``words`` is the new lattice's
+    symbol table.
     """
     if not chains:
         return lattice.with_words(words)

@@ -45,11 +45,6 @@ class OldCosts:
         """Return the cost of words less that of the path they replace; nats, float64 [places].
 
         The sentence is the lattice's best through the path; words around it count as far as the model looks.
-
-        Args:
-            lattice: Where the paths are.
-            acoustic_scale: Of the acoustic costs, where paths are compared.
-            places: The paths, and the words to take their place.
         """
         if not places:
             return np.zeros(0)
