@@ -163,7 +163,7 @@ def test_rates_add_only_to_rates() -> None:
         (b'{"utt": "u1", "rare": [], "text": 3}\n', "lists:1: the text of 'u1' is 3, but must be a string"),
         (b'{"utt": ' + b"[" * 100_000, "lists:1: .* is no JSON: maximum recursion"),
         (b"u1\t\xff\t[]\n", r"lists:1: not UTF-8 \(invalid start byte\)"),
-        (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream is damaged"),
+        (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream ends too early"),
     ],
 )
 def test_broken_lists_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:

@@ -93,8 +93,7 @@ def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None
     entities = Entities.read(path, words=WORDS)
     assert entities.num_phrases == 4
     (problem,) = entities.problems
-    assert (problem.kind, problem.count) == ("duplicates", 3)
-    assert str(problem) == (
+    assert problem == (
         f"{path}: 3 phrases stand twice in a list, the second without effect: 'tom' of @name in utterance 'u' at line 1"
         " and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' at line 6 "
         "and line 7"
@@ -114,7 +113,8 @@ def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
     assert seen(entities.of("u"))[0][1] == {"@name": [("tom", 1.0, ("T AA M", "T OW M"))]}
     assert entities.problems == ()
     again = {"text": "tom", "pronunciations": ["T AA M"]}
-    assert [problem.count for problem in Entities.from_dict({"@name": [again, again]}).problems] == [1]
+    (problem,) = Entities.from_dict({"@name": [again, again]}).problems
+    assert problem.startswith("1 phrase stands twice in a list")
 
 
 def test_lists_and_groups_that_nobody_uses_are_named() -> None:
@@ -122,20 +122,15 @@ def test_lists_and_groups_that_nobody_uses_are_named() -> None:
     entities = Entities.from_dict(
         {"lists": {"a": some, "b": some}, "groups": {"g": some}, "utterances": {"u": {"lists": ["b"]}}}
     )
-    assert [(p.kind, p.count, str(p)) for p in entities.problems] == [
-        ("unused lists", 1, "1 list is never used: 'a'"),
-        ("unused groups", 1, "1 group has no utterance: 'g'"),
-    ]
+    assert entities.problems == ("1 list is never used: 'a'", "1 group has no utterance: 'g'")
     many = Entities.from_dict({"lists": {str(number): some for number in range(5)}})
-    assert str(many.problems[0]) == "5 lists are never used: '0', '1', '2', …"
+    assert many.problems[0] == "5 lists are never used: '0', '1', '2', …"
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])
 def test_a_file_without_phrases_is_reported(content: str, tmp_path: Path) -> None:
     (tmp_path / "e").write_text(content)
-    assert [str(problem) for problem in Entities.read(tmp_path / "e").problems] == [
-        f"{tmp_path}/e: there are no phrases"
-    ]
+    assert Entities.read(tmp_path / "e").problems == (f"{tmp_path}/e: there are no phrases",)
 
 
 def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:

@@ -209,7 +209,7 @@ def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) ->
         (folder / "e").write_text(content.format(first))
         entities = Entities.read(folder / "e")
         assert entities.num_phrases == found
-        assert [str(problem).removeprefix(str(folder)) for problem in entities.problems] == (
+        assert [problem.removeprefix(str(folder)) for problem in entities.problems] == (
             ["/pools/p.tsv.gz has 4 phrases, fewer than the first 7 that list 'p' asks for"] if first > found else []
         )
 
@@ -375,7 +375,7 @@ LONG = "9" * 5000
         # encodings
         (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),
         (b"\xff\xfe{\0", r"e:1: not UTF-8 \(invalid start byte\); convert it with iconv"),
-        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream is damaged"),
+        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream ends too early: the file is cut short"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_its_place(content: str | bytes, message: str, tmp_path: Path) -> None:
@@ -409,8 +409,8 @@ def test_no_content_brings_another_error(content: bytes, tmp_path_factory: pytes
 
 def test_the_places_of_doubles_in_a_list_name_its_file(folder: Path) -> None:
     (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": [{"text": "rome", "weight": 2}]}')
-    duplicates = next(problem for problem in Entities.read(folder / "e").problems if problem.kind == "duplicates")
-    assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates.message
+    duplicates = next(problem for problem in Entities.read(folder / "e").problems if "twice in a list" in problem)
+    assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates
     (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": ["rome"]}')
     with pytest.raises(
         FormatError, match=r"e:1: list 'p', @place, entry 1: .* 1, but 2 at .*p\.tsv\.gz, line 3; take one"

@@ -207,7 +207,7 @@ def _score_entities(
     table = SymbolTable.read(vocabulary) if vocabulary is not None else source.table() if source.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
     for problem in listed.problems:
-        source.console.say(str(problem))
+        source.console.say(problem)
     found = score_entities(
         references,
         hypotheses,

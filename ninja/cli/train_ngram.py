@@ -107,7 +107,7 @@ def _tagger(path: str) -> Tagger:
     """Read the lists of classes; whose utterances they are for does not matter here."""
     entities = Entities.read(path)
     for problem in entities.problems:
-        _say(str(problem))
+        _say(problem)
     phrases: dict[str, dict[str, None]] = {}
     for each in entities.all_lists:
         for name, members in each.classes.items():

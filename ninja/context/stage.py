@@ -224,7 +224,7 @@ class Contextual:
     def _notes(self, words: SymbolTable) -> Iterator[str]:
         """Say what is odd about the files."""
         assert self.entities is not None
-        yield from map(str, self.entities.problems)
+        yield from self.entities.problems
         given = self.entities.path or "the entities"
         for unknown in self.entities.unknown(words):
             new = "; they get symbols of their own" if self._augmenter is not None else ""

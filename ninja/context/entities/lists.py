@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
+from ninja.evaluate.entities import Phrases
+from ninja.evaluate.entity_report import Entity
 from ninja.lattice.symbols import EPSILON, SymbolTable
-
-if TYPE_CHECKING:
-    from ninja.evaluate import Phrases
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
@@ -48,26 +47,8 @@ class PhraseList:
     @cached_property
     def spotted(self) -> Phrases:
         """The phrases of no negative weight, to be found in transcripts."""
-        from ninja.evaluate import Entity, Phrases  # here for start-up time
-
-        return Phrases(
-            Entity(name, phrase.text)
-            for name, phrases in self.classes.items()
-            for phrase in phrases
-            if phrase.weight >= 0
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A likely mistake in an entity file, for which it is not refused."""
-
-    kind: Literal["duplicates", "unused lists", "unused groups", "short file", "no phrases"]
-    count: int
-    message: str  # one line, with the file and the first few places
-
-    def __str__(self) -> str:
-        return self.message
+        listed = ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
+        return Phrases(Entity(name, phrase.text) for name, phrase in listed if phrase.weight >= 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +73,13 @@ class Entities:
     def __init__(
         self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
     ) -> None:
-        """Make entities of sections, as ``read`` and ``from_dict`` do.
-
-        Raises:
-            FormatError: As ``read``.
-        """
+        """Make entities of sections, as ``read`` and ``from_dict`` do."""
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
         for section in sections:
-            if section.name in by_kind[section.kind]:
-                earlier = by_kind[section.kind][section.name].place.line
-                section.refuse(f"is given twice{f', first in line {earlier}' if earlier else ''}; merge the two")
-            by_kind[section.kind][section.name] = section
+            first = by_kind[section.kind].setdefault(section.name, section)
+            if first is not section:
+                where = f", first in line {first.place.line}" if first.place.line else ""
+                section.refuse(f"is given twice{where}; merge the two")
         builder = _Builder(spell)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
@@ -113,8 +90,7 @@ class Entities:
             for kind in ("all", "group", "utt")
         }
         self._everyone = scopes["all"].get(EVERYONE, _Scope())
-        self._groups = scopes["group"]
-        self._utterances = scopes["utt"]
+        self._groups, self._utterances = scopes["group"], scopes["utt"]
         self._group_of = dict(groups)
         for name, section in by_kind["utt"].items():
             if section.group is None:
@@ -124,7 +100,17 @@ class Entities:
             if groups.get(name, section.group) != section.group:
                 section.refuse(f"its group is {section.group!r} here, but {groups[name]!r} in the table of groups")
             self._group_of[name] = section.group
-        self.problems = (*self._problems(builder), *builder.problems(path))
+        place = f"{path}: " if path else ""
+        unused = {
+            ("list is", "lists are", "never used"): [name for name in self.lists if name not in builder.used],
+            ("group has", "groups have", "no utterance"): sorted(self._groups.keys() - set(self._group_of.values())),
+        }
+        self.problems: tuple[str, ...] = (  # likely mistakes, for which the file is not refused
+            *(f"{place}{_counted(names, *said)}: {_first(names)}" for said, names in unused.items() if names),
+            *([] if self.num_phrases else [f"{place}there are no phrases"]),
+            *(section.short_file for section in by_kind["list"].values() if section.short_file),
+            *([f"{place}{builder.duplicates_found()}"] if builder.duplicates else []),
+        )
 
     @classmethod
     def read(
@@ -221,21 +207,6 @@ class Entities:
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
 
-    def _problems(self, builder: _Builder) -> list[Problem]:
-        place = f"{self.path}: " if self.path else ""
-        found = []
-        unused = [name for name in self.lists if name not in builder.used]
-        if unused:
-            message = f"{place}{_counted(len(unused), 'list is', 'lists are')} never used: {_first(unused)}"
-            found.append(Problem("unused lists", len(unused), message))
-        unused = sorted(self._groups.keys() - set(self._group_of.values()))
-        if unused:
-            message = f"{place}{_counted(len(unused), 'group has', 'groups have')} no utterance: {_first(unused)}"
-            found.append(Problem("unused groups", len(unused), message))
-        if not self.num_phrases:
-            found.append(Problem("no phrases", 1, f"{place}there are no phrases"))
-        return found
-
     def __repr__(self) -> str:
         source = f" of {self.path}" if self.path else ""
         return f"Entities({self.num_phrases} phrases, {len(self.keys)} utterances{source})"
@@ -256,9 +227,7 @@ class _Builder:
     spell: Normaliser
     epsilon: str | None = field(init=False)  # word of the table that is no word
     used: set[str] = field(default_factory=set)
-    num_duplicates: int = 0
     duplicates: list[str] = field(default_factory=list)
-    short_files: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         words = self.spell.words
@@ -269,13 +238,10 @@ class _Builder:
             if name not in lists:
                 section.refuse(f"the list {name!r} is defined nowhere")
         self.used.update(section.lists)
-        names = {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}
-        own = self.phrases(section, names[section.kind])
+        own = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
         return _Scope(tuple(lists[name] for name in section.lists), own if own.classes else None)
 
     def phrases(self, section: Section, name: str) -> PhraseList:
-        if section.short_file:
-            self.short_files.append(section.short_file)
         classes: dict[str, dict[str, Phrase]] = {}
         first: dict[tuple[str, str], Entry] = {}
         for entry in section.entries:
@@ -287,14 +253,11 @@ class _Builder:
             phrases[made.text] = made
         return PhraseList(name, {each: tuple(phrases.values()) for each, phrases in classes.items()})
 
-    def problems(self, path: str | None) -> list[Problem]:
-        found = [Problem("short file", 1, message) for message in self.short_files]
-        if self.num_duplicates:
-            count = _counted(self.num_duplicates, "phrase stands", "phrases stand")
-            more = "; …" if self.num_duplicates > len(self.duplicates) else ""
-            message = f"{count} twice in a list, the second without effect: {'; '.join(self.duplicates)}{more}"
-            found.append(Problem("duplicates", self.num_duplicates, f"{path}: {message}" if path else message))
-        return found
+    def duplicates_found(self) -> str:
+        """Return the message about phrases that stand twice in a list."""
+        shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
+        count = _counted(self.duplicates, "phrase stands", "phrases stand", "twice in a list")
+        return f"{count}, the second without effect: {shown}{more}"
 
     def _phrase(self, section: Section, entry: Entry) -> Phrase:
         if len(entry.text) > MAX_CHARACTERS:
@@ -326,10 +289,8 @@ class _Builder:
         if set(again.pronunciations) - set(first.pronunciations):
             pronunciations = dict.fromkeys((*first.pronunciations, *again.pronunciations))
             return Phrase(first.text, first.weight, tuple(pronunciations))
-        self.num_duplicates += 1
-        if len(self.duplicates) < _SHOWN:
-            places = f"{earlier.place.seen_from(home)} and {entry.place.seen_from(home)}"
-            self.duplicates.append(f"{what} in {section.label} at {places}")
+        places = f"{earlier.place.seen_from(home)} and {entry.place.seen_from(home)}"
+        self.duplicates.append(f"{what} in {section.label} at {places}")
         return first
 
 
@@ -342,9 +303,9 @@ def _phones(section: Section, entry: Entry) -> Iterator[str]:
         yield _STRESS.sub("", phones)
 
 
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+def _counted(found: Sequence[str], one: str, many: str, what: str) -> str:
+    return f"{len(found)} {one if len(found) == 1 else many} {what}"
 
 
-def _first(names: list[str]) -> str:
+def _first(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")

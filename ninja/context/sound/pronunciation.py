@@ -7,13 +7,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
-from typing import TYPE_CHECKING
 
+from ninja.context.entities.lists import Phrase
 from ninja.errors import DependencyError, FormatError, NinjaError
 from ninja.files import text as utf8
-
-if TYPE_CHECKING:
-    from ninja.context.entities.lists import Phrase
 
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first; may be none
