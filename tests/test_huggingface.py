@@ -16,6 +16,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.loading import open_directory
+from ninja.lm.options import LoadOptions
 from ninja.rescoring import RescoreOptions, rescore
 
 torch = pytest.importorskip("torch")
@@ -83,7 +84,7 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
 def test_what_an_architecture_cannot_do_is_gone_without():
     able = {}
     for kind in CAUSAL:
-        pieces = open_directory(folder(kind), TABLE)._pieces
+        pieces = load(folder(kind), words=TABLE)._pieces
         able[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
     # Mistral's window is narrower than sentences here, Bloom's positions are in its mask, Mamba has no attention.
     both, caches = (True, True), (True, False)
@@ -96,30 +97,30 @@ def test_what_an_architecture_cannot_do_is_gone_without():
 def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
-    lm = open_directory(folder(kind), TABLE)
+    lm = load(folder(kind), words=TABLE)
     parent, word = make_trie(lm, 60, seed=1)
     expected = lm.score_trie(parent, word)
     lm._pieces.reads_tries(False)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-5)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    without = open_directory(folder(kind), TABLE)
+    without = load(folder(kind), words=TABLE)
     np.testing.assert_allclose(stepwise(without, parent, word), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
 def test_the_batch_changes_no_score(max_batch):
-    whole, cut = open_directory(folder("llama"), TABLE), open_directory(folder("llama"), TABLE, max_batch=max_batch)
+    whole, cut = load(folder("llama"), words=TABLE), load(folder("llama"), words=TABLE, max_batch=max_batch)
     parent, word = make_trie(whole)
     expected = whole.score_trie(parent, word)
     np.testing.assert_allclose(cut.score_trie(parent, word), expected, atol=1e-4)
     np.testing.assert_allclose(stepwise(cut, parent, word), expected, atol=1e-4)
     with pytest.raises(OptionError, match="max_batch is 0"):
-        open_directory(folder("llama"), TABLE, max_batch=0)
+        load(folder("llama"), words=TABLE, max_batch=0)
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    return open_directory(folder("gpt2"), TABLE), Plain(folder("gpt2"))
+    return load(folder("gpt2"), words=TABLE), Plain(folder("gpt2"))
 
 
 NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
@@ -144,31 +145,31 @@ def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice)
 
 
 def test_half_precision_gives_nearly_the_same_scores():
-    parent, word = make_trie(open_directory(folder("gpt2"), TABLE))
-    expected = open_directory(folder("gpt2"), TABLE).score_trie(parent, word)
+    parent, word = make_trie(load(folder("gpt2"), words=TABLE))
+    expected = load(folder("gpt2"), words=TABLE).score_trie(parent, word)
     for dtype in ("bfloat16", "float16"):
-        lm = open_directory(folder("gpt2"), TABLE, dtype=dtype)
+        lm = open_directory(folder("gpt2"), LoadOptions(words=TABLE), dtype=dtype)
         assert lm._pieces._model.dtype == getattr(torch, dtype)
         for got in (lm.score_trie(parent, word), stepwise(lm, parent, word)):
             assert 0 < np.abs(got - expected).max() < 0.3
     with pytest.raises(OptionError, match="dtype is 'int8'; it must be one of float32, float16, bfloat16"):
-        open_directory(folder("gpt2"), TABLE, dtype="int8")
+        open_directory(folder("gpt2"), LoadOptions(words=TABLE), dtype="int8")
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_a_device_that_torch_lacks_is_named(kind):
     with pytest.raises(OptionError, match="torch cannot use the device 'toaster'"):
-        open_directory(folder(kind), TABLE, "toaster")
+        load(folder(kind), "toaster", words=TABLE)
 
 
 def test_a_device_map_is_the_librarys():
     if importlib.util.find_spec("accelerate") is None:
         with pytest.raises((DependencyError, ModelError), match=r"[Aa]ccelerate"):
-            open_directory(folder("gpt2"), TABLE, device_map="auto")
+            open_directory(folder("gpt2"), LoadOptions(words=TABLE), device_map="auto")
         return
-    parent, word = make_trie(open_directory(folder("gpt2"), TABLE))
-    expected = open_directory(folder("gpt2"), TABLE).score_trie(parent, word)
-    mapped = open_directory(folder("gpt2"), TABLE, device_map={"": "cpu"})
+    parent, word = make_trie(load(folder("gpt2"), words=TABLE))
+    expected = load(folder("gpt2"), words=TABLE).score_trie(parent, word)
+    mapped = open_directory(folder("gpt2"), LoadOptions(words=TABLE), device_map={"": "cpu"})
     np.testing.assert_allclose(mapped.score_trie(parent, word), expected, atol=1e-5)
 
 
@@ -176,13 +177,13 @@ def test_a_device_map_is_the_librarys():
 def test_what_follows_more_pieces_than_a_network_reads_has_no_score(kind, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
-    lm = open_directory(folder(kind), TABLE)
+    lm = load(folder(kind), words=TABLE)
     the = lm.vocabulary.id("the")
     chain = np.arange(-1, 79, dtype=np.int32), np.full(80, the, np.int32)
     short = np.full(2, -1, np.int32), np.full(2, the, np.int32)
     expected = lm.score_trie(*short)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    for each in (lm, open_directory(folder(kind), TABLE)):
+    for each in (lm, load(folder(kind), words=TABLE)):
         for scores in (each.score_trie, lambda parent, word, each=each: stepwise(each, parent, word)):
             both = scores(np.concatenate((chain[0], short[0])), np.concatenate((chain[1], short[1])))
             assert np.isfinite(both).tolist() == [True] * 64 + [False] * 16 + [True] * 2
@@ -193,20 +194,20 @@ def test_what_follows_more_pieces_than_a_network_reads_has_no_score(kind, monkey
 
 
 def test_a_space_belongs_to_the_word_behind_it():
-    lm, tokenizer = open_directory(folder("gpt2"), TABLE), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
+    lm, tokenizer = load(folder("gpt2"), words=TABLE), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
     for word in ("the", "zebra", "Zoë", "it's"):
         assert tokenizer.decode(spelled(lm, word)) == f" {word}"
         assert tokenizer.decode(spelled(lm, word, first=True)) == word
     assert tokenizer.convert_ids_to_tokens(spelled(lm, "the")) == ["Ġthe"]
     assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
-    llama, unigram = open_directory(folder("llama"), TABLE), metaspace_unigram()
+    llama, unigram = load(folder("llama"), words=TABLE), metaspace_unigram()
     assert unigram.convert_ids_to_tokens(spelled(llama, "the")) == ["▁the"]
     assert spelled(llama, "the") == spelled(llama, "the", first=True)
     assert (spelled(llama, "<s>"), spelled(llama, "</s>")) == ([1], [2])
 
 
 def test_a_word_that_cannot_be_spelled_is_unknown():
-    llama, gpt2 = open_directory(folder("llama"), TABLE), open_directory(folder("gpt2"), TABLE)
+    llama, gpt2 = load(folder("llama"), words=TABLE), load(folder("gpt2"), words=TABLE)
     assert llama.vocabulary.id("Zoë") is None
     assert llama.vocabulary.word(llama.unk) == "<unk>"
     assert spelled(llama, "<unk>") == [0]
@@ -218,7 +219,7 @@ def test_casing_is_applied_before_words_are_split():
     table = SymbolTable.from_words(["<eps>", "THE", "Cat", "Zoë"])
 
     def written(casing):
-        lm = open_directory(folder("gpt2"), table, casing=casing)
+        lm = open_directory(folder("gpt2"), LoadOptions(words=table), casing=casing)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
         return [tokenizer.decode(spelled(lm, w, first=f)).strip() for w in ("THE", "Cat", "Zoë") for f in (True, False)]
 
@@ -227,7 +228,7 @@ def test_casing_is_applied_before_words_are_split():
     assert written("upper") == ["THE", "THE", "CAT", "CAT", "ZOË", "ZOË"]
     assert written("sentence") == ["The", "the", "Cat", "cat", "Zoë", "zoë"]
     with pytest.raises(OptionError, match="casing is 'title'; it must be one of keep, lower, upper, sentence"):
-        open_directory(folder("gpt2"), table, casing="title")
+        open_directory(folder("gpt2"), LoadOptions(words=table), casing="title")
 
 
 @given(st.data())
@@ -249,7 +250,7 @@ def test_words_of_one_history_score_as_if_asked_alone(gpt2, data):
 
 @pytest.fixture(scope="module")
 def bert():
-    return open_directory(folder("bert"), TABLE)
+    return load(folder("bert"), words=TABLE)
 
 
 @torch.no_grad()
@@ -277,7 +278,7 @@ def test_a_masked_model_predicts_each_piece_from_all_others(bert, monkeypatch):
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
     monkeypatch.setattr(masked, "BATCH_PIECES", 12)
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
-    alone = open_directory(folder("bert"), TABLE, max_batch=1)
+    alone = load(folder("bert"), words=TABLE, max_batch=1)
     np.testing.assert_allclose(alone.score_sentences(ids), expected, atol=1e-4)
 
 

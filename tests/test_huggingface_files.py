@@ -9,7 +9,6 @@ import pytest
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm import load
-from ninja.lm.huggingface.loading import open_directory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
@@ -83,14 +82,14 @@ def test_weights_that_are_missing_are_not_drawn_at_random(copy):
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_pickled_weights_are_read_but_run_no_code(copy):
-    expected = open_directory(folder("gpt2"), TABLE)
+    expected = load(folder("gpt2"), words=TABLE)
     path = copy("gpt2")
     state = transformers.AutoModelForCausalLM.from_pretrained(path).state_dict()
     (path / "model.safetensors").unlink()
     torch.save(state, path / "pytorch_model.bin")
     parent, word = make_trie(expected)
     np.testing.assert_allclose(
-        open_directory(path, TABLE).score_trie(parent, word), expected.score_trie(parent, word), atol=1e-5
+        load(path, words=TABLE).score_trie(parent, word), expected.score_trie(parent, word), atol=1e-5
     )
 
     class Bomb:
@@ -125,7 +124,7 @@ def test_a_model_without_an_end_of_text_is_refused(copy):
     change(path / "config.json", eos_token_id=None, bos_token_id=None)
     refused(path, "names a piece that ends a text")
     change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
-    lm = open_directory(path, TABLE)
+    lm = load(path, words=TABLE)
     assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
 
 
@@ -141,7 +140,7 @@ def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
 
 
 def test_the_commands_about_models_know_it(tmp_path, ninja):
-    lm = open_directory(folder("gpt2"), TABLE)
+    lm = load(folder("gpt2"), words=TABLE)
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     (tmp_path / "text").write_text("utt the zebra sat\n")
     code, out, said = ninja("lm", "score", folder("gpt2"), tmp_path / "text", "--words", tmp_path / "words.txt")

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import sentence_logprobs
+from ninja.lm import slots as slot_pool
+from ninja.lm.options import LoadOptions
 
 torch = pytest.importorskip("torch")
 
@@ -73,7 +75,7 @@ def make(kind, **options):
     batch = options.pop("batch", None)
     network = {"step": Stepping, "history": Refeeding}[kind]()
     network.batch = batch
-    return {"step": StepLM, "history": HistoryLM}[kind](network, WORDS, **options)
+    return {"step": StepLM, "history": HistoryLM}[kind](network, WORDS, LoadOptions(**options))
 
 
 @pytest.mark.parametrize("kind", ["step", "history"])
@@ -83,7 +85,7 @@ def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lazy, "ROW_BYTES", 4 * NUM_WORDS * data.draw(st.integers(0, 9)))
         patch.setattr(lazy, "SCORE_BYTES", 4 * NUM_WORDS * data.draw(st.sampled_from([1, 3, 100])))
-        patch.setattr(lazy, "FIRST_CAPACITY", 2)
+        patch.setattr(slot_pool, "FIRST_CAPACITY", 2)
         batch = data.draw(st.sampled_from([None, 1, 4]))
         lm = make(kind, batch=batch, max_batch=data.draw(st.sampled_from([None, 1, 2])))
         held = []  # (slot, history); one slot may be held several times
@@ -108,7 +110,7 @@ def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
             assert lm.num_slots == len(held)
         lm.release(np.array([slot for slot, _ in held], np.int64))
         assert lm.num_slots == 0
-        assert len(lm._word) - len(lm._free) == 2  # nothing leaks: what is left begins every sentence
+        assert lm._slots.num_used == 2  # nothing leaks: what is left begins every sentence
         assert (lm._children[lm._held == 0] == 0).all()
 
 
@@ -125,7 +127,7 @@ def test_a_batch_is_cut_to_what_may_be_seen_at_once(monkeypatch):
         if not options:
             monkeypatch.setattr(lazy, "SCORE_BYTES", 2 * 4 * NUM_WORDS)
         network = Stepping()
-        lm = StepLM(network, WORDS, **options)
+        lm = StepLM(network, WORDS, LoadOptions(**options))
         slots = lm.advance(lm.start(40), np.arange(40, dtype=np.int32) % NUM_WORDS)
         lm.logprob(slots, np.full(40, 3, np.int32))
         assert network.largest == limit
@@ -161,7 +163,7 @@ def test_a_network_that_fails_leaves_no_slot_behind():
 
 
 def test_a_history_outlives_the_one_it_continues(monkeypatch):
-    monkeypatch.setattr(lazy, "FIRST_CAPACITY", 4)  # two for the beginnings of sentences, two for us
+    monkeypatch.setattr(slot_pool, "FIRST_CAPACITY", 4)  # two for the beginnings of sentences, two for us
     for lm in (make("step"), make("history")):
         root = lm.start(1)
         parent = lm.advance(root, np.array([3], np.int32))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, sentence_logprobs
+from ninja.lm.options import LoadOptions
 
 torch = pytest.importorskip("torch")
 
@@ -69,7 +70,9 @@ def array(*numbers):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_a_gpu_scores_as_the_cpu_does():
     sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
-    on_cpu, on_gpu = (sentence_logprobs(LstmLM(MODULE, VOCABULARY, device), sentences) for device in ("cpu", "cuda"))
+    on_cpu, on_gpu = (
+        sentence_logprobs(LstmLM(MODULE, VOCABULARY, LoadOptions(device)), sentences) for device in ("cpu", "cuda")
+    )
     assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
 
 
@@ -113,7 +116,7 @@ def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
 
 
 def test_without_normalisation_scores_are_off_by_one_constant_a_history():
-    exact, raw = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, normalize=False)
+    exact, raw = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, LoadOptions(normalize=False))
     words = array(1, 5, 9, 30)
     difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
     assert np.ptp(difference) < 1e-5
@@ -127,7 +130,7 @@ def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_word
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
-    together, alone = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, max_batch=1)
+    together, alone = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, LoadOptions(max_batch=1))
     for _ in range(2):
         score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
         assert score[0] == pytest.approx(score[1], abs=1e-4)
@@ -214,10 +217,15 @@ def test_the_network_keeps_the_protocol(lm):
     [
         (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0; it must be at least 1"),
         (VOCABULARY, {"device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
-        (SymbolTable.from_words(["<s>", "</s>"]), {}, ModelError, "2 words in the vocabulary, but the network has 40"),
+        (
+            SymbolTable.from_words(["<s>", "</s>"]),
+            {},
+            ModelError,
+            "2 words in the vocabulary, but the network scores 40",
+        ),
         (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "lacks <s>"),
     ],
 )
 def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):
     with pytest.raises(error, match=message):
-        LstmLM(MODULE, vocabulary, **options)
+        LstmLM(MODULE, vocabulary, LoadOptions(**options))

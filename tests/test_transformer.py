@@ -11,6 +11,7 @@ from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import TrainOptions, load, sentence_logprobs, text
 from ninja.lm.attention.forest import Forest, batches, pad
+from ninja.lm.options import LoadOptions
 from ninja.lm.trie import score_trie
 
 torch = pytest.importorskip("torch")
@@ -47,7 +48,9 @@ def make_module(seed=0, **sizes):
 
 
 def make_lm(module=None, **options):
-    return TransformerLM(module or make_module(), SymbolTable(zip(WORDS, range(len(WORDS)), strict=True)), **options)
+    return TransformerLM(
+        module or make_module(), SymbolTable(zip(WORDS, range(len(WORDS)), strict=True)), LoadOptions(**options)
+    )
 
 
 def make_trie(random, size, reach=8):
@@ -303,7 +306,7 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value,
 
 
 def test_vocabulary_and_network_must_fit():
-    with pytest.raises(ModelError, match="3 words in the vocabulary, but the network has 40"):
+    with pytest.raises(ModelError, match="3 words in the vocabulary, but the network scores 40"):
         TransformerLM(make_module(), SymbolTable(zip(text.SPECIAL, range(3), strict=True)))
     with pytest.raises(ModelError, match="the vocabulary lacks </s>"):
         TransformerLM(make_module(), SymbolTable(zip(["<s>", "x", *WORDS[2:]], range(40), strict=True)))

@@ -27,7 +27,7 @@ from ninja.errors import ModelError
 from ninja.files.output import opened
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
-from ninja.lm.kaldi import rnnlm, stored
+from ninja.lm.kaldi import stored
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
 from ninja.lm.options import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
@@ -68,16 +68,14 @@ def open_checkpoint(path: str, options: LoadOptions) -> LstmLM | TransformerLM |
     """Open a checkpoint as a language model, see `read` and `ninja.lm.load`."""
     found = read(path)
     if isinstance(found.module, KaldiModel):
-        return rnnlm.language_model(found.module, options, path)
+        return KaldiRnnlm(found.module, options, path)
     unk_words = found.card.get("unk_words")
     model = TransformerLM if isinstance(found.module, transformer.TransformerLanguageModel) else LstmLM
     return model(
         found.module,
         SymbolTable(((word, number) for number, word in enumerate(found.words)), path),
-        options.device,
-        normalize=options.normalized,
-        max_batch=options.max_batch,
-        unk_words=unk_words if type(unk_words) is int and unk_words > 0 else None,
+        options,
+        unk_words if type(unk_words) is int and unk_words > 0 else None,
     )
 
 

@@ -29,16 +29,6 @@ def device_of(name: str) -> torch.device:
         raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
 
 
-def check_max_batch(max_batch: int | None) -> None:
-    """Refuse a bound of batches below 1.
-
-    Raises:
-        OptionError: It is.
-    """
-    if max_batch is not None and max_batch < 1:
-        raise OptionError(f"max_batch is {max_batch}; it must be at least 1, or None")
-
-
 def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias in float32, as fast as this machine does it.
 

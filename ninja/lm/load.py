@@ -193,13 +193,7 @@ def _describe(head: bytes) -> str:
 
 KINDS = [  # the first that recognises a model opens it
     Kind(CHECKPOINT, _is_checkpoint, "checkpoint", "open_checkpoint"),
-    Kind(
-        "a Hugging Face directory",
-        lambda candidate: candidate.has("config.json"),
-        "huggingface.loading",
-        "open_directory",
-        lambda read, path, o: read(path, o.words, o.device, normalize=o.normalized, max_batch=o.max_batch),
-    ),
+    Kind("a Hugging Face directory", lambda c: c.has("config.json"), "huggingface.loading", "open_directory"),
     Kind(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm", "open_rnnlm"),
     Kind("an ARPA file", _is_arpa, "ngram.model", "read_arpa", lambda read, path, options: read(path)),
     Kind("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model", "read_const_arpa", _with_words),

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import torch
 
 from ninja.lm.attention.forest import Forest, batches, pad
+from ninja.lm.options import LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
+from ninja.lm.vocabulary import Words
 
 GATHER_BYTES = 16 * 2**20  # keys and values gathered for one attention; more would only wait for memory
 BLOCK_NODES = 128  # of a trie that are read together; attention costs a block its square
@@ -36,31 +38,24 @@ class AttentionLM(StatePoolLM):
 
     def __init__(
         self,
+        words: Words,
         embedding: torch.Tensor,
         bias: torch.Tensor | None,
         cache: int,
         gathered: int,
-        device: str,
-        *,
-        normalize: bool,
-        max_batch: int | None,
+        options: LoadOptions,
     ) -> None:
-        """Make an empty pool; a subclass then sets the protocol's attributes and calls `_begin`.
+        """Make an empty pool, see `StatePoolLM`.
 
         Args:
+            words: The vocabulary.
             embedding: Of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words].
             cache: Numbers that a word's keys and values are.
             gathered: Numbers that are gathered at once for each word of a history.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Normalise scores exactly.
-            max_batch: Most histories the network sees at once; None = as many as a call brings.
-
-        Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            options: How it computes.
         """
-        width = cache + embedding.shape[1]
-        super().__init__(embedding, bias, width, cache, device, normalize=normalize, max_batch=max_batch)
+        super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
         self._gathered_bytes = max(1, gathered) * self._states.element_size()
         self._parent = np.empty(0, np.int64)  # slot each slot was made from, −1 = <s> alone
         self._depth = np.empty(0, np.int64)  # words after <s>
@@ -68,28 +63,11 @@ class AttentionLM(StatePoolLM):
 
     @abstractmethod
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
-        """Read one word after each history.
-
-        Args:
-            path: Slots from ``<s>`` to the history's last word, [n, words]; −1, in front, fills up shorter ones.
-            words: The words, [n].
-
-        Returns:
-            Their rows, float32 [n, row].
-        """
+        """Read a word after each history, whose slots are in `path`, −1 before shorter ones; rows, float32 [n, row]."""
 
     @abstractmethod
     def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Read blocks of a trie.
-
-        Args:
-            word: Words, int64 [blocks, tokens].
-            position: Of each on its way from ``<s>``, which has 0, int64 [blocks, tokens].
-            mask: Which words each one sees, bool [blocks, tokens, tokens seen].
-
-        Returns:
-            Outputs, [blocks, tokens, embedding].
-        """
+        """Read blocks of a trie, of which `mask` shows each word some: outputs, [blocks, tokens, embedding]."""
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         return self._read(np.empty((len(row), 0), np.int64), words)

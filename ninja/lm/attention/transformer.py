@@ -12,6 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
 from ninja.lm.compute import linear
+from ninja.lm.options import DEFAULTS, LoadOptions
+from ninja.lm.vocabulary import Words
 from ninja.models.transformer import TransformerLanguageModel
 
 
@@ -25,50 +27,21 @@ class TransformerLM(AttentionLM):
         self,
         module: TransformerLanguageModel,
         vocabulary: SymbolTable,
-        device: str = "cpu",
-        *,
-        normalize: bool = True,
-        max_batch: int | None = None,
+        options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Take over a trained network's weights.
-
-        Args:
-            module: The network, float32.
-            vocabulary: Its words, ids from 0 without gaps.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Normalise scores exactly. A network trained to normalise itself may go without.
-            max_batch: Most histories, or words of a trie, that the network sees at once; None = as many as are fast.
-            unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
-
-        Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
-            ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
-        """
+        """Take over a trained network's weights; see `ninja.lm.recurrent.lstm.LstmLM`."""
         config = module.config
-        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
+        words = Words.of(vocabulary, config.vocabulary, unk_words=unk_words)
         self.config = config
         told = 2 * config.embedding  # keys and values of one block
-        super().__init__(
-            module.embedding.weight,
-            module.bias,
-            config.layers * told,
-            told,
-            device,
-            normalize=normalize,
-            max_batch=max_batch,
-        )
+        super().__init__(words, module.embedding.weight, module.bias, config.layers * told, told, options)
         self._module = copy.deepcopy(module).eval().to(self._device)
         for block in self._module.blocks:
             for name in ("query_key_value", "attention_output", "hidden", "hidden_output"):
                 setattr(block, name, _Packed(getattr(block, name)))
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
-        self._begin(bos)
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of trained numbers."""
-        return self._num_parameters
+        self._begin()
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         words_before = torch.from_numpy((path >= 0).sum(1)).to(self._device)

@@ -15,6 +15,7 @@ from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.masked import MaskedLM
 from ninja.lm.huggingface.piece_network import open_pieces
 from ninja.lm.huggingface.spelling import Casing, spell
+from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
 
 DType = Literal["float32", "float16", "bfloat16"]
@@ -26,14 +27,11 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiec
 
 def open_directory(
     path: str | os.PathLike[str],
-    words: SymbolTable | None,
-    device: str = "cpu",
+    options: LoadOptions,
     *,
     casing: Casing = "keep",
     dtype: DType = "float32",
     device_map: str | dict[str, Any] | None = None,
-    normalize: bool = True,
-    max_batch: int | None = None,
 ) -> LanguageModel:
     """Open a language model for the words of some lattices.
 
@@ -43,23 +41,21 @@ def open_directory(
 
     Args:
         path: The directory: config.json, weights in safetensors or a .bin without code, and the tokenizer's files.
-        words: The lattices' words; a model of pieces knows no words by itself.
-        device: Where torch computes, such as ``"cuda"``.
+        options: How it computes, and the lattices' words: a model of pieces knows no words by itself.
         casing: How words are written before they are split into pieces, see `spell`.
         dtype: Precision of weights and activations; scores are put together in float32.
-        device_map: Where the parts of a network lie, as transformers takes it (needs accelerate); None = on `device`.
-        normalize: Normalise scores exactly.
-        max_batch: Most histories the network sees at once; None = as many as are fast.
+        device_map: Where the parts of a network lie, as transformers takes it (needs accelerate); None = on one device.
 
     Raises:
         ModelError: A file is missing or damaged, or the model is of a kind that Ninja does not run.
-        OptionError: An option is out of range, `words` is missing, or torch cannot use the device.
+        OptionError: An option is out of range, the words are missing, or torch cannot use the device.
         DependencyError: The transformers library, or a library that it needs for this directory, is not installed.
     """
     path = os.fspath(path)
     if dtype not in get_args(DType):
         raise OptionError(f"dtype is {dtype!r}; it must be one of {', '.join(get_args(DType))}")
     config = _checked(path)
+    words, device = options.words, options.device
     if words is None:
         raise OptionError("a model of word pieces; give the lattices' symbol table (words.txt) too", path)
     try:
@@ -90,13 +86,13 @@ def open_directory(
         except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
             raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
     if masked:
-        return _masked(model, tokenizer, words, casing, max_batch, path)
+        return _masked(model, tokenizer, words, casing, options.max_batch, path)
     eos = _first(tokenizer.eos_token_id, model.config.eos_token_id)
     bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
     if bos is None or eos is None:
         raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
     spelling = _in_range(spell(words, tokenizer, bos, eos, casing, path), model, path)
-    return CausalLM(open_pieces(model, bos, device, normalize=normalize, max_batch=max_batch, path=path), spelling)
+    return CausalLM(open_pieces(model, bos, options, path), spelling)
 
 
 def _masked(
@@ -109,7 +105,7 @@ def _masked(
     spelling = _in_range(spell(words, tokenizer, before, behind, casing, path), model, path)
     longest = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     longest = min(longest, tokenizer.model_max_length)  # of some, the first positions are not for words
-    return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, max_batch=max_batch)
+    return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, max_batch)
 
 
 def _checked(path: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 
 from ninja.errors import ModelError
-from ninja.lm.compute import check_max_batch
 from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel
 
@@ -33,7 +32,7 @@ class MaskedLM(LanguageModel):
     whole_sentences = True  # what a word of a sentence scores depends on the words behind it
 
     def __init__(
-        self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, *, max_batch: int | None
+        self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
         """Take over a network, which is not copied.
 
@@ -44,11 +43,7 @@ class MaskedLM(LanguageModel):
             longest: Most pieces of a sentence, marks included.
             max_batch: Most sentences, each with one piece hidden, that the network sees at once; None = as many as
                 are fast.
-
-        Raises:
-            OptionError: `max_batch` is below 1.
         """
-        check_max_batch(max_batch)
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1

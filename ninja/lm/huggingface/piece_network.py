@@ -13,7 +13,9 @@ from torch.nn.functional import pad
 from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
+from ninja.lm.options import LoadOptions
 from ninja.lm.text import LONGEST_SENTENCE
+from ninja.lm.vocabulary import Words
 
 LONGEST_HISTORY = 2**31  # pieces, of a network that knows no limit
 TOLERANCE = {torch.float32: 1e-3}  # nats between two ways to one score; of half precision, HALF_TOLERANCE
@@ -42,48 +44,25 @@ class PieceLM(AttentionLM):
     the run.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        bos: int,
-        device: str,
-        cache: list[_CacheLayer] | None,
-        *,
-        normalize: bool,
-        max_batch: int | None,
-    ) -> None:
+    def __init__(self, model: Any, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions) -> None:
         """Take over a network, which is not copied.
 
         Args:
             model: A causal language model of the transformers library, in evaluation mode.
             bos: Piece that starts a sentence.
-            device: Where scores are computed, such as ``"cuda"``; the network may lie elsewhere.
             cache: What each layer keeps of a piece; None = nothing, every sentence is read from its start.
-            normalize: Normalise scores exactly.
-            max_batch: Most histories, or pieces of a trie, that the network sees at once; None = as many as are fast.
+            options: How scores are computed; the network may lie on another device.
 
         Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            OptionError: torch has no such device.
         """
         head = model.get_output_embeddings()
         weight = head.weight.detach()
         bias = getattr(head, "bias", None)
-        self.vocabulary = SymbolTable([])  # of words; pieces have only numbers
-        self.bos = bos
-        self.eos = bos
-        self.unk = None
-        self.unk_words = None
+        words = Words(SymbolTable([]), bos, bos, None)  # pieces have only numbers
         # Without keys and values a row keeps the piece itself, which is exact in float32 up to 2**24.
         kept = 1 if cache is None else sum(layer.heads * (layer.key_width + layer.value_width) for layer in cache)
-        super().__init__(
-            weight.float(),
-            None if bias is None else bias.detach().float(),
-            kept,
-            kept,
-            device,
-            normalize=normalize,
-            max_batch=max_batch,
-        )
+        super().__init__(words, weight.float(), None if bias is None else bias.detach().float(), kept, kept, options)
         self._model = model
         self._network = model.base_model
         self._cache = cache
@@ -92,12 +71,8 @@ class PieceLM(AttentionLM):
         windows = [getattr(model.config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
         self._longest = getattr(model.config, "max_position_embeddings", None) or LONGEST_HISTORY
-        self._begin(bos)
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of trained numbers."""
-        return int(self._model.num_parameters())
+        self._num_parameters = int(model.num_parameters())
+        self._begin()
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
         """Tell which histories are ``<s>`` alone, [n]."""
@@ -178,27 +153,23 @@ class PieceLM(AttentionLM):
 
 
 @torch.inference_mode()
-def open_pieces(
-    model: Any, bos: int, device: str, *, normalize: bool = True, max_batch: int | None = None, path: str | None = None
-) -> PieceLM:
+def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = None) -> PieceLM:
     """Put a network behind the protocol, using of its abilities those that give its own scores.
 
     Args:
         model: A causal language model of the transformers library, in evaluation mode.
         bos: Piece that starts a sentence.
-        device: Where scores are computed; the network may lie elsewhere.
-        normalize: Normalise scores exactly.
-        max_batch: Most histories, or pieces of a trie, that the network sees at once; None = as many as are fast.
+        options: How scores are computed; the network may lie on another device.
         path: Of the model, for errors.
 
     Raises:
-        OptionError: `max_batch` is below 1, or torch has no such device.
+        OptionError: torch has no such device.
         ModelError: Its logits are not the product of its output with an output embedding.
     """
     unfit = f"the logits of {type(model).__name__} are not its output times its output embedding; Ninja cannot run it"
     if model.get_output_embeddings() is None:
         raise ModelError(unfit, path)
-    lm = PieceLM(model, bos, device, _cache_layers(model, bos), normalize=normalize, max_batch=max_batch)
+    lm = PieceLM(model, bos, _cache_layers(model, bos), options)
     # A small trie of pieces from all over the vocabulary, with branches at several depths and a leaf to each.
     parent = np.array([-1, -1, 0, 0, 2, 2, 4, 3, 1, 8], np.int32)
     piece = np.linspace(0, model.get_input_embeddings().weight.shape[0] - 1, len(parent)).astype(np.int32)
@@ -213,7 +184,7 @@ def open_pieces(
     expected = lm.score_trie(parent, piece)
     lm.reads_tries(_agree(lambda: _with_tries(lm, parent, piece), expected, tolerance))
     if lm._cache is not None and not _agree(lambda: _step_by_step(lm, parent, piece), expected, tolerance):
-        without = PieceLM(model, bos, device, None, normalize=normalize, max_batch=max_batch)
+        without = PieceLM(model, bos, None, options)
         without.reads_tries(lm._block_nodes is not None)
         return without
     return lm

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.compute import as_tensor, check_max_batch, device_of, logsumexp
+from ninja.lm.compute import as_tensor, device_of, logsumexp
 from ninja.lm.imported.network import HistoryNetwork, StepNetwork
-from ninja.lm.options import LoadOptions
+from ninja.lm.options import DEFAULTS, LoadOptions
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.slots import SlotPool
 from ninja.lm.vocabulary import BOS, EOS, UNK, Words
 
-FIRST_CAPACITY = 256  # slots allocated at first; doubled when they run out
 FIRST_WIDTH = 16  # words of a history there is room for at first; doubled when one gets longer
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept
 SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
@@ -38,7 +38,6 @@ def language_model(
     options: LoadOptions,
     path: str | None = None,
     *,
-    device: str | None = None,
     bos: str = BOS,
     eos: str = EOS,
     unk: str = UNK,
@@ -51,7 +50,6 @@ def language_model(
         words: Its vocabulary: as many words, ids from 0, as it has scores.
         options: How it computes.
         path: The model's file, for messages.
-        device: Where its scores are; None = where `options` say.
         bos: The word that begins a sentence.
         eos: The word that ends one; the same word may do both.
         unk: The word that stands for unknown ones, if there is one.
@@ -59,14 +57,12 @@ def language_model(
 
     Raises:
         ModelError: The network has other scores than words, or gives tensors of other shapes than it should.
-        OptionError: An option is out of range.
+        OptionError: torch has no such device.
     """
-    device = device or options.device
-    checked = Words.of(
-        words, network.count_words(torch.device(device)), path, bos=bos, eos=eos, unk=unk, unk_words=unk_words
-    )
+    size = network.count_words(device_of(options.device))
+    checked = Words.of(words, size, path, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
     made = HistoryLM if isinstance(network, HistoryNetwork) else StepLM
-    return made(network, checked, device, normalize=options.normalized, max_batch=options.max_batch)  # type: ignore[arg-type]
+    return made(network, checked, options)  # type: ignore[arg-type]
 
 
 class LazyLM(LanguageModel, ABC):
@@ -76,30 +72,27 @@ class LazyLM(LanguageModel, ABC):
     it says how rows come about (`_evaluate`), what a new slot remembers (`_extend`), and calls `_begin` at last.
     """
 
-    def __init__(self, words: Words, device: str, *, normalize: bool, max_batch: int | None, batch: int | None) -> None:
+    def __init__(self, words: Words, options: LoadOptions, batch: int | None) -> None:
         """Make a model without slots.
 
         Args:
             words: The vocabulary, as many as the network has scores.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Subtract from each score the logarithm of the sum of all their exponentials.
-            max_batch: Most histories the network sees at once; None = as many as a call brings.
+            options: How it computes; scores are normalised unless told otherwise.
             batch: Histories that the network is made for; None = any number.
 
         Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            OptionError: torch has no such device.
         """
-        check_max_batch(max_batch)
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos
         self.unk = words.unk
         self.unk_words = words.unk_words
-        self._normalize = normalize
-        num_words = len(words.vocabulary)
-        self._piece = min(max_batch or num_words**2, batch or num_words**2, max(1, SCORE_BYTES // (4 * num_words)))
-        self._device = device_of(device)
-        self._rows = torch.empty(max(1, ROW_BYTES // (4 * num_words)), num_words, device=self._device)
+        self._normalize = options.normalized
+        row_bytes = 4 * len(words.vocabulary)
+        self._piece = min(each for each in (options.max_batch, batch, max(1, SCORE_BYTES // row_bytes)) if each)
+        self._device = device_of(options.device)
+        self._rows = torch.empty(max(1, ROW_BYTES // row_bytes), len(words.vocabulary), device=self._device)
         self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot whose row it is
         self._next_row = 0
         self._row = np.empty(0, np.int64)  # [capacity] place in the cache, −1 = not there
@@ -108,7 +101,7 @@ class LazyLM(LanguageModel, ABC):
         self._children = np.empty(0, np.int64)  # [capacity] slots held whose parent it is
         self._parent = np.empty(0, np.int64)  # [capacity] −1 = none
         self._word = np.empty(0, np.int64)  # [capacity] the history's last
-        self._free: list[int] = []
+        self._slots = SlotPool(self._grow)
 
     @abstractmethod
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
@@ -188,7 +181,7 @@ class LazyLM(LanguageModel, ABC):
         self._parent[gone] = -1
         candidates = np.unique(np.concatenate((gone, parents)))
         free = candidates[(self._held[candidates] == 0) & (self._children[candidates] == 0)]
-        self._free.extend(free[::-1].tolist())
+        self._slots.give_back(free)
 
     def _compute(self, slots: np.ndarray) -> torch.Tensor:
         """Evaluate distinct histories, at most a piece of them; keep rows and normalisers; float32 [slots, words]."""
@@ -213,21 +206,16 @@ class LazyLM(LanguageModel, ABC):
         return new
 
     def _take(self, count: int) -> np.ndarray:
-        while len(self._free) < count:
-            self._grow()
-        new = np.array([self._free.pop() for _ in range(count)], np.int64)
+        new = self._slots.take(count)
         self._row[new], self._parent[new] = -1, -1
         self._held[new], self._children[new] = 1, 0
         return new
 
-    def _grow(self) -> None:
-        old = len(self._word)
-        capacity = max(FIRST_CAPACITY, 2 * old)
+    def _grow(self, capacity: int) -> None:
         self._grow_states(capacity)  # first: it is what may fail
         for name in ("_row", "_held", "_children", "_parent", "_word", "_normaliser"):
             array = getattr(self, name)
-            setattr(self, name, np.concatenate((array, np.zeros(capacity - old, array.dtype))))
-        self._free[:0] = range(capacity - 1, old - 1, -1)
+            setattr(self, name, np.concatenate((array, np.zeros(capacity - len(array), array.dtype))))
 
     def _pick(self, row: torch.Tensor, which: np.ndarray, words: np.ndarray) -> np.ndarray:
         return row[self._tensor(which), self._tensor(words).long()].cpu().numpy()
@@ -239,17 +227,9 @@ class LazyLM(LanguageModel, ABC):
 class StepLM(LazyLM):
     """A `StepNetwork` behind the protocol of `LanguageModel`; each part of the state is a tensor with a row a slot."""
 
-    def __init__(
-        self,
-        network: StepNetwork,
-        words: Words,
-        device: str = "cpu",
-        *,
-        normalize: bool = True,
-        max_batch: int | None = None,
-    ) -> None:
+    def __init__(self, network: StepNetwork, words: Words, options: LoadOptions = DEFAULTS) -> None:
         """See `LazyLM`."""
-        super().__init__(words, device, normalize=normalize, max_batch=max_batch, batch=network.batch)
+        super().__init__(words, options, network.batch)
         self._network = network
         self._states = [part.to(self._device).new_empty(0, *part.shape) for part in network.start]
         self._known = np.empty(0, bool)  # [capacity] whether the state is there
@@ -291,17 +271,9 @@ class StepLM(LazyLM):
 class HistoryLM(LazyLM):
     """A `HistoryNetwork` behind the protocol of `LanguageModel`; histories of one length share a call."""
 
-    def __init__(
-        self,
-        network: HistoryNetwork,
-        words: Words,
-        device: str = "cpu",
-        *,
-        normalize: bool = True,
-        max_batch: int | None = None,
-    ) -> None:
+    def __init__(self, network: HistoryNetwork, words: Words, options: LoadOptions = DEFAULTS) -> None:
         """See `LazyLM`."""
-        super().__init__(words, device, normalize=normalize, max_batch=max_batch, batch=network.batch)
+        super().__init__(words, options, network.batch)
         self._network = network
         self._history = np.zeros((0, FIRST_WIDTH), np.int64)  # [capacity, width]
         self._length = np.empty(0, np.int64)  # [capacity]

@@ -48,17 +48,15 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     scores = [each.name for each in session.get_outputs() if each.name in SCORES]
     if len(scores) != 1 or ("word" in inputs) == ("words" in inputs):
         raise _other(session, path)
-    if options.normalize is None:
-        options = replace(options, normalize=scores[0] == "logits")
+    normalize = scores[0] == "logits" if options.normalize is None else options.normalize
     count = metadata.get("unk_words", "")
     return language_model(
         _steps(session, scores[0], metadata.get("states", ""), path)
         if "word" in inputs
         else _histories(session, scores[0], path),
         find(path, options.words, metadata.get("words")),
-        options,
+        replace(options, normalize=normalize, device="cpu"),  # where onnxruntime takes and gives tensors
         path,
-        device="cpu",  # where onnxruntime takes and gives tensors
         bos=metadata.get("bos", BOS),
         eos=metadata.get("eos", EOS),
         unk=metadata.get("unk", UNK),

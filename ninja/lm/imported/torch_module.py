@@ -34,8 +34,9 @@ from typing import Any
 
 import torch
 
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.compute import device_of
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork
 from ninja.lm.options import LoadOptions
@@ -81,11 +82,9 @@ def from_module(
         OptionError: `max_batch` is below 1, or torch has no such device.
     """
     options = LoadOptions(device, normalize, max_batch)
-    try:
-        module = module.to(device).eval()
-    except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
-    network = _steps(module, batch_dim, torch.device(device)) if hasattr(module, "step") else HistoryNetwork(module)
+    place = device_of(device)
+    module = module.to(place).eval()
+    network = _steps(module, batch_dim, place) if hasattr(module, "step") else HistoryNetwork(module)
     return language_model(network, words, options, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,9 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
 from ninja.lm.kaldi.nnet3 import Nnet3, single
-from ninja.lm.options import LoadOptions
+from ninja.lm.options import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
+from ninja.lm.vocabulary import Words
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
 
@@ -91,46 +92,26 @@ class KaldiRnnlm(StatePoolLM):
     Word 0 (epsilon) has no share in the normaliser.
     """
 
-    def __init__(
-        self,
-        model: KaldiModel,
-        device: str = "cpu",
-        *,
-        normalize: bool = False,
-        max_batch: int | None = None,
-        path: str | None = None,
-    ) -> None:
+    def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
         """Take over a model's weights.
 
         Args:
             model: The model.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Normalise scores exactly; Kaldi itself does not.
-            max_batch: Most histories the network sees at once; None = as many as a call brings.
+            options: How it computes; Kaldi's training keeps scores normalised, so it is left at that unless asked.
             path: Where the model comes from, for the messages of its vocabulary.
 
         Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            OptionError: torch has no such device.
         """
-        self.vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
-        self.bos = model.bos
-        self.eos = model.eos
-        self.unk = model.unk
-        place = device_of(device)
+        vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
+        words = Words(vocabulary, model.bos, model.eos, model.unk)
+        place = device_of(options.device)
         kernels = Kernels(linear, _lstm_cell) if place.type == "cpu" else Kernels(linear)
-        network = Network(model.network.graph, place, kernels)
-        embedding = model.word_embedding()
-        super().__init__(
-            embedding, None, network.width, 0, device, normalize=normalize, max_batch=max_batch, first_word=1
-        )
+        self._network = Network(model.network.graph, place, kernels)
+        options = replace(options, normalize=options.normalize is True)
+        super().__init__(words, model.word_embedding(), None, self._network.width, 0, options, first_word=1)
         self._num_parameters = model.num_parameters
-        self._network = network
-        self._begin(model.bos)
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of trained numbers."""
-        return self._num_parameters
+        self._begin()
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         return torch.cat(self._pieces(row, words), 1)
@@ -154,13 +135,7 @@ def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor
 
 def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:
     """Open a Kaldi RNNLM as a language model, see `read` and `ninja.lm.load`."""
-    return language_model(read(path), options, path)
-
-
-def language_model(model: KaldiModel, options: LoadOptions, path: str | None = None) -> KaldiRnnlm:
-    """Make a language model; Kaldi's training keeps scores normalised, and Kaldi leaves it at that unless asked."""
-    normalize = options.normalize is True
-    return KaldiRnnlm(model, options.device, normalize=normalize, max_batch=options.max_batch, path=path)
+    return KaldiRnnlm(read(path), options, path)
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:

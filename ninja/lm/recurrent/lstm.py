@@ -8,7 +8,9 @@ import torch
 from ninja import _lm
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import linear
+from ninja.lm.options import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
+from ninja.lm.vocabulary import Words
 from ninja.models.lstm import LSTMLanguageModel
 
 
@@ -24,10 +26,7 @@ class LstmLM(StatePoolLM):
         self,
         module: LSTMLanguageModel,
         vocabulary: SymbolTable,
-        device: str = "cpu",
-        *,
-        normalize: bool = True,
-        max_batch: int | None = None,
+        options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
         """Take over a trained network's weights.
@@ -35,31 +34,22 @@ class LstmLM(StatePoolLM):
         Args:
             module: The network, float32.
             vocabulary: Its words, ids from 0 without gaps.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Normalise scores exactly. A network trained to normalise itself may go without.
-            max_batch: Most histories the network sees at once; None = as many as a call brings. 1 computes step
-                by step and word by word, as decoders without batching do.
+            options: How it computes; a batch of 1 goes step by step and word by word, as decoders without batching do.
             unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
 
         Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            OptionError: torch has no such device.
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
         """
         config = module.config
-        bos = self._take_words(vocabulary, config.vocabulary, unk_words)
+        words = Words.of(vocabulary, config.vocabulary, unk_words=unk_words)
         self.config = config
         width = config.layers * (config.embedding + config.hidden)
         output = width - config.embedding - config.hidden
-        weight = module.embedding.weight
-        super().__init__(weight, module.bias, width, output, device, normalize=normalize, max_batch=max_batch)
+        super().__init__(words, module.embedding.weight, module.bias, width, output, options)
         self._layers = [_Layer(module, number, self._device) for number in range(config.layers)]
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
-        self._begin(bos)
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of trained numbers."""
-        return self._num_parameters
+        self._begin()
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         """Read one word after each state: float32 [n, row] → [n, row]."""

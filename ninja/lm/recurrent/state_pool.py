@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from ninja import _lm
-from ninja.errors import ModelError
-from ninja.lattice.symbols import SymbolTable
-from ninja.lm.compute import Threads, as_tensor, check_max_batch, device_of, linear, logsumexp
+from ninja.lm.compute import Threads, as_tensor, device_of, linear, logsumexp
+from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.slots import SlotPool
-from ninja.lm.vocabulary import BOS, EOS, UNK
+from ninja.lm.vocabulary import Words
 
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
 EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew
@@ -28,69 +27,54 @@ class StatePoolLM(LanguageModel, ABC):
     word, whose product with a word's embedding is that word's score. The log-normaliser of a history is exact, and
     computed once: when its first word is scored, together with all others that lack theirs in the same call.
 
-    A subclass sets the protocol's attributes, says how a row follows from another (`_step`), and then calls `_begin`.
+    A subclass says how a row follows from another (`_step`), and calls `_begin` when it is ready to.
     """
+
+    _num_parameters: int | None = None
 
     def __init__(
         self,
+        words: Words,
         embedding: torch.Tensor,
         bias: torch.Tensor | None,
         width: int,
         output: int,
-        device: str,
-        *,
-        normalize: bool,
-        max_batch: int | None,
+        options: LoadOptions,
         first_word: int = 0,
     ) -> None:
         """Make an empty pool.
 
         Args:
+            words: The vocabulary.
             embedding: Of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words].
             width: Numbers in a row.
             output: Place in a row where the network's output begins.
-            device: Where torch computes, such as ``"cuda"``.
-            normalize: Normalise scores exactly.
-            max_batch: Most histories the network sees at once; None = as many as a call brings.
+            options: How it computes; scores are normalised unless told otherwise.
             first_word: Words before this one have no share in the normaliser.
 
         Raises:
-            OptionError: `max_batch` is below 1, or torch has no such device.
+            OptionError: torch has no such device.
         """
-        check_max_batch(max_batch)
-        self._normalize = normalize
-        self._max_batch = max_batch
+        self.vocabulary = words.vocabulary
+        self.bos: int | None = words.bos
+        self.eos = words.eos
+        self.unk = words.unk
+        self.unk_words = words.unk_words
+        self._normalize = options.normalized
+        self._max_batch = options.max_batch
         self._threads = Threads()
-        self._device = device_of(device)
+        self._device = device_of(options.device)
         self._states = torch.empty(0, width, device=self._device)
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
         self._output = output
-        blocks = self._embedding[first_word:].split(LOGIT_WORDS) if normalize else ()
+        blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self._normalize else ()
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._slots = SlotPool(self._grow)
         self._start_normaliser = np.float32(np.nan)
-
-    def _take_words(self, vocabulary: SymbolTable, num_words: int, unk_words: int | None) -> int:
-        """Set the protocol's attributes by the vocabulary of a model that `ninja train` made; return the id of ``<s>``.
-
-        Raises:
-            ModelError: It does not have as many words as the network, or ``<s>`` or ``</s>`` is missing.
-        """
-        if len(vocabulary) != num_words:
-            raise ModelError(f"{len(vocabulary)} words in the vocabulary, but the network has {num_words}")
-        bos, eos = vocabulary.id(BOS), vocabulary.id(EOS)
-        if bos is None or eos is None:
-            raise ModelError(f"the vocabulary lacks {BOS if bos is None else EOS}; train the model on whole sentences")
-        self.vocabulary = vocabulary
-        self.bos = bos
-        self.eos = eos
-        self.unk = vocabulary.id(UNK)
-        self.unk_words = unk_words
-        return bos
 
     @abstractmethod
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
@@ -101,9 +85,14 @@ class StatePoolLM(LanguageModel, ABC):
         parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
-    def _begin(self, bos: int) -> None:
+    def _begin(self) -> None:
         """Compute the state of the history that is ``<s>`` alone."""
-        self._start_row = self._step(torch.zeros(1, self._states.shape[1], device=self._device), np.array([bos]))
+        self._start_row = self._step(torch.zeros(1, self._states.shape[1], device=self._device), np.array([self.bos]))
+
+    @property
+    def num_parameters(self) -> int | None:
+        """Number of trained numbers."""
+        return self._num_parameters
 
     @property
     def normalized(self) -> bool:
