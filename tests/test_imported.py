@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm.imported import lazy  # noqa: E402
 from ninja.lm.imported.lazy import HistoryLM, StepLM  # noqa: E402
-from ninja.lm.imported.network import HistoryNetwork, StatePart, StepNetwork, batch_axis  # noqa: E402
+from ninja.lm.imported.network import HistoryNetwork, StatePart, StepNetwork, state_part  # noqa: E402
 from ninja.lm.vocabulary import Words, find  # noqa: E402
 
 NUM_WORDS = 7
@@ -201,13 +201,13 @@ def test_words_of_a_network_are_counted():
     [(["n", 4], "n", 0), ([2, "n", 4], "n", 1), ([2, None, 4], "n", 1), ([2, 5], 5, 1), ([1, 1, 4], 1, 0)],
 )
 def test_the_batch_is_the_dimension_named_or_as_large_as_the_words(sizes, batch, axis):
-    assert batch_axis("state", sizes, batch, "file") == axis
+    assert state_part("state", sizes, torch.float32, batch, "file").axis == axis
 
 
 @pytest.mark.parametrize(("sizes", "batch"), [([2, 4], "n"), (["a", "b"], "n"), ([3, 3, 4], 3), ([], 1)])
 def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
     with pytest.raises(ModelError, match=r"file: the state state .* dimensions? for a batch of"):
-        batch_axis("state", sizes, batch, "file")
+        state_part("state", sizes, torch.float32, batch, "file")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ninja.lm.compute import device_of
 from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, read
 from ninja.lm.imported.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import State, StatePart, StepNetwork
+from ninja.lm.imported.network import State, StatePart, StepNetwork, reason
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import find
 
@@ -51,11 +51,7 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:
-    """Fill the weights, and return the second net as a network once everything that it reads is there.
-
-    Raises:
-        ModelError: An operator is unknown, or inputs and outputs are others than docs/networks.md lists.
-    """
+    """Fill the weights, and return the second net as a network once everything that it reads is there."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
@@ -142,16 +138,11 @@ def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Ten
     inputs = [blobs[name] for name in operator.inputs]
     try:
         outputs = list(function(operator, inputs))
-    except torch.OutOfMemoryError:
-        raise
     except ModelError:
         raise
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        if "memory" in str(error):  # the CPU's way to say it
-            raise
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in zip(operator.inputs, inputs, strict=True))
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise operator.error(f"{first} (inputs: {shapes or 'none'})") from error
+        raise operator.error(f"{reason(error)} (inputs: {shapes or 'none'})") from error
     if len(outputs) < len(operator.outputs):
         raise operator.error(f"{len(operator.outputs)} outputs, but it makes {len(outputs)}")
     return outputs

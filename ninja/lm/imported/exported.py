@@ -24,7 +24,7 @@ import torch
 from ninja.errors import ModelError, NinjaError
 from ninja.lm.compute import device_of
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork, batch_axis, fixed_sizes
+from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, reason, state_part
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import BESIDE, find
 
@@ -53,8 +53,12 @@ def open_exported(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     try:
         program, inside = _read(path, device)
         shape = program.sizes[program.inputs[0]]
-        whole = len(shape) == 2 and len(program.inputs) == 1 and not isinstance(shape[1], int)
-        network = _histories(program) if whole else _steps(program)
+        network: StepNetwork | HistoryNetwork
+        if len(shape) == 2 and len(program.inputs) == 1 and not isinstance(shape[1], int):
+            batch = shape[0] if isinstance(shape[0], int) else None
+            network = HistoryNetwork(lambda words: program([words])[0], batch=batch, path=path)
+        else:
+            network = _steps(program)
         return language_model(network, find(path, options.words, inside), options, path)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"a truncated or damaged archive ({error}); copy it again", path) from error
@@ -69,13 +73,7 @@ class Program:
     """A graph of operators with its weights."""
 
     def __init__(self, model: Json, weights: dict[str, torch.Tensor], path: str, device: torch.device) -> None:
-        """Take over a graph.
-
-        Args:
-            model: The archive's JSON.
-            weights: Parameters, buffers and constants by name.
-            path: The archive, for messages.
-            device: Where to compute.
+        """Take over an archive's JSON and its weights: parameters, buffers and constants by name.
 
         Raises:
             ModelError: The graph wants what is not there, or has an operator that we do not run.
@@ -113,16 +111,11 @@ class Program:
             keywords = {each["name"]: self._value(each["arg"], known) for each in node["inputs"] if each["kind"] == 2}
             try:
                 result = function(*positional, **keywords)
-            except torch.OutOfMemoryError:
-                raise
             except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as error:
-                if "memory" in str(error):  # the CPU's way to say it
-                    raise
-                message = f"{node['target']} fails: {(str(error).splitlines() or ['no reason given'])[0]}"
-                raise ModelError(message, self.path) from error
+                raise ModelError(f"{node['target']} fails: {reason(error)}", self.path) from error
             names = [name for each in node["outputs"] for name in _names(each)]
             known |= zip(names, result if isinstance(result, tuple | list) else [result], strict=False)
-        return [self._one({"as_tensor": {"name": name}}, known) for name in self.outputs]
+        return [self._one({"name": name}, known) for name in self.outputs]
 
     def _function(self, target: str) -> Callable[..., Any]:
         """Return the operator of a name, if it is one of those we run."""
@@ -130,11 +123,9 @@ class Program:
         if found and found[1] not in _FORBIDDEN and hasattr(torch.ops.aten, found[1]):
             packet = getattr(torch.ops.aten, found[1])
             if found[2] in getattr(packet, "overloads", list)():
-                function: Callable[..., Any] = getattr(packet, found[2])
-                return function
+                return getattr(packet, found[2])  # type: ignore[no-any-return]
         if target.startswith("_operator.") and target[10:] in _ARITHMETIC:
-            arithmetic: Callable[..., Any] = getattr(operator, target[10:])
-            return arithmetic
+            return getattr(operator, target[10:])  # type: ignore[no-any-return]
         raise ModelError(f"the operator {target!r} is none that Ninja runs: torch's own, torch.ops.aten", self.path)
 
     def _value(self, argument: dict[str, Any], known: Json) -> Any:
@@ -171,35 +162,20 @@ class Program:
 
 
 def _steps(program: Program) -> StepNetwork:
-    """Return a program with a state as a network.
-
-    Raises:
-        ModelError: Inputs and outputs do not pair up, or a state has no batch or other sizes that are not fixed.
-    """
+    """Return a program with a state as a network."""
     path = program.path
     word, *states = program.inputs
     if len(program.sizes[word]) != 1 or len(program.outputs) != len(program.inputs):
         found = f"inputs {[f'{n} {program.sizes[n]}' for n in program.inputs]}, {len(program.outputs)} outputs"
         raise ModelError(f"{found}; {EXPECTED}", path)
     [batch] = program.sizes[word]
-    parts = []
-    for name in states:
-        axis = batch_axis(name, program.sizes[name], batch, path)
-        sizes = fixed_sizes(name, program.sizes[name], axis, path)
-        parts.append(StatePart(name, torch.zeros(sizes, dtype=program.dtypes[name]), axis))
+    parts = [state_part(name, program.sizes[name], program.dtypes[name], batch, path) for name in states]
 
     def run(words: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
         score, *after = program([words, *state])
         return score, after
 
     return StepNetwork(run, parts, batch=batch if isinstance(batch, int) else None, path=path)
-
-
-def _histories(program: Program) -> HistoryNetwork:
-    """Return a program that reads whole histories as a network."""
-    batch = program.sizes[program.inputs[0]][0]
-    fixed = batch if isinstance(batch, int) else None
-    return HistoryNetwork(lambda words: program([words])[0], batch=fixed, path=program.path)
 
 
 def _read(path: str, device: torch.device) -> tuple[Program, str | None]:

@@ -39,7 +39,7 @@ class StepNetwork:
             run: Reads words, int64 [n], after states, each with its batch dimension where it wants it; returns every
                 word's score, [n, words], and the new states.
             parts: Parts of the state, in the order of `run`.
-            batch: Rows of a call where the network is made for just so many; None = any number.
+            batch: See the class.
             path: The model's file, for messages.
         """
         self._run = run
@@ -49,11 +49,7 @@ class StepNetwork:
         self.start: State = tuple(part.start for part in parts)
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """Read a word.
-
-        Args:
-            word: The word that each history continues with, int64 [n].
-            state: Parts of the states before it, each [n, …].
+        """Read a word, int64 [n], after states whose parts are [n, …] each.
 
         Returns:
             Every word's score after it, float [n, words], and the parts of the new states, each [n, …].
@@ -119,35 +115,36 @@ class HistoryNetwork:
         return self.score(torch.zeros(self.batch or 1, 2, dtype=torch.int64, device=device)).shape[1]
 
 
-def fixed_sizes(name: str, sizes: Sequence[object], axis: int, path: str) -> list[int]:
-    """Return the sizes of a state without its batch dimension.
-
-    Raises:
-        ModelError: One of them is not fixed.
-    """
-    fixed = [size for place, size in enumerate(sizes) if place != axis and isinstance(size, int)]
-    if len(fixed) != len(sizes) - 1:
-        raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)
-    return fixed
-
-
-def batch_axis(name: str, sizes: Sequence[object], batch: object, path: str) -> int:
-    """Find which dimension of a state is the batch's.
+def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: object, path: str) -> StatePart:
+    """Return a part of a state that begins with zeros.
 
     Args:
-        name: The state's, for messages.
+        name: The part's, for messages.
         sizes: Of its dimensions: integers where they are fixed, else names or None.
+        dtype: Of its numbers.
         batch: Size or name of the word's batch dimension.
         path: The model's file, for messages.
 
     Raises:
-        ModelError: None is, or several may be.
+        ModelError: No dimension, or several, may be the batch's; or another one is not fixed.
     """
     free = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     equal = [axis for axis, size in enumerate(sizes) if size == batch and size is not None]
     if len(equal) == 1 or (equal and batch == 1):  # of dimensions of size 1, any will do
-        return equal[0]
-    if not equal and len(free) == 1:
-        return free[0]
-    problem = "several dimensions" if equal else "no dimension"
-    raise ModelError(f"the state {name} {list(sizes)} has {problem} for a batch of {batch}; name it in the model", path)
+        axis = equal[0]
+    elif not equal and len(free) == 1:
+        axis = free[0]
+    else:
+        found = f"{'several dimensions' if equal else 'no dimension'} for a batch of {batch}"
+        raise ModelError(f"the state {name} {list(sizes)} has {found}; name it in the model", path)
+    fixed = [size for place, size in enumerate(sizes) if place != axis and isinstance(size, int)]
+    if len(fixed) != len(sizes) - 1:
+        raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)
+    return StatePart(name, torch.zeros(fixed, dtype=dtype), axis)
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
+    if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error) or "llocat" in str(error):
+        raise error
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

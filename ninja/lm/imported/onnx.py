@@ -7,6 +7,7 @@ directory. Operators that onnxruntime does not have itself are refused.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork, batch_axis, fixed_sizes
+from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, reason, state_part
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import BOS, EOS, UNK, find
 
@@ -29,6 +30,8 @@ TYPES = {
 }
 INTEGERS = ("tensor(int64)", "tensor(int32)")
 SCORES = ("logits", "logprob")
+# What a state's names add to its stem before and after a word.
+_OLD, _NEW = re.compile("^(old_|prev_|in_)|(_in|_prev|_old)$"), re.compile("^(new_|next_|out_)|(_out|_new|_next)$")
 EXPECTED = "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`"
 
 
@@ -68,18 +71,12 @@ def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path:
     try:
         found = session.run(outputs, {name: each.contiguous().numpy() for name, each in feeds.items()})
     except Exception as error:  # onnxruntime raises a dozen types without a common base
-        if "llocat" in str(error):  # out of memory is not the model's fault
-            raise
-        raise ModelError(f"onnxruntime cannot run it: {_line(error)}", path) from error
+        raise ModelError(f"onnxruntime cannot run it: {reason(error)}", path) from error
     return [torch.from_numpy(each) for each in found]
 
 
 def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
-    """Return a model with a state as a network.
-
-    Raises:
-        ModelError: A part has no output, no type or no sizes, or the word is no integer.
-    """
+    """Return a model with a state as a network."""
     inputs = {each.name: each for each in session.get_inputs()}
     word = inputs.pop("word")
     if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
@@ -88,11 +85,9 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
     parts = []
     for name in names:
         part = inputs[name]
-        axis = batch_axis(name, part.shape, word.shape[0], path)
-        sizes = fixed_sizes(name, part.shape, axis, path)
         if part.type not in TYPES:
             raise ModelError(f"the state {name} is {part.type}, which is no type of numbers that Ninja knows", path)
-        parts.append(StatePart(name, torch.zeros(sizes, dtype=TYPES[part.type]), axis))
+        parts.append(state_part(name, part.shape, TYPES[part.type], word.shape[0], path))
     wanted, more = [score, *names.values()], tuple(word.shape[1:])
 
     def run(words: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -104,11 +99,7 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
 
 
 def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
-    """Return a model without a state as a network.
-
-    Raises:
-        ModelError: It has other inputs, or no words [batch, time].
-    """
+    """Return a model without a state as a network."""
     inputs = {each.name: each for each in session.get_inputs()}
     words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
     if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):
@@ -171,7 +162,7 @@ def _session(path: str, device: str) -> Any:
     except ImportError as error:
         raise DependencyError("ONNX models need onnxruntime; pip install 'ninja-asr[onnx]'", path) from error
     try:
-        wanted = torch.device(device)
+        wanted = torch.device(device)  # onnxruntime may know one that torch cannot use
     except RuntimeError as error:
         raise OptionError(f"no such device, {device!r}: {error}") from error
     provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(wanted.type, wanted.type)
@@ -184,13 +175,13 @@ def _session(path: str, device: str) -> Any:
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])
     except Exception as error:  # onnxruntime raises a dozen types without a common base
-        raise ModelError(f"onnxruntime cannot load it: {_line(error)}", path) from error
+        raise ModelError(f"onnxruntime cannot load it: {reason(error)}", path) from error
 
 
 def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> dict[str, str]:
-    """Say under which name each part of the state is found again."""
-    by_stem = {_stem(name, ("new_", "next_", "out_"), ("_out", "_new", "_next")): name for name in outputs}
-    pairs = {name: by_stem.get(_stem(name, ("old_", "prev_", "in_"), ("_in", "_prev", "_old"))) for name in inputs}
+    """Return under which name each part of the state is found again."""
+    by_stem = {_NEW.sub("", name): name for name in outputs}
+    pairs = {name: by_stem.get(_OLD.sub("", name)) for name in inputs}
     for pair in declared.split():
         old, _, new = pair.partition("=")
         if old not in inputs or new not in outputs:
@@ -205,14 +196,6 @@ def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> d
     return {old: new for old, new in pairs.items() if new is not None}
 
 
-def _stem(name: str, before: tuple[str, ...], behind: tuple[str, ...]) -> str:
-    for prefix in before:
-        name = name.removeprefix(prefix)
-    for suffix in behind:
-        name = name.removesuffix(suffix)
-    return name
-
-
 def _other(session: Any, path: str) -> ModelError:
     """Return the error that a model has other inputs and outputs than we run."""
     inputs, outputs = (
@@ -220,7 +203,3 @@ def _other(session: Any, path: str) -> ModelError:
         for some in (session.get_inputs(), session.get_outputs())
     )
     return ModelError(f"inputs {inputs}; outputs {outputs}; {EXPECTED}", path)
-
-
-def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -89,11 +89,7 @@ def from_module(
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
-    """Return a module with `step` and `initial_state` as a network.
-
-    Raises:
-        ModelError: It has no `initial_state`, or that gives no state of a batch of one.
-    """
+    """Return a module with `step` and `initial_state` as a network."""
     if not hasattr(module, "initial_state"):
         raise ModelError(f"{type(module).__name__} has step but no initial_state(batch), which begins a sentence")
     with torch.inference_mode():
@@ -165,11 +161,7 @@ def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _checked(path: str) -> io.BytesIO:
-    """Check that an archive's code touches no files, and return a copy, so that torch reads the very bytes checked.
-
-    Raises:
-        ModelError: The archive is damaged, or its code may touch files.
-    """
+    """Check that an archive's code touches no files, and return a copy, so that torch reads the very bytes checked."""
     copy = io.BytesIO()
     try:
         with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as checked:
