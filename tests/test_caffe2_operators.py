@@ -10,29 +10,17 @@ from ninja.errors import ModelError
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm.imported.caffe2_net import Argument, Operator  # noqa: E402
+from ninja.lm.imported.caffe2_net import Operator  # noqa: E402
 from ninja.lm.imported.caffe2_operators import OPERATORS  # noqa: E402
 
 
 def run(kind, arrays, count=1, **arguments):
     """Run an operator; arguments that are tuples are lists of integers."""
-    made = {}
-    for name, value in arguments.items():
-        sort = (
-            "ints"
-            if isinstance(value, tuple)
-            else "s"
-            if isinstance(value, str)
-            else "f"
-            if isinstance(value, float)
-            else "i"
-        )
-        made[name] = Argument(**{sort: value})
     tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
     inputs, outputs = (
         tuple(f"{side}{place}" for place in range(n)) for side, n in (("in", len(tensors)), ("out", count))
     )
-    results = OPERATORS[kind](Operator(kind, inputs, outputs, made, "net.pb", 1), tensors)
+    results = OPERATORS[kind](Operator(kind, inputs, outputs, arguments, "net.pb", 1), tensors)
     return [each.numpy() for each in results]
 
 

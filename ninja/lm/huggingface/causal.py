@@ -42,7 +42,7 @@ class CausalLM(LanguageModel):
         return self._pieces.num_slots
 
     @property
-    def num_parameters(self) -> int:
+    def num_parameters(self) -> int | None:
         """Number of trained numbers."""
         return self._pieces.num_parameters
 

@@ -14,7 +14,7 @@ import torch
 
 from ninja.errors import ModelError
 from ninja.lm.compute import device_of
-from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, read
+from ninja.lm.imported.caffe2_net import INIT, PREDICT, Net, Operator, read
 from ninja.lm.imported.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import State, StatePart, StepNetwork, reason
@@ -45,9 +45,9 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     network = _network(init, predict, scores, device_of(options.device))
     if options.normalize is None:
         options = replace(options, normalize=scores[0].split("/")[-1] == "logits")
-    unk_words = predict.arguments.get("unk_words", Argument()).i
-    words = find(path, options.words, None)
-    return language_model(network, words, options, path, unk_words=unk_words if unk_words and unk_words > 0 else None)
+    count = predict.arguments.get("unk_words")
+    unk_words = count if isinstance(count, int) and count > 0 else None
+    return language_model(network, find(path, options.words, None), options, path, unk_words=unk_words)
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja.errors import DependencyError, ModelError
 
@@ -23,15 +24,7 @@ _MESSAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A named argument of an operator; which of its values counts is the operator's affair."""
-
-    f: float | None = None
-    i: int | None = None
-    s: str | None = None
-    floats: np.ndarray | None = None  # float32
-    ints: tuple[int, ...] = ()
+Argument: TypeAlias = int | float | str | tuple[int, ...] | npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +46,12 @@ class Operator:
     def integer(self, name: str, default: int) -> int:
         """Return an integer argument."""
         argument = self.arguments.get(name)
-        return default if argument is None or argument.i is None else argument.i
+        return argument if isinstance(argument, int) else default
 
     def integers(self, name: str) -> tuple[int, ...]:
         """Return an argument that is a list of integers, empty where there is none."""
         argument = self.arguments.get(name)
-        return () if argument is None else argument.ints
+        return argument if isinstance(argument, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,6 @@ def read(path: str | os.PathLike[str]) -> Net:
     Raises:
         ModelError: The file is truncated, or no NetDef.
         DependencyError: protobuf is not installed.
-        OSError: The file cannot be read.
     """
     net_def = _net_def()
     from google.protobuf.message import DecodeError
@@ -116,24 +108,25 @@ def encode(net: Net) -> bytes:
 
 
 def _arguments(messages: Any) -> dict[str, Argument]:
-    return {
-        each.name: Argument(
-            f=each.f if each.HasField("f") else None,
-            i=each.i if each.HasField("i") else None,
-            s=each.s.decode() if each.HasField("s") else None,
-            floats=np.array(each.floats, np.float32) if len(each.floats) else None,
-            ints=tuple(each.ints),
-        )
-        for each in messages
-    }
+    return {each.name: _value(each) for each in messages}
+
+
+def _value(message: Any) -> Argument:
+    if message.floats:
+        return np.array(message.floats, np.float32)
+    for name in ("f", "i"):
+        if message.HasField(name):
+            return getattr(message, name)
+    return message.s.decode() if message.HasField("s") else tuple(message.ints)
 
 
 def _add(messages: Any, arguments: dict[str, Argument]) -> None:
-    for name, each in arguments.items():
-        message = messages.add(name=name, f=each.f, i=each.i, s=None if each.s is None else each.s.encode())
-        message.ints.extend(each.ints)
-        if each.floats is not None:
-            message.floats.extend(each.floats.tolist())
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            messages.add(name=name, s=value.encode())
+        else:
+            field = {int: "i", float: "f", tuple: "ints"}.get(type(value), "floats")
+            messages.add(name=name, **{field: value})
 
 
 @functools.cache

@@ -9,8 +9,10 @@ Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 
 from ninja.lm.compute import linear
@@ -31,20 +33,13 @@ def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
 
 def _given(operator: Operator, inputs: Tensors) -> Tensors:
     """GivenTensorFill and its likes: the values stand in the file."""
-    argument = operator.arguments.get("values")
     shape = operator.integers("shape")
-    count = 1
-    for size in shape:
-        count *= size
-    if operator.type == "GivenTensorFill":
-        values = None if argument is None or argument.floats is None else torch.from_numpy(argument.floats.copy())
-    else:
-        dtype = torch.int64 if operator.type == "GivenTensorInt64Fill" else torch.int32
-        values = None if argument is None else torch.tensor(argument.ints, dtype=torch.int64).to(dtype)
-    found = 0 if values is None else len(values)
-    if any(size < 0 for size in shape) or found != count:
-        raise operator.error(f"{found} values for the shape {list(shape)}; the file is damaged")
-    return [torch.empty(shape) if values is None else values.reshape(shape)]
+    dtype = {"GivenTensorFill": torch.float32, "GivenTensorIntFill": torch.int32}.get(operator.type, torch.int64)
+    found = operator.arguments.get("values", ())
+    values = found if isinstance(found, np.ndarray if dtype == torch.float32 else tuple) else ()
+    if any(size < 0 for size in shape) or len(values) != math.prod(shape):
+        raise operator.error(f"{len(values)} values for the shape {list(shape)}; the file is damaged")
+    return [torch.tensor(values).to(dtype).reshape(shape)]
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
@@ -53,18 +48,14 @@ def _constant(operator: Operator, inputs: Tensors) -> Tensors:
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
         shape += operator.integers("extra_shape")
-    count = 1
-    for size in shape:
-        count *= size
-    if any(size < 0 for size in shape) or count > MAX_FILL:
+    if any(size < 0 for size in shape) or math.prod(shape) > MAX_FILL:
         raise operator.error(f"the shape {shape} has more than {MAX_FILL} values, or a negative size")
-    value = operator.arguments.get("value")
-    whole = value is not None and value.f is None and value.i is not None
-    dtype = DTYPES.get(operator.integer("dtype", 10 if whole else 1))
+    found = operator.arguments.get("value")
+    value = found if isinstance(found, int | float) else 0.0
+    dtype = DTYPES.get(operator.integer("dtype", 10 if isinstance(value, int) else 1))
     if dtype is None:
         raise operator.error(f"dtype {operator.integer('dtype', 1)} is not a known type of numbers")
-    number = 0 if value is None else value.i if whole else value.f or 0
-    return [torch.full(shape, number or 0, dtype=dtype, device=inputs[0].device if inputs else None)]
+    return [torch.full(shape, value, dtype=dtype, device=inputs[0].device if inputs else None)]
 
 
 def _linear(operator: Operator, inputs: Tensors) -> Tensors:
@@ -157,8 +148,7 @@ def _gather(operator: Operator, inputs: Tensors) -> Tensors:
 
 def _channel(operator: Operator, tensor: torch.Tensor) -> int:
     """Return the axis of Concat and Split, which may be named as a picture's channel."""
-    order = operator.arguments.get("order")
-    return _axis(operator, tensor, 3 if order is not None and order.s == "NHWC" else 1)
+    return _axis(operator, tensor, 3 if operator.arguments.get("order") == "NHWC" else 1)
 
 
 def _concat(operator: Operator, inputs: Tensors) -> Tensors:
@@ -223,13 +213,11 @@ def _transpose(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _cast(operator: Operator, inputs: Tensors) -> Tensors:
-    argument = operator.arguments.get("to")
+    wanted = operator.arguments.get("to")
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
-    number = None
-    if argument is not None:
-        number = names.get((argument.s or "").upper()) if argument.i is None else argument.i
+    number = names.get(wanted.upper()) if isinstance(wanted, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        raise operator.error(f"cannot cast to {argument}")
+        raise operator.error(f"cannot cast to {wanted}")
     return [inputs[0].to(DTYPES[number])]
 
 
@@ -252,7 +240,7 @@ def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
         raise operator.error(f"gates {list(gates.shape)} for cells {list(cell.shape)}; there must be four a cell")
     bias = operator.arguments.get("forget_bias")
     entry, forget, leave, candidate = gates.chunk(4, -1)
-    forget = forget + (bias.f or 0.0) if bias is not None else forget
+    forget = forget + bias if isinstance(bias, float) else forget
     new = forget.sigmoid() * cell + entry.sigmoid() * candidate.tanh()
     output = leave.sigmoid() * new.tanh()
     if not with_lengths:

@@ -148,11 +148,11 @@ def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
         # LSTMUnit looks at the last hidden state where a sequence has ended only, and none has: any tensor will do.
         unit_inputs = (f"{cell}_prev", f"{cell}_prev", f"{gates}_t", "seq_lengths", "timestep")
         operators += [
-            Operator("Concat", (f"read_{number}", f"{hidden}_prev"), (both, f"{both}_sizes"), {"axis": Argument(i=1)}),
+            Operator("Concat", (f"read_{number}", f"{hidden}_prev"), (both, f"{both}_sizes"), {"axis": 1}),
             Operator("FC", (both, f"{gates}_w", f"{gates}_b"), (gates,), {}),
-            Operator("ExpandDims", (gates,), (f"{gates}_t",), {"dims": Argument(ints=(0,))}),
+            Operator("ExpandDims", (gates,), (f"{gates}_t",), {"dims": (0,)}),
             Operator("LSTMUnit", unit_inputs, (unit, cell), {}),
-            Operator("Squeeze", (unit,), (flat,), {"dims": Argument(ints=(0,))}),
+            Operator("Squeeze", (unit,), (flat,), {"dims": (0,)}),
             Operator("FC", (flat, f"{hidden}_w", f"{hidden}_b"), (hidden,), {}),
             Operator("Copy", (hidden,), (f"read_{number + 1}",), {}),
         ]
@@ -161,17 +161,17 @@ def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
     before = tuple(f"{name}_prev" for name, _ in states)
     fills = [_fill(name, weight) for name, weight in weights.items()]
     for name, (_, shape) in zip(before, states, strict=True):
-        fills.append(Operator("ConstantFill", (), (name,), {"shape": Argument(ints=shape)}))
+        fills.append(Operator("ConstantFill", (), (name,), {"shape": shape}))
     inputs = ("word", "seq_lengths", "timestep", *before, *weights)
     unk_words = checkpoint.card.get("unk_words")
-    arguments = {"unk_words": Argument(i=unk_words)} if isinstance(unk_words, int) else {}
+    arguments: dict[str, Argument] = {"unk_words": unk_words} if isinstance(unk_words, int) else {}
     outputs = ("logits", *(name for name, _ in states))
     predict = Net("predict", tuple(operators), inputs, outputs, arguments)
     return Net("init", tuple(fills), (), (*weights, *before)), predict
 
 
 def _fill(name: str, weight: torch.Tensor) -> Operator:
-    arguments = {"shape": Argument(ints=tuple(weight.shape)), "values": Argument(floats=_values(weight).ravel())}
+    arguments = {"shape": tuple(weight.shape), "values": _values(weight).ravel()}
     return Operator("GivenTensorFill", (), (name,), arguments)
 
 

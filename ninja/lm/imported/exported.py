@@ -123,9 +123,9 @@ class Program:
         if found and found[1] not in _FORBIDDEN and hasattr(torch.ops.aten, found[1]):
             packet = getattr(torch.ops.aten, found[1])
             if found[2] in getattr(packet, "overloads", list)():
-                return getattr(packet, found[2])  # type: ignore[no-any-return]
+                return getattr(packet, found[2])
         if target.startswith("_operator.") and target[10:] in _ARITHMETIC:
-            return getattr(operator, target[10:])  # type: ignore[no-any-return]
+            return getattr(operator, target[10:])
         raise ModelError(f"the operator {target!r} is none that Ninja runs: torch's own, torch.ops.aten", self.path)
 
     def _value(self, argument: dict[str, Any], known: Json) -> Any:
