@@ -18,11 +18,7 @@ FEWEST_ROWS = 16  # for which a thread of its own is worth while
 
 
 def device_of(name: str) -> torch.device:
-    """Return a device that torch can use.
-
-    Raises:
-        OptionError: It cannot.
-    """
+    """Return a device, or raise an `OptionError` if torch cannot use it."""
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
@@ -30,10 +26,10 @@ def device_of(name: str) -> torch.device:
 
 
 def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function x ↦ x weightᵀ + bias in float32, as fast as this machine does it.
+    """Return the function x ↦ x weightᵀ + bias in float32.
 
-    On a CPU oneDNN with a weight laid out once is 2 to 3 times as fast as the BLAS behind ``torch.addmm`` (measured
-    on AMD Zen 5 for 1 to 256 rows). These are the operators that ``torch.compile`` calls; without them, ``linear``.
+    On a CPU oneDNN with a weight laid out once, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS
+    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows).
     """
     operators = torch.ops.mkldnn
     if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise"):
@@ -55,11 +51,10 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Threads:
-    """As many threads as torch has, each of which computes alone.
+    """As many threads as torch has, each of which computes alone on rows of a batch.
 
-    torch would share every single operation among its threads, wait for the slowest, and leave what is no operation
-    of its to one of them. Rows of a batch need nothing of one another: shared out once, they keep all threads busy
-    to the end: a fifth of the time saved on two cores.
+    torch would share every single operation among its threads, and wait for the slowest: this saves a fifth of the
+    time on two cores.
     """
 
     def __init__(self) -> None:
@@ -80,12 +75,7 @@ class Threads:
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows, piece by piece.
-
-        Args:
-            compute: Called with pieces of the rows, in several threads at once.
-            num_rows: How many there are.
-        """
+        """Compute on all rows, piece by piece, in several threads at once."""
         if num_rows < 2 * FEWEST_ROWS:
             if num_rows:
                 compute(slice(0, num_rows))

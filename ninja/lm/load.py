@@ -105,12 +105,7 @@ def load(
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
-    """Detect the kind of a language model.
-
-    Raises:
-        ModelError: There is no such file, or it is of a kind that Ninja does not know.
-        OSError: The file cannot be read.
-    """
+    """Detect the kind of a language model; a `ModelError` says what else it is, or that there is no such file."""
     name = os.fspath(path)
     head = b"" if os.path.isdir(name) else _head(name)
     candidate = Candidate(name, _unpacked(head))

@@ -38,11 +38,7 @@ class Mixture:
     names: Sequence[str] = ()  # what messages call the models; those of inner mixtures have their own
 
     def __post_init__(self) -> None:
-        """Refuse weights that make no mixture.
-
-        Raises:
-            OptionError: Names the weight, or what else is wrong.
-        """
+        """Refuse weights that make no mixture."""
         weights = [weight for _, weight in self.models]
         if self.how not in get_args(How):
             raise OptionError(f"how is {self.how!r}, but must be one of {', '.join(get_args(How))}")

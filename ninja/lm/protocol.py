@@ -98,17 +98,10 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
 
 
 def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of some sentences, all side by side.
-
-    Args:
-        lm: The language model; it holds no more slots afterwards than before.
-        sentences: As in `sentence_logprobs`.
+    """Score each word of some sentences, all side by side, as `sentence_logprobs` does.
 
     Returns:
         Natural-log probabilities of each sentence's words and last of ``</s>``, float32 [words + 1] each.
-
-    Raises:
-        OptionError: A word id is not one of the model's.
     """
     # Longest first, so that the sentences still running are a prefix of the batch.
     order = sorted(range(len(sentences)), key=lambda place: -len(sentences[place]))

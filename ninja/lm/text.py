@@ -7,7 +7,7 @@ import hashlib
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,19 +74,7 @@ def digest(path: str | os.PathLike[str]) -> str:
 
 
 def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1) -> list[str]:
-    """Choose the commonest words of a text, by falling count, ties in the order of the alphabet.
-
-    Args:
-        path: The text, see `read_sentences`.
-        size: Most words to take, `SPECIAL` included.
-        min_count: Leave out words rarer than this.
-
-    Returns:
-        Words by id, `SPECIAL` first.
-
-    Raises:
-        FormatError: See `read_sentences`; or the text is empty.
-    """
+    """Return the commonest words of a text, at most `size`, `SPECIAL` first, then by falling count and the alphabet."""
     count: Counter[str] = Counter()
     for words in read_sentences(path):
         count.update(words)
@@ -98,11 +86,7 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1)
 
 
 def encode(path: str | os.PathLike[str], words: list[str]) -> Sentences:
-    """Read a text as word ids, words outside the vocabulary as ``<unk>``.
-
-    Raises:
-        FormatError: See `read_sentences`; or the text is empty.
-    """
+    """Read a text as word ids, words outside the vocabulary as ``<unk>``."""
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     flat: list[np.ndarray] = []
@@ -136,24 +120,23 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     random = None if seed is None else np.random.default_rng(seed)
     order = np.arange(len(length)) if random is None else random.permutation(len(length))
     order = order[np.argsort(length[order], kind="stable")]
-    groups: list[np.ndarray] = []
-    first = 0
-    for last in range(1, len(order) + 1):
-        # Sorted by length: the newest member sets the padded width of all.
-        if last == len(order) or length[order[last]] * (last + 1 - first) > max_tokens:
-            groups.append(order[first:last])
-            first = last
+    groups = [order[run] for run in runs(length[order].tolist(), max_tokens)]
     if random is not None:
         groups = [groups[place] for place in random.permutation(len(groups))]
     return groups
 
 
-def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pad sentences to a batch of inputs and targets.
+def runs(length: Sequence[int], max_tokens: int, most: int | None = None) -> Iterator[slice]:
+    """Cut rising lengths into runs of at most `most`, and `max_tokens` when padded to the last; or of one."""
+    first = 0
+    for last in range(1, len(length) + 1):
+        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == most:
+            yield slice(first, last)
+            first = last
 
-    Returns:
-        Inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch]; targets past the end are −1.
-    """
+
+def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pad sentences to inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch]; behind the end −1."""
     begin = sentences.begin[members]
     length = sentences.begin[members + 1] - begin
     time = np.arange(int(length.max()) + 1)[:, None]

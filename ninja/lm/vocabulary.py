@@ -76,8 +76,6 @@ def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTabl
 
     Raises:
         ModelError: There is none, or what the model holds is no vocabulary.
-        FormatError: The file beside the model is no symbol table.
-        SymbolError: A word or an id occurs twice there.
     """
     if given is not None:
         return given

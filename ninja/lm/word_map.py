@@ -97,30 +97,21 @@ class WordMap:
         size = int(number.max(initial=-1)) + 1
         self._listed = np.zeros(size, np.bool_)
         self._listed[number] = True
-        self._lm_word = np.full(size, NO_WORD, np.int32)
-        self._lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
+        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 where it takes no word
+        self.lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
         no_word = [EPSILON, *(found for mark in MARKS if (found := words.id(mark)) is not None)]
-        self._known = self._lm_word >= 0
+        self._known = self.lm_word >= 0
         self._known[[each for each in no_word if each < size]] = True
         self._known[~self._listed] = True
         self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}
         if map_words:
             self._map_unknown(lm)
-        self._lm_word[~self._known] = NO_WORD if self.unk is None else self.unk
-        self._lm_word[[each for each in no_word if each < size]] = NO_WORD
+        self.lm_word[~self._known] = NO_WORD if self.unk is None else self.unk
+        self.lm_word[[each for each in no_word if each < size]] = NO_WORD
         sharing = lm.unk_words or int(np.count_nonzero(~self._known))
         self.unk_penalty = math.log(max(sharing, 1)) if unk_penalty is None else unk_penalty
-        self._extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
-
-    @property
-    def lm_word(self) -> npt.NDArray[np.int32]:
-        """The model's id of each word id of the table, int32 [largest id + 1]; -1 where it takes no word."""
-        return self._lm_word
-
-    @property
-    def extra(self) -> npt.NDArray[np.float32]:
-        """Cost of each word beyond the model's, float32 [largest id + 1]."""
-        return self._extra
+        # Cost of each word id beyond the model's, float32.
+        self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return the model's word (-1: none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
@@ -137,14 +128,10 @@ class WordMap:
                 key=lattice.key,
             )
         self.refuse_unknown(lattice)
-        return self._lm_word[word], self._extra[word]
+        return self.lm_word[word], self.extra[word]
 
     def refuse_unknown(self, lattice: Lattice) -> None:
-        """Refuse a lattice with words that the model lacks, if it has no <unk>.
-
-        Raises:
-            VocabularyError: Names the model and the first such word.
-        """
+        """Raise a `VocabularyError` for a lattice with words that the model lacks, if it has no <unk>."""
         if self.unk is not None or (known := self._known[lattice.word]).all():
             return
         lacking = self.words.word(int(lattice.word[~known][0]))
@@ -159,7 +146,7 @@ class WordMap:
         count = np.zeros(self._listed.size, np.int64)
         for lattice in lattices:
             count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
-        count[self._known & (self._lm_word == NO_WORD)] = 0  # epsilons and sentence marks
+        count[self._known & (self.lm_word == NO_WORD)] = 0  # epsilons and sentence marks
         lacking = np.where(self._known, 0, count)
         unknown = Counter({int(w): int(lacking[w]) for w in np.flatnonzero(lacking)})
         return Coverage(
@@ -184,7 +171,7 @@ class WordMap:
                 else:
                     found = self.unk if word in UNK_SPELLINGS else None
                 if found is not None:
-                    self._lm_word[number] = found
+                    self.lm_word[number] = found
                     self._known[number] = True
                     which.append(number)
                     break

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.lm.text import runs
+
 Ranks = npt.NDArray[np.int64]
 
 
@@ -37,11 +39,7 @@ class Forest:
 
     @classmethod
     def of(cls, parent: npt.NDArray[np.integer]) -> Forest:
-        """Order a trie.
-
-        Args:
-            parent: Of each node, [nodes]; −1 = directly below ``<s>``, otherwise smaller than the node.
-        """
+        """Order a trie, given the parent of each node, [nodes]: −1 = directly below ``<s>``, otherwise smaller."""
         above = parent.tolist()
         size = [1] * len(above)
         for node in range(len(above) - 1, -1, -1):
@@ -82,28 +80,13 @@ class Forest:
 
 
 def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
-    """Group blocks of like length.
-
-    Args:
-        blocks: The blocks.
-        max_tokens: Most tokens of a group, padding and ``<s>`` included; a longer block is a group alone.
-    """
-    groups: list[list[Block]] = []
-    group: list[Block] = []
-    for block in sorted(blocks, key=lambda block: len(block.rank)):
-        if group and (len(block.rank) + 1) * (len(group) + 1) > max_tokens:
-            groups.append(group)
-            group = []
-        group.append(block)
-    return [*groups, group] if group else groups
+    """Group blocks of like length: at most `max_tokens`, padding and ``<s>`` included, or one block."""
+    ordered = sorted(blocks, key=lambda block: len(block.rank))
+    return [ordered[run] for run in runs([len(block.rank) + 1 for block in ordered], max_tokens)]
 
 
 def pad(blocks: list[Block], padding: int) -> Ranks:
-    """Lay blocks side by side behind ``<s>``.
-
-    Returns:
-        Ranks, [blocks, tokens]; ``<s>`` is −1.
-    """
+    """Lay blocks side by side behind ``<s>``: ranks, [blocks, tokens]; ``<s>`` is −1."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1

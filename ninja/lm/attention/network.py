@@ -49,8 +49,8 @@ class AttentionLM(StatePoolLM):
 
         Args:
             words: The vocabulary.
-            embedding: Of each word, float32 [words, embedding].
-            bias: Added to each word's score, float32 [words].
+            embedding: As for `StatePoolLM`.
+            bias: As for `StatePoolLM`.
             cache: Numbers that a word's keys and values are.
             gathered: Numbers that are gathered at once for each word of a history.
             options: How it computes.
@@ -108,7 +108,7 @@ class AttentionLM(StatePoolLM):
 
     @torch.inference_mode()
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score every node of a trie, as ``ninja.lm.trie.score_trie`` describes.
+        """See `LanguageModel.score_trie`.
 
         Every node that has children is read, in some block, once; a block also reads the way to its first node again.
         """

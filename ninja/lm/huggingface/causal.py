@@ -23,12 +23,7 @@ class CausalLM(LanguageModel):
     scores_tries = True
 
     def __init__(self, pieces: PieceLM, spelling: Spelling) -> None:
-        """Put words above pieces.
-
-        Args:
-            pieces: The network.
-            spelling: The pieces of each word.
-        """
+        """Put words above the pieces that a network reads."""
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1

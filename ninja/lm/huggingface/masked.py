@@ -12,6 +12,7 @@ import torch
 from ninja.errors import ModelError
 from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.text import runs
 
 BATCH_PIECES = 1024  # read in one pass; their logits over 30,000 pieces are 120 MB
 
@@ -41,8 +42,7 @@ class MaskedLM(LanguageModel):
             spelling: The pieces of each word.
             marks: The pieces before the sentence, behind it, and for what is hidden.
             longest: Most pieces of a sentence, marks included.
-            max_batch: Most sentences, each with one piece hidden, that the network sees at once; None = as many as
-                are fast.
+            max_batch: Most rows, a sentence with one piece hidden each, of a call; None = as many as are fast.
         """
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
@@ -76,11 +76,7 @@ class MaskedLM(LanguageModel):
         """See `LanguageModel.release`; there are no slots."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score the sentences of a trie, as ``ninja.lm.trie.score_trie`` would: on the way to a leaf the scores add up.
-
-        Args:
-            parent: Node before each node, int32 [n], −1 = the first word; parents come before their children.
-            word: Each node's word, int32 [n]; each leaf is ``</s>``.
+        """Score the sentences of a trie, each of whose leaves is ``</s>``.
 
         Returns:
             A sentence's pseudo-log-likelihood at its ``</s>``, and 0 at words, float32 [n].
@@ -106,14 +102,11 @@ class MaskedLM(LanguageModel):
 
     @torch.inference_mode()
     def score_sentences(self, sentences: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.float64]:
-        """Score whole sentences.
-
-        Args:
-            sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty one scores 0.
+        """Score whole sentences, given as word ids without ``<s>`` and ``</s>``.
 
         Returns:
             Pseudo-log-likelihoods, natural log, float64 [sentences]; NaN for sentences of more pieces than the network
-            can read.
+            can read, 0 for empty ones.
         """
         pieces = [self._pieces(np.asarray(sentence)) for sentence in sentences]
         total = np.where([len(sentence) > self._longest for sentence in pieces], np.nan, 0.0)
@@ -121,17 +114,8 @@ class MaskedLM(LanguageModel):
         readable = [(number, sentence) for number, sentence in enumerate(pieces) if len(sentence) <= self._longest]
         row = [(number, place) for number, sentence in readable for place in range(1, len(sentence) - 1)]
         row.sort(key=lambda item: len(pieces[item[0]]))
-        first = 0
-        while first < len(row):
-            last = first + 1
-            most = self._max_batch or len(row)
-            while last < min(len(row), first + most):
-                if len(pieces[row[last][0]]) * (last + 1 - first) > BATCH_PIECES:
-                    break
-                last += 1
-            some = row[first:last]
-            np.add.at(total, [number for number, _ in some], self._score(pieces, some))
-            first = last
+        for run in runs([len(pieces[number]) for number, _ in row], BATCH_PIECES, self._max_batch):
+            np.add.at(total, [number for number, _ in row[run]], self._score(pieces, row[run]))
         return total
 
     def _score(self, pieces: list[npt.NDArray[np.int64]], rows: list[tuple[int, int]]) -> npt.NDArray[np.float64]:
@@ -156,5 +140,4 @@ class MaskedLM(LanguageModel):
         entry = self._spelling.entry(sentence, np.arange(len(sentence)) == 0).tolist()
         begin, piece = self._spelling.begin, self._spelling.piece
         parts = [piece[begin[each] : begin[each + 1]] for each in entry]
-        whole = np.concatenate([np.array([self._marks[0]], np.int64), *parts, [self._marks[1]]])
-        return whole
+        return np.concatenate([np.array([self._marks[0]], np.int64), *parts, [self._marks[1]]])

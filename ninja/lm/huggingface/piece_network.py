@@ -157,9 +157,9 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     """Put a network behind the protocol, using of its abilities those that give its own scores.
 
     Args:
-        model: A causal language model of the transformers library, in evaluation mode.
+        model: As for `PieceLM`.
         bos: Piece that starts a sentence.
-        options: How scores are computed; the network may lie on another device.
+        options: How scores are computed.
         path: Of the model, for errors.
 
     Raises:

@@ -55,8 +55,8 @@ def spell(
         tokenizer: Of the transformers library.
         bos: Piece that starts a sentence.
         eos: Piece that ends one.
-        casing: How words are written before they are split: "keep" as they are, in "lower" or "upper" case, or
-            "sentence": in lower case, but the first letter of a sentence in upper case.
+        casing: How words are written: as they are, in "lower" or "upper" case, or "sentence": in lower case, but for
+            the first letter of a sentence.
         path: Of the model, for errors.
 
     Raises:

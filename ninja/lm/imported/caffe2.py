@@ -33,9 +33,6 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
     Raises:
         ModelError: A net is damaged, has an operator that we do not run, or other inputs and outputs.
-        OptionError: An option is out of range, or torch cannot use the device.
-        DependencyError: protobuf is not installed.
-        OSError: A file cannot be read.
     """
     init, predict = (
         read(os.path.join(path, next(each for each in os.listdir(path) if each.endswith(end))))

@@ -29,11 +29,7 @@ class Layer:
 
 
 def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
-    """Write an LSTM with its vocabulary as an ONNX model with a state, see `ninja.lm.imported.onnx`.
-
-    Args:
-        checkpoint: The model; its weights are written in single precision.
-        path: File to write.
+    """Write an LSTM with its vocabulary as an ONNX model with a state, in single precision.
 
     Raises:
         ModelError: The model is no LSTM, or has more than 2 GB, which one such file cannot hold.
@@ -106,11 +102,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
 
 def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
-    """Write an LSTM as a directory of two Caffe2 nets and ``words.txt``, see `ninja.lm.imported.caffe2`.
-
-    Args:
-        checkpoint: The model; its weights are written in single precision.
-        folder: Directory to write into; made when it is not there.
+    """Write an LSTM as a directory, made if need be, of two Caffe2 nets in single precision and ``words.txt``.
 
     Raises:
         ModelError: The model is no LSTM.
@@ -180,11 +172,7 @@ def _values(weight: torch.Tensor) -> Any:
 
 
 def _layers(checkpoint: Checkpoint) -> tuple[LSTMLanguageModel, list[Layer]]:
-    """Take a checkpoint's LSTM apart.
-
-    Raises:
-        ModelError: The checkpoint holds another kind of network.
-    """
+    """Take a checkpoint's LSTM apart."""
     module = checkpoint.module
     if not isinstance(module, LSTMLanguageModel):
         raise ModelError(f"a {type(module).__name__} cannot be written in this form; only Ninja's LSTM can")

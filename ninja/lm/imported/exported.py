@@ -46,8 +46,6 @@ def open_exported(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
     Raises:
         ModelError: The archive is damaged, has operators that we do not run, or other inputs and outputs.
-        OptionError: An option is out of range, or torch cannot use the device.
-        OSError: The file cannot be read.
     """
     device = device_of(options.device)
     try:

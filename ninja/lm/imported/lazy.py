@@ -43,11 +43,11 @@ def language_model(
     unk: str = UNK,
     unk_words: int | None = None,
 ) -> StepLM | HistoryLM:
-    """Make a language model of a network and its vocabulary.
+    """Make a language model of a network and its vocabulary: as many words, ids from 0, as it has scores.
 
     Args:
         network: The network.
-        words: Its vocabulary: as many words, ids from 0, as it has scores.
+        words: The vocabulary.
         options: How it computes.
         path: The model's file, for messages.
         bos: The word that begins a sentence.
@@ -73,16 +73,7 @@ class LazyLM(LanguageModel, ABC):
     """
 
     def __init__(self, words: Words, options: LoadOptions, batch: int | None) -> None:
-        """Make a model without slots.
-
-        Args:
-            words: The vocabulary, as many as the network has scores.
-            options: How it computes; scores are normalised unless told otherwise.
-            batch: Histories that the network is made for; None = any number.
-
-        Raises:
-            OptionError: torch has no such device.
-        """
+        """Make a model without slots; `batch` is how many histories the network is made for, None = any number."""
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos

@@ -49,14 +49,7 @@ class StepNetwork:
         self.start: State = tuple(part.start for part in parts)
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """Read a word, int64 [n], after states whose parts are [n, …] each.
-
-        Returns:
-            Every word's score after it, float [n, words], and the parts of the new states, each [n, …].
-
-        Raises:
-            ModelError: Scores or states have another shape.
-        """
+        """Read a word, int64 [n], after states, parts of [n, …]; return scores, float [n, words], and new states."""
         pairs = zip(self._parts, state, strict=True)
         score, after = self._run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
         if score.dim() != 2 or len(score) != len(word):
@@ -97,11 +90,7 @@ class HistoryNetwork:
         self.batch = batch
 
     def score(self, words: torch.Tensor) -> torch.Tensor:
-        """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words].
-
-        Raises:
-            ModelError: Scores have another shape.
-        """
+        """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words]."""
         score = self._run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
             found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
@@ -118,12 +107,7 @@ class HistoryNetwork:
 def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: object, path: str) -> StatePart:
     """Return a part of a state that begins with zeros.
 
-    Args:
-        name: The part's, for messages.
-        sizes: Of its dimensions: integers where they are fixed, else names or None.
-        dtype: Of its numbers.
-        batch: Size or name of the word's batch dimension.
-        path: The model's file, for messages.
+    Sizes are integers where they are fixed, else names or None; `batch` is that of the word's batch dimension.
 
     Raises:
         ModelError: No dimension, or several, may be the batch's; or another one is not fixed.

@@ -40,9 +40,7 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
     Raises:
         ModelError: The file is damaged, has other inputs and outputs, or weights outside its directory.
-        OptionError: An option is out of range, or onnxruntime cannot use the device.
         DependencyError: onnxruntime or onnx is not installed.
-        OSError: A file cannot be read.
     """
     check_external_data(path)
     session = _session(path, options.device)
@@ -121,7 +119,6 @@ def check_external_data(path: str) -> None:
     Raises:
         ModelError: It is truncated, or names such a file.
         DependencyError: onnx is not installed.
-        OSError: It cannot be read.
     """
     try:
         import onnx

@@ -127,8 +127,6 @@ def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
     Raises:
         ModelError: The archive is damaged, may touch files, or is no language model as the module's text has it.
-        OptionError: An option is out of range, or torch cannot use the device.
-        OSError: The file cannot be read.
     """
     archive = _checked(path)
     extra = {BESIDE: "", BATCH_DIM: ""}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import NoReturn
 
 from ninja.models.nnet3 import INPUT, OUTPUT, Graph, Node, Part, Term
@@ -75,9 +76,6 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
         lines: Each line, and the function that raises an error at its place.
         components: By name.
         fail: Raises an error that is no single line's.
-
-    Returns:
-        The nodes that the output depends on.
     """
     found: dict[str, _Line] = {}
     for text, fail_here in lines:
@@ -251,24 +249,13 @@ def _ordered(found: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> list
                 needed.add(reference.node)
                 waiting.append(reference.node)
     present = {
-        name: {r.node for part in sums[name] for r in part.references if r.offset == 0 and r.node != INPUT}
-        for name in needed
+        name: sorted({r.node for part in sums[name] for r in part.references if r.offset == 0 and r.node != INPUT})
+        for name in sorted(needed)
     }
-    readers: dict[str, list[str]] = {name: [] for name in needed}
-    for name, sources in present.items():
-        for source in sources:
-            readers[source].append(name)
-    missing = {name: len(sources) for name, sources in present.items()}
-    ready = sorted((name for name in needed if not missing[name]), reverse=True)
-    order: list[str] = []
-    while ready:
-        order.append(ready.pop())
-        for reader in sorted(readers[order[-1]], reverse=True):
-            missing[reader] -= 1
-            if not missing[reader]:
-                ready.append(reader)
-    if len(order) < len(needed):
-        name = min(needed - set(order))
+    try:
+        order = list(TopologicalSorter(present).static_order())
+    except CycleError as error:
+        name = min(error.args[1])
         found[name].fail(f"the node {name} depends on itself at the same step")
     return [name for name in order if name != OUTPUT] + [OUTPUT]
 

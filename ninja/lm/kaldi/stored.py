@@ -46,11 +46,7 @@ def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 
 def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[str], path: str) -> KaldiModel:
-    """Make a model of its configuration and weights, which were checked to be finite.
-
-    Raises:
-        ModelError: They contradict each other.
-    """
+    """Make a model of its configuration and weights, which were checked to be finite, if they fit together."""
 
     def fail(message: str) -> NoReturn:
         raise ModelError(f"{message}; {AGAIN}", path)

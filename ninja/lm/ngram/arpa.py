@@ -41,9 +41,6 @@ def write_arpa(words: Sequence[str], lengths: Sequence[BackoffNgrams], path: str
         lengths: The n-grams of each length from 1; those of length 1 are all words.
         path: File to write, packed where its name ends in ``.gz``; ``-`` is the standard output.
 
-    Raises:
-        OutputError: It cannot be written.
-
     Source: SRILM, ngram-format(5).
     """
     if path == STDOUT:

@@ -73,8 +73,7 @@ def encode(
         report: Is told how far the reading is.
 
     Raises:
-        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word has white space in it or cannot be
-            written.
+        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word cannot be written.
         OptionError: A sentence is a string, not words.
         VocabularyError: All words became ``<unk>``.
     """
@@ -152,9 +151,6 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
     Returns:
         The n-grams of each length from 1, all words of the vocabulary among them; fewer than `order` lengths if no
         sentence is long enough.
-
-    Raises:
-        OptionError: There are more than int32 can number.
     """
     num_words = len(text.words)
     none = np.zeros(num_words, np.int32)

@@ -108,10 +108,7 @@ class KenLM(LanguageModel):
 
 
 def _words_at_the_end(path: str) -> list[str]:
-    """Return the words that end a binary, ``<unk>`` first and as many as the header counts, or one more.
-
-    Source: KenLM, lm/binary_format.cc (the header) and lm/vocab.cc (ReadWords).
-    """
+    """Return the words that end a binary, ``<unk>`` first (KenLM, lm/binary_format.cc and lm/vocab.cc)."""
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if len(content) < COUNTS + 8:
             raise ModelError("cut short inside KenLM's header", path)

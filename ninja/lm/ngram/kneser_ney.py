@@ -103,19 +103,11 @@ class TrainedNgram:
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as ARPA, packed where the name ends in ``.gz``; ``-`` is the standard output.
-
-        Raises:
-            OutputError: It cannot be written.
-        """
+        """Write the model as ARPA, packed where the name ends in ``.gz``; ``-`` is the standard output."""
         write_arpa(self.words, self.lengths, os.fspath(path))
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return the model that `ninja.lm.load` makes of the written file, with the count of its unknown words.
-
-        Args:
-            name: What stands for the file in messages.
-        """
+        """Return the model that `ninja.lm.load` makes of the written file; `name` stands for it in messages."""
         model = as_language_model(self.words, self.lengths, name)
         model.unk_words = self.unk_words or None
         return model
@@ -203,13 +195,7 @@ def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.boo
 
 
 def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
-    """Estimate discounts by counts of counts.
-
-    In texts made from patterns little occurs once, and what comes out may be undefined or out of range. Then D of
-    count k is k Y, what the equation gives if counts of counts go on to fall as from 1 to 2.
-
-    Source: kenlm, lm/builder/adjust_counts.cc, after equation 26 of Chen and Goodman 1998.
-    """
+    """Estimate discounts by counts of counts, as kenlm does in lm/builder/adjust_counts.cc."""
     n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
     seen = (n1, n2, n3, n4)
     if options.discounts is not None:
@@ -217,6 +203,8 @@ def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts
         return Discounts((given[0], given[1], given[2]), "given", seen)
     if not n1 or not n2:
         return Discounts(FALLBACK, "fallback", seen)
+    # In texts made from patterns little occurs once, and what comes out may be undefined or out of range. Then D of
+    # count k is k Y, what the equation gives if counts of counts go on to fall as from 1 to 2.
     y = n1 / (n1 + 2 * n2)
     if n3:
         of_count = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
@@ -252,14 +240,12 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return γ of each context up to the last that has n-grams, and the probability of each n-gram.
-
-    An n-gram that is cut gives up its whole count, and gets the probability that backing off has in the end.
-    """
+    """Return γ of each context up to the last that has n-grams, and the probability of each n-gram."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     lost = np.bincount(prefix, np.where(kept, discount, count))
     weight = np.divide(lost, total, out=np.ones(len(total)), where=total > 0)
+    # An n-gram that is cut gives up its whole count, and gets the probability that backing off has in the end.
     own = np.where(kept, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
     return weight, own + weight[prefix] * shorter
 

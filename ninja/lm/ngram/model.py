@@ -140,8 +140,6 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
     Raises:
         ModelError: Damaged or cut short, with the byte; there is no symbol table, or it lacks a word of the model.
         FormatError: The symbol table beside it is damaged.
-        SymbolError: The same.
-        InputError: A file cannot be read.
     """
     table = find(path, words, None)
     model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
@@ -164,8 +162,6 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         ModelError: Damaged or cut short, with the byte; no back-off automaton: two arcs with one word, or two back-off
             arcs, leave a state; there is no symbol table, or it lacks a word of the model.
         FormatError: The symbol table beside it is damaged.
-        SymbolError: The same.
-        InputError: A file cannot be read.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words

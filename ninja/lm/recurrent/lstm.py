@@ -64,10 +64,7 @@ class LstmLM(StatePoolLM):
 
 
 class _Layer:
-    """One LSTM layer as a single step: a product for all gates, a product for the projection.
-
-    ``nn.LSTM`` pays some 12 ms a call, whatever the batch; here a call costs what its arithmetic costs.
-    """
+    """One LSTM layer as a single step: ``nn.LSTM`` pays some 12 ms a call, whatever the batch."""
 
     def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device) -> None:
         def parameter(name: str) -> torch.Tensor:

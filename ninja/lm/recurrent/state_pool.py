@@ -52,9 +52,6 @@ class StatePoolLM(LanguageModel, ABC):
             output: Place in a row where the network's output begins.
             options: How it computes; scores are normalised unless told otherwise.
             first_word: Words before this one have no share in the normaliser.
-
-        Raises:
-            OptionError: torch has no such device.
         """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos

@@ -37,12 +37,7 @@ class HeldOut:
 
 
 def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | None = None) -> HeldOut:
-    """Score a text.
-
-    Args:
-        lm: The language model.
-        sentences: Words of each, without ``<s>`` and ``</s>``.
-        path: The text, for messages.
+    """Score a text, the words of each sentence without ``<s>`` and ``</s>``.
 
     Raises:
         FormatError: There is no sentence.

@@ -49,12 +49,7 @@ class _Run:
         checkpoint.write_atomically(content, path)
 
     def restore(self, path: str, signature: dict[str, Any]) -> None:
-        """Take up a saved training.
-
-        Raises:
-            OptionError: There is none, or it was made with other texts or options.
-            ModelError: The file is damaged.
-        """
+        """Take up a saved training, if it was made with the same texts and options."""
         if not os.path.exists(path):
             raise OptionError("no training state to resume; leave out --resume to start anew", path)
         try:

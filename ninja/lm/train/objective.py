@@ -32,13 +32,7 @@ class Sampler:
 
     @classmethod
     def of_counts(cls, count: np.ndarray, samples: int, power: float = 0.75) -> Sampler:
-        """Make π proportional to ``count ** power``, but at most 1.
-
-        Args:
-            count: Occurrences of each word; 0 counts as 1, so that each word can be drawn.
-            samples: Mean number of words drawn; 0 = always every word.
-            power: Between 0, where all words are as likely, and 1.
-        """
+        """Make π proportional to ``count ** power``, at most 1, for a mean of `samples` words; 0 = always all."""
         if samples == 0 or samples >= len(count):
             return cls(torch.ones(len(count)))
         mass = np.maximum(count, 1).astype(np.float64) ** power
@@ -121,12 +115,7 @@ def in_bfloat16(device: str) -> contextlib.AbstractContextManager[object]:
 
 @torch.inference_mode()
 def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
-    """Compute the exact perplexity of sentences, each scored alone from ``<s>``, in float32.
-
-    Returns:
-        exp of the mean negative natural-log probability per token; ``</s>`` is a token, and so is ``<unk>``,
-        which stands for each word outside the vocabulary.
-    """
+    """Compute the exact perplexity of sentences, each alone from ``<s>``, in float32; ``</s>`` counts as a token."""
     module.eval()
     total = 0.0
     tokens = 0
