@@ -15,8 +15,7 @@ from strategies import lattices
 
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.grammar.compile import compile_list
-from ninja.context.grammar.compose import add_context
-from ninja.context.grammar.tracker import Match, Tracker
+from ninja.context.grammar.tracker import Match, Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.graph import best_path, from_arcs

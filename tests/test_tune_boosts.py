@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import ninja as package
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.compose import add_context
-from ninja.context.grammar.tracker import Tracker
+from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import edits

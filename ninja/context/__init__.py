@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ninja.context.entities import Entities as Entities
     from ninja.context.entities import Phrase as Phrase
     from ninja.context.entities import PhraseList as PhraseList
-    from ninja.context.grammar.compose import add_context as add_context
     from ninja.context.grammar.decode import BeamOptions as BeamOptions
     from ninja.context.grammar.decode import Hypothesis as Hypothesis
     from ninja.context.grammar.decode import beam_search as beam_search
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ninja.context.grammar.spelling import Spelling as Spelling
     from ninja.context.grammar.tracker import Match as Match
     from ninja.context.grammar.tracker import Tracker as Tracker
+    from ninja.context.grammar.tracker import add_context as add_context
     from ninja.context.options import ContextOptions as ContextOptions
     from ninja.context.sound.augment import Added as Added
     from ninja.context.sound.augment import Augmenter as Augmenter
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "entities": ("Entities", "Phrase", "PhraseList"),
-    "grammar.compose": ("add_context",),
     "grammar.decode": ("BeamOptions", "Hypothesis", "beam_search"),
     "grammar.decode_ctc": ("ctc_prefix_beam_search",),
     "grammar.spelled": ("SpelledTracker",),
     "grammar.spelling": ("Spelling",),
-    "grammar.tracker": ("Match", "Tracker"),
+    "grammar.tracker": ("Match", "Tracker", "add_context"),
     "options": ("ContextOptions",),
     "sound.augment": ("Added", "AugmentOptions", "Augmenter", "extended"),
     "stage": ("Augmentation", "Context", "Contextual"),

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.compose import add_context
-from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, class_words
+from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.confusion import Confusion
@@ -83,11 +82,7 @@ class Contextual:
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
-        """Make the stage that adds context before a rescoring, whose options and old language model it shares.
-
-        Raises:
-            OptionError: The rescoring has several passes, or reads backwards.
-        """
+        """Make the stage that adds context before a rescoring, whose options and old language model it shares."""
         if models.directions or options.backward:
             raise OptionError("context goes with one pass forward; leave iterate and backward out")
         shared = replace(
@@ -113,12 +108,7 @@ class Contextual:
                 yield key, result
 
     def apply(self, lattice: Lattice) -> Lattice:
-        """Add the context to one lattice, once the stage is bound to its words.
-
-        Raises:
-            VocabularyError: The lattice carries no symbol table.
-            NinjaError: What `add_context` raises.
-        """
+        """Add the context to one lattice, once the stage is bound to its words."""
         if lattice.words is None:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
         assert self.entities is not None
@@ -142,9 +132,6 @@ class Contextual:
         Args:
             words: Of the lattices.
             log: Told of oddities of the files, the first time.
-
-        Raises:
-            NinjaError: A file cannot be read.
         """
         if self.words is not words or self.tracker is None:
             self.tracker = self._load(words, log)
@@ -254,11 +241,7 @@ class Contextual:
 
 
 def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log) -> NgramLM:
-    """Load an n-gram model, with the lattices' words if it has none of its own.
-
-    Raises:
-        ModelError: It cannot be loaded, or is of another kind.
-    """
+    """Load an n-gram model, with the lattices' words if it has none of its own."""
     if isinstance(path, NgramLM):
         return path
     lm = load_model(path, "cpu", words, log)

@@ -105,9 +105,6 @@ class CtcFound:
             words: Symbol table that the words must be in; None: one of the words found is made.
             unknown: Word of the table that stands for those it lacks; None: these are refused.
             frame_shift: Seconds per frame.
-
-        Raises:
-            SymbolError: A word is not in ``words``.
         """
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None

@@ -47,11 +47,7 @@ def read_records(
 
 
 def parse_json(text: str) -> object:
-    """Parse JSON within a record.
-
-    Raises:
-        RecordError: It is none.
-    """
+    """Parse JSON within a record."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -55,11 +55,7 @@ class Unpacked:
         self._full = False  # whether the last buffer was filled to its end
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of a buffer; 0 is the end.
-
-        Raises:
-            FormatError: The gzip stream is damaged or cut short, or something else follows it.
-        """
+        """Fill some of a buffer; 0 is the end."""
         while True:
             if self._unpacker is None and not self._begin_member():
                 return 0

@@ -16,11 +16,7 @@ class Bytes(Protocol):
     """What takes the bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
-        """Write all of them.
-
-        Raises:
-            OutputError: That cannot be done.
-        """
+        """Write all of them."""
         ...
 
 
@@ -104,11 +100,7 @@ class PartFile:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[PartFile]:
-    """Write a file in a ``with`` block; it gets its name when the block is left without an exception.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
+    """Write a file in a ``with`` block; it gets its name when the block is left without an exception."""
     file = PartFile(path)
     try:
         yield file

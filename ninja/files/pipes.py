@@ -123,11 +123,7 @@ def _unread(path: str) -> IO[bytes]:
 
 
 def opened(path: str) -> IO[bytes]:
-    """Open a file or a pipe.
-
-    Raises:
-        InputError: It cannot be opened.
-    """
+    """Open a file or a pipe."""
     try:
         return cast("IO[bytes]", open(path, "rb", buffering=0))
     except OSError as error:

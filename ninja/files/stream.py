@@ -87,12 +87,7 @@ class Stream:
         return count
 
     def rest(self) -> bytes:
-        """Return all bytes still to come.
-
-        Raises:
-            FormatError: As ``readinto``.
-            InputError: As ``readinto``.
-        """
+        """Return all bytes still to come."""
         found = io.BytesIO()  # gives its bytes away without a copy
         buffer = memoryview(bytearray(_CHUNK))
         while count := self.readinto(buffer):

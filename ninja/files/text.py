@@ -48,12 +48,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
 
 def content(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file; a gzip file, known by its content, is unpacked.
-
-    Raises:
-        FormatError: The gzip stream is damaged.
-        InputError: The file cannot be read.
-    """
+    """Return the bytes of a file; a gzip file, known by its content, is unpacked."""
     try:
         with opened(os.fspath(path)) as file:
             found = file.read()
@@ -63,11 +58,7 @@ def content(path: str | os.PathLike[str]) -> bytes:
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
-    """Return bytes as text.
-
-    Raises:
-        FormatError: They are not UTF-8; the message has the line.
-    """
+    """Return bytes as text."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

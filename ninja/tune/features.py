@@ -89,9 +89,6 @@ def features(
         old_lm: The language model of the first pass.
         num_best: Sentences of each lattice.
         log: Of failures; without its ``on_error``, the first one is raised.
-
-    Raises:
-        FormatError: No lattice has a reference.
     """
     read: deque[Keyed] = deque()
 

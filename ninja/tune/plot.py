@@ -54,12 +54,7 @@ class Panel:
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the kind of a picture to write, ``svg`` or ``png``; before long work, see whether it can be drawn at all.
-
-    Raises:
-        DependencyError: Matplotlib is not installed.
-        OptionError: The file's name ends in neither.
-    """
+    """Return the kind of a picture, ``svg`` or ``png``; refuse before long work what cannot be drawn."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")

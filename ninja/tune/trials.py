@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.compile import ListCompiler
-from ninja.context.grammar.compose import add_context
-from ninja.context.grammar.tracker import Tracker
+from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.evaluate import edits
@@ -115,12 +114,7 @@ class Trials:
         margin: float = 0.0,
         log: Log | None = None,
     ) -> None:
-        """Read both sets.
-
-        Raises:
-            FormatError: No lattice of a set has a reference.
-            OptionError: No utterance of a set has phrases, or as `Tracker`.
-        """
+        """Read both sets."""
         self.words = words
         self.class_lm = class_lm
         self._old_lm = old_lm

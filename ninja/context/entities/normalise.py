@@ -26,9 +26,6 @@ class Normalisation:
     """Rules of normalisation; a word that the symbol table has as it stands is never changed.
 
     White space is always collapsed to single blanks.
-
-    Raises:
-        OptionError: An unknown case.
     """
 
     case: Case = "words"  # "words": the variant that the symbol table has, for unknown words the case of the table

@@ -96,12 +96,7 @@ class Section:
 
 
 def read_sections(path: str) -> list[Section]:
-    """Read an entity file; its form is seen from the content.
-
-    Raises:
-        FormatError: The content is none of the forms, or breaks the rules of its form.
-        InputError: The file, or one that it names, cannot be read.
-    """
+    """Read an entity file; its form is seen from the content."""
     text = utf8.read(path).removeprefix("\ufeff")
     start = text.lstrip()[:1]
     if start == "[":
@@ -121,12 +116,7 @@ def read_sections(path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Return the sections of a JSON file's content; relative paths in it start from the folder of `path`.
-
-    Raises:
-        FormatError: An unknown key, or a value of the wrong kind.
-        InputError: A file that it names cannot be read.
-    """
+    """Return the sections of a JSON file's content; relative paths in it start from the folder of `path`."""
     if not isinstance(content, Mapping):
         raise FormatError(f"entities are an object by class, not {_shown(content)}", path)
     plain, sections = {}, []

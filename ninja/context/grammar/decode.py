@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.tracker import Match
+from ninja.context.grammar.spelled import SpelledTracker
+from ninja.context.grammar.tracker import Match, Tracker
 from ninja.errors import ModelError, OptionError, check_range
 
 ROUNDING = 1e-3  # a log-probability may be above 0 by this much
@@ -24,25 +25,7 @@ ROUNDING = 1e-3  # a log-probability may be above 0 by this much
 Step = Callable[[Any, npt.NDArray[np.int64]], tuple[npt.ArrayLike, Any]]
 
 
-class UnitTracker(Protocol):
-    """A tracker of units: `Tracker` where they are words, else `SpelledTracker`."""
-
-    def clear(self) -> None:
-        """Forget all states."""
-
-    def start(self, lists: Sequence[PhraseList] = (), /) -> int:
-        """Return the state before the first unit of an utterance with these lists."""
-
-    def advance(
-        self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32], /
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Return the states after units, and the units' scores; -1 and -inf: not allowed."""
-
-    def final(self, states: npt.NDArray[np.int64], /) -> npt.NDArray[np.float32]:
-        """Return the scores of ending."""
-
-    def matches(self, start: int, units: Sequence[int], /) -> list[Match]:
-        """Return the phrases in a sentence."""
+UnitTracker = Tracker | SpelledTracker  # of units that are words, or that spell words
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +157,7 @@ def combined(
 
 
 def checked_logprob(given: npt.ArrayLike, expected: str, where: str) -> npt.NDArray[np.float64]:
-    """Return log-probabilities as an array of two dimensions.
-
-    Raises:
-        ModelError: Not two dimensions, not a number, or above 0.
-    """
+    """Return log-probabilities as an array of two dimensions, none of them NaN or above 0."""
     logprob = np.asarray(given, np.float64)
     if logprob.ndim != 2:
         raise ModelError(f"{where}: log-probabilities have the shape {logprob.shape}, but must be {expected}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.partial_boost import PartialBoosts
 from ninja.context.grammar.spelling import OpenVocabulary, Spelling
 from ninja.context.grammar.tracker import Match, Tracker, class_words, is_class
 from ninja.context.options import ContextOptions
@@ -21,6 +20,68 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS
 
 ROOM = 1 << 17  # words of phrases that no model knows
+
+
+class PartialBoosts:
+    """The phrases of one list as two trees of words; each position knows how the words that go on from it begin.
+
+    The first k of the n letters of a word get the share k / n of the boost that the whole word brings its phrase, so
+    that the boost is complete when the word is. Phrases of negative weight boost no letters.
+    """
+
+    ROOTS = (0, 1)  # positions before phrases that are boosted where they stand, and before those of a class
+
+    def __init__(self, phrases: PhraseList, options: ContextOptions, classes: Container[str] = ()) -> None:
+        """Make the trees; `classes` are those of the class model."""
+        self._next: list[dict[str, int]] = [{}, {}]
+        weight: dict[int, float] = {}  # of the best phrase through a position
+        self.words: set[str] = set()  # of all phrases
+        for name, members in phrases.classes.items():
+            root = self.ROOTS[name in classes]
+            for phrase in members:
+                words = phrase.text.split()
+                self.words.update(words)
+                for position in self._path(root, words):
+                    weight[position] = max(phrase.weight, weight.get(position, 0.0))
+        self._beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
+        self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # by the words up to a position
+        for position, after in enumerate(self._next):
+            for each in after.values():  # larger than position
+                self._gained[each] = self._gained[position] + options.keyword_boost * weight[each]
+        self._boosts: dict[int, dict[str, float]] = {}
+
+    def _path(self, root: int, words: list[str]) -> list[int]:
+        """Return the positions after each of some words; those that are not there yet are made."""
+        path = [root]
+        for word in words:
+            after = self._next[path[-1]].setdefault(word, len(self._next))
+            if after == len(self._next):
+                self._next.append({})
+            path.append(after)
+        return path[1:]
+
+    def follow(self, position: int, word: str) -> int | None:
+        """Return the position after a word, None where no phrase goes on."""
+        after = self._next[position].get(word)
+        return after if after is not None and self._next[after] else None
+
+    def boost(self, position: int, text: str) -> float:
+        """Return the boost of the letters of an unfinished word, nats ≥ 0."""
+        if position in self._boosts:
+            return self._boosts[position].get(text, 0.0)
+        boosts: dict[str, float] = {}
+        before = max(self._gained[position], 0.0) if position not in self.ROOTS else 0.0
+        for word, after in self._next[position].items():
+            boost = self._gained[after] - before  # a phrase that has not gained anything yet is not the best reading
+            if boost > 0:
+                for end in range(1, len(word) + 1):
+                    boosts[word[:end]] = max(boosts.get(word[:end], 0.0), boost * end / len(word))
+        self._boosts[position] = boosts
+        return boosts.get(text, 0.0)
+
+    def has_beginning(self, text: str) -> bool:
+        """Tell whether a word of a phrase begins with a text."""
+        return text in self._beginnings
 
 
 class _State(NamedTuple):
@@ -105,11 +166,7 @@ class SpelledTracker:
             self._take_room(max(self._room, 4 * len(in_use)))
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first unit of an utterance which has these lists of phrases.
-
-        Raises:
-            OptionError: There is no room for the words of the phrases.
-        """
+        """Return the state before the first unit of an utterance which has these lists of phrases."""
         compiled = tuple(self._boosts_of(each) for each in lists)
         self._utterances.append(compiled)
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
@@ -126,18 +183,10 @@ class SpelledTracker:
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Go on by one unit from each of some states.
+        """Go on by one unit from each of some states, as `Tracker.advance` by one word; silent units change nothing.
 
-        Args:
-            states: Histories, int64 [n].
-            units: The unit that follows each, int32 [n]; silent ones change nothing.
-
-        Returns:
-            (states, int64 [n]; score of each unit in nats, more is better, float32 [n]), with the partial boosts given
-            and taken back. -1 and -inf where the class model does not allow the word that it finishes.
-
-        Raises:
-            OptionError: A state or a unit that does not exist.
+        Scores have the partial boosts given and taken back. They are -inf, and states -1, where the class model does
+        not allow the word that the unit finishes.
         """
         states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
         if states.ndim != 1 or states.shape != units.shape:
@@ -153,11 +202,7 @@ class SpelledTracker:
         return after, np.fromiter((gain for _, gain in found), np.float32, len(found))
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each state, float32 [n]: the last word, ``</s>``, partial boosts taken back.
-
-        Raises:
-            OptionError: A state that does not exist.
-        """
+        """Return the score of ending in each state, float32 [n]: the last word, ``</s>``, partial boosts taken back."""
         states = np.asarray(states, np.int64)
         self._check(states)
         ends = [self._end(state) for state in states.tolist()]
@@ -168,10 +213,7 @@ class SpelledTracker:
         return gain.astype(np.float32)
 
     def matches(self, start: int, units: Sequence[int]) -> list[Match]:
-        """Return the phrases that the best way through a sentence takes, from a state that `start` gave.
-
-        They begin and end at words of the sentence, not at units.
-        """
+        """Return the phrases as `Tracker.matches`; they begin and end at words of the sentence, not at units."""
         words = np.array([self._id(word) for word in self.spelling.words(units)], np.int32)
         return self._tracker.matches(self._states[start].words, words)
 

@@ -52,11 +52,7 @@ class Spelling:
         return len(self.text)
 
     def words(self, units: Iterable[int]) -> list[str]:
-        """Return the words that some units make.
-
-        Raises:
-            OptionError: A unit that does not exist.
-        """
+        """Return the words that some units make."""
         words = [""]
         for unit in units:
             if not 0 <= unit < len(self):
@@ -104,11 +100,7 @@ class OpenVocabulary(SymbolTable):
         return len(self._word) - self._next
 
     def add(self, words: Iterable[str]) -> None:
-        """Take in those words that the table lacks.
-
-        Raises:
-            OptionError: There is no room for all of them; none is taken in.
-        """
+        """Take in those words that the table lacks."""
         new = [word for word in dict.fromkeys(words) if word not in self._id]
         if len(new) > self.room:
             raise OptionError(f"{len(new)} more words, but there is room for {self.room} only; ask for more room")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -141,11 +141,7 @@ class Tracker:
         return after, gain
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each of some states, float32 [n]: ``</s>``, partial boosts taken back.
-
-        Raises:
-            OptionError: A state that does not exist.
-        """
+        """Return the score of ending in each of some states, float32 [n]: ``</s>``, partial boosts taken back."""
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score
 
@@ -175,6 +171,48 @@ class Tracker:
             Match(begin, end, names[number], " ".join(self.words.spell(ids[begin:end])))
             for begin, end, number in self._tracker.explain(start, ids)
         ]
+
+
+@overload
+def add_context(
+    lattice: Lattice, tracker: Tracker, lists: Sequence[PhraseList] = ..., *, return_arc_map: Literal[False] = False
+) -> Lattice: ...
+@overload
+def add_context(
+    lattice: Lattice, tracker: Tracker, lists: Sequence[PhraseList] = ..., *, return_arc_map: Literal[True]
+) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+def add_context(
+    lattice: Lattice, tracker: Tracker, lists: Sequence[PhraseList] = (), *, return_arc_map: bool = False
+) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    """Give every path of a lattice the score of the contextual grammar.
+
+    States split where the grammar tells histories apart; no path is lost or made. With the ``gain`` of each word by
+    `Tracker.advance`, graph costs become
+
+        graph − gain                          with an old language model, or with no class model
+        (1 − class_weight) · graph − gain        with a class model alone
+
+    Args:
+        lattice: Any lattice; epsilons leave histories alone.
+        tracker: The grammar; what it followed before is forgotten.
+        lists: The phrases of the utterance.
+        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+
+    Returns:
+        The expanded lattice; acoustic costs and alignments are as before. States that cannot be reached are left out.
+
+    Raises:
+        LatticeError: More than ``max_arcs`` arcs arise.
+        ModelError: A model gives a word probability zero.
+        SymbolError: A word id is not in the symbol table.
+        VocabularyError: A word is unknown to a model without <unk>.
+
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts; there
+    in the beam search of an end-to-end model).
+    """
+    tracker.clear()
+    composed, arc_map = tracker.compose(lattice, tracker.start(lists))
+    return (composed, arc_map) if return_arc_map else composed
 
 
 def class_words(lm: NgramLM) -> list[tuple[str, int]]:

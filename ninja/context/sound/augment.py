@@ -98,11 +98,7 @@ class _Sounding:
 
 
 def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
-    """Return a symbol table with the words of all phrases; new ids follow the largest, those there were stay.
-
-    Raises:
-        SymbolError: There are no more ids.
-    """
+    """Return a symbol table with the words of all phrases; new ids follow the largest, those there were stay."""
     phrases = (phrase for each in lists for members in each.classes.values() for phrase in members)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
     if not missing:
@@ -202,11 +198,7 @@ class Augmenter:
         return insert(lattice, chains, self.words), added
 
     def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
-        """Return the phrases of some lists that cannot be added, with the reasons.
-
-        Raises:
-            SymbolError: A word of a phrase is not in the symbol table.
-        """
+        """Return the phrases of some lists that cannot be added, with the reasons."""
         return tuple(each for phrases in lists for each in self._sounding(phrases).left_out)
 
     def _sounding(self, phrases: PhraseList) -> _Sounding:

@@ -125,12 +125,7 @@ class Confusion:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Confusion:
-        """Read costs from a JSON file that `write` made.
-
-        Raises:
-            FormatError: It is no such file, or a cost is out of range.
-            InputError: It cannot be read.
-        """
+        """Read costs from a JSON file that `write` made."""
         try:
             content = json.loads(utf8.read(path))
         except (json.JSONDecodeError, RecursionError) as error:
@@ -148,11 +143,7 @@ class Confusion:
             raise FormatError(f"damaged phone confusions: {reason}", path) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the costs as JSON, to 4 decimals.
-
-        Raises:
-            OutputError: It cannot be written.
-        """
+        """Write the costs as JSON, to 4 decimals."""
         rows = ",\n  ".join(json.dumps([round(float(cost), 4) for cost in row]) for row in self.substitution)
         parts = [f'"format": {json.dumps(FORMAT)}', f'"source": {json.dumps(self.source, ensure_ascii=False)}']
         parts.append(f'"phones": {json.dumps(self.phones, ensure_ascii=False)}')
@@ -176,11 +167,7 @@ class Confusion:
         return before[-1]
 
     def numbers(self, phones: Sequence[str]) -> list[int]:
-        """Return the row of each of some phones.
-
-        Raises:
-            OptionError: A phone is not among ``phones``.
-        """
+        """Return the row of each of some phones."""
         try:
             return [self.id[phone] for phone in phones]
         except KeyError as error:

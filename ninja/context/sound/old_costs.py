@@ -25,9 +25,6 @@ class OldCosts:
         lm: The model.
         unk_penalty: Cost beyond <unk>'s of a word it lacks; None: as `WordMap` has it.
         map_words: Where else to look for a word it lacks, as `WordMap` has it.
-
-    Raises:
-        VocabularyError: The model has no <unk>, and lacks a word.
     """
 
     def __init__(

