@@ -1,7 +1,6 @@
 """Word error rates: transcripts against references, and the best a lattice could do."""
 
-from ninja.evaluate.biased import BiasedRate, score_biased
-from ninja.evaluate.biasing_lists import BiasingList, read_biasing
+from ninja.evaluate.biased import BiasedRate, BiasingList, read_biasing, score_biased
 from ninja.evaluate.bootstrap import Bootstrap, Interval, bootstrap
 from ninja.evaluate.details import (
     Operations,

@@ -54,7 +54,7 @@ class StandardOutput:
         """Do nothing: it cannot be taken back."""
 
 
-class PartFile:
+class PartFile(io.RawIOBase):
     """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
 
     What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly.
@@ -75,12 +75,17 @@ class PartFile:
                 self._file.truncate(length)
                 self._file.seek(length)
 
-    def write(self, content: bytes | memoryview) -> None:
-        """Write bytes."""
+    def writable(self) -> bool:
+        """Tell Python's own layers that this can be written."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write all of some bytes."""
         left = memoryview(content)
         with reported(self.name):
             while left:
                 left = left[self._file.write(left) :]
+        return len(content)
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -114,23 +119,9 @@ def opened(path: str) -> Iterator[PartFile]:
 def opened_as_text(path: str) -> Iterator[TextIO]:
     """Write a UTF-8 text file in a ``with`` block, as ``opened`` does."""
     with opened(path) as file:
-        stream = io.TextIOWrapper(io.BufferedWriter(_Raw(file)), encoding="utf-8", errors="surrogateescape")
+        stream = io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", errors="surrogateescape")
         yield stream
         stream.flush()
-
-
-class _Raw(io.RawIOBase):
-    """What Python's own layers write to."""
-
-    def __init__(self, file: PartFile) -> None:
-        self._file = file
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        self._file.write(content)
-        return len(content)
 
 
 def part_of(path: str) -> str:
