@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ninja.context.options import ContextOptions
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range
 from ninja.evaluate import EntityReport, score_entities
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
@@ -30,6 +30,14 @@ ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 5)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 7)
 CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 
+MEANINGS = {  # of the ends of what was tried
+    "keyword_boost": (
+        "words of phrases need none beyond what entering a phrase gets",
+        "has the general set anything that could be taken for a phrase?",
+    ),
+    "class_boost": ("the class model expects phrases far too often", "the class model expects phrases far too seldom"),
+    "class_weight": ("the class model adds nothing outside phrases", "the first pass's language model adds nothing"),
+}
 DIGITS = 4  # significant ones: settings are tried as they are written down
 
 
@@ -72,7 +80,6 @@ class TunedContext:
     max_general_wer: float  # what was allowed at the settings chosen, percent
     edges: tuple[str, ...]  # which settings lie at the end of what was tried, and what that may mean
     warnings: tuple[str, ...]  # what the user should know before using them
-    num_composed: int  # lattices composed with their context, for what it cost
 
 
 def tune_context(
@@ -119,12 +126,10 @@ def tune_context(
         NinjaError: As `add_context` raises, where failures are not tolerated.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
-    if not acoustic_scale > 0:
-        raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be above 0")
+    check_range("acoustic_scale", acoustic_scale, above=0)
     if not 0 <= max_general_rise <= 100:
         raise OptionError(f"max_general_rise is {max_general_rise}, but must be between 0 and 100 percent")
-    if not 0 <= margin < math.inf:
-        raise OptionError(f"margin is {margin}, but must be 0 or more, and finite")
+    check_range("margin", margin, least=0, finite=True)
     if unknown := set(fixed) - set(Setting._fields):
         raise OptionError(f"fixed has {min(unknown)!r}, but may name {', '.join(Setting._fields)}")
     options = options or ContextOptions()
@@ -138,7 +143,13 @@ def tune_context(
     chosen = search.best()
     plain = [trials.hypotheses(held, reference, with_entities=False) for held in trials.sets]
     without = [_report(held, words) for held, words in zip(trials.sets, plain, strict=True)]
-    curve = {boost: _reports(trials, chosen._replace(keyword_boost=boost), plain) for boost in _curve_of(chosen)}
+    curve = {
+        boost: [
+            _report(held, trials.hypotheses(held, chosen._replace(keyword_boost=boost), with_entities=True), words)
+            for held, words in zip(trials.sets, plain, strict=True)
+        ]
+        for boost in sorted({*CURVE.tolist(), chosen.keyword_boost})
+    }
     fits = not search.excess(chosen)
     return TunedContext(
         settings=ContextSettings(trials.options_of(chosen), *chosen.scales) if fits else None,
@@ -149,7 +160,6 @@ def tune_context(
         max_general_wer=trials.general.wer(search.most(chosen)),
         edges=tuple(search.edges(chosen)) if fits else (),
         warnings=tuple(_warnings(search, chosen, curve, without)),
-        num_composed=trials.num_composed,
     )
 
 
@@ -183,7 +193,6 @@ class _Search(Search[Setting]):
         ]
 
     def grid(self) -> list[Setting]:
-        """Return all combinations of the values tried first, and the given one."""
         return [Setting(*each) for each in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
@@ -196,12 +205,9 @@ class _Search(Search[Setting]):
         return abs(point.class_boost - self._given.class_boost), point.keyword_boost, away, point
 
     def value(self, point: Setting, axis: int) -> float:
-        """Return a number of a setting."""
-        value: float = getattr(point, self.axes[axis].name)
-        return value
+        return float(getattr(point, self.axes[axis].name))
 
     def moved(self, point: Setting, axis: int, value: float) -> Setting:
-        """Return another setting."""
         return point._replace(**{self.axes[axis].name: value})
 
 
@@ -255,22 +261,6 @@ class _With(_Search):
         return [(self.excess(each), errors) for each, errors in zip(points, found, strict=True)]
 
 
-MEANINGS = {  # of the ends of what was tried
-    "keyword_boost": (
-        "words of phrases need none beyond what entering a phrase gets",
-        "has the general set anything that could be taken for a phrase?",
-    ),
-    "class_boost": (
-        "the class model expects phrases far too often",
-        "the class model expects phrases far too seldom",
-    ),
-    "class_weight": (
-        "the class model adds nothing outside phrases",
-        "the first pass's language model adds nothing",
-    ),
-}
-
-
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
@@ -311,19 +301,8 @@ def _warnings(
         )
 
 
-def _curve_of(chosen: Setting) -> list[float]:
-    return sorted({*CURVE.tolist(), chosen.keyword_boost})
-
-
 def _report(part: LoadedSet, hypotheses: Words, before: Words | None = None) -> EntityReport:
     return score_entities(part.references, hypotheses, part.entities.phrases(part.references), before=before)
-
-
-def _reports(trials: Trials, setting: Setting, before: Sequence[Words]) -> list[EntityReport]:
-    return [
-        _report(held, trials.hypotheses(held, setting, with_entities=True), words)
-        for held, words in zip(trials.sets, before, strict=True)
-    ]
 
 
 def _figures(reports: Sequence[EntityReport]) -> Figures:

@@ -126,7 +126,6 @@ class Trials:
         self.contextual = self._load(contextual, "contextual", log or Log())
         self.general = self._load(general, "general", log or Log())
         self._known: dict[tuple[int, bool], dict[Setting, int]] = {}  # errors by set, and with entities or without
-        self.num_composed = 0
 
     @property
     def sets(self) -> tuple[LoadedSet, LoadedSet]:
@@ -197,7 +196,6 @@ class Trials:
     ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
         """Yield the best word sequences of each utterance, one for each of settings with their grammar in common."""
         tracker = self._tracker_of(settings[0])
-        self.num_composed += len(part.utterances)
         scales = [each.scales for each in settings]
         for each in part.utterances:
             composed = add_context(each.lattice, tracker, each.lists if with_entities else ())

@@ -173,13 +173,11 @@ class _Search(Search[Weights]):
         ]
 
     def grid(self) -> list[Weights]:
-        """Return all combinations, and the start."""
         axes = (_mixtures(self._start.mixture), LM_WEIGHTS.tolist(), self._scales.tolist(), WORD_PENALTIES.tolist())
         found = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
         return [*found, self._start]
 
     def ranks(self, points: Sequence[Weights]) -> list[int]:
-        """Return the word errors of each."""
         counts: list[int] = []
         for _, group in groupby(points, key=lambda each: (each.lm_weight, each.acoustic_scale, each.mixture)):
             alike = list(group)
@@ -200,7 +198,6 @@ class _Search(Search[Weights]):
         )
 
     def value(self, point: Weights, axis: int) -> float:
-        """Return a weight."""
         return (point.lm_weight, point.acoustic_scale, point.word_penalty, *point.mixture)[axis]
 
     def moved(self, point: Weights, axis: int, value: float) -> Weights:
