@@ -18,10 +18,7 @@ SECTIONS = {
         "mbr-decode": ("kaldi.mbr_decode", "Print the word sequence of least expected word error of each lattice."),
         "to-ctm-conf": ("kaldi.ctm", "Print each word of lattices with its time and confidence."),
         "nbest-to-ctm": ("kaldi.ctm", "Print each word of single-path lattices with its time."),
-        "confidence": (
-            "kaldi.mbr_decode",
-            "Print the cost difference between the best two word sequences of each lattice.",
-        ),
+        "confidence": ("kaldi.mbr_decode", "Print the cost difference between the two best word sequences."),
         "nbest-to-linear": ("kaldi.linear", "Write words, alignment and costs of single-path lattices."),
         "oracle": ("oracle", "Find the path of each lattice with the fewest errors."),
         "nbest-to-prons": ("kaldi.prons", "Print the phones of each word of single-path lattices."),
@@ -30,10 +27,7 @@ SECTIONS = {
         "prune": ("prune", "Remove the arcs of lattices that lie outside a beam."),
         "limit-depth": ("kaldi.costs", "Limit how many arcs of a lattice cross any frame."),
         "determinize-pruned": ("kaldi.determinize", "Keep the best path of each word sequence within a beam."),
-        "determinize-phone-pruned": (
-            "kaldi.determinize",
-            "Keep the best path of each word sequence within a beam, determinizing phones first.",
-        ),
+        "determinize-phone-pruned": ("kaldi.determinize", "Determinize phones, then words, within a beam."),
         "determinize": ("kaldi.determinize", "Keep the best path of each word sequence."),
         "minimize": ("kaldi.minimize", "Merge states of lattices that have the same completions."),
         "push": ("kaldi.minimize", "Push alignments and costs of lattices towards their start."),
@@ -43,11 +37,8 @@ SECTIONS = {
         "rmali": ("kaldi.labels", "Remove the alignments of lattices."),
         "scale": ("kaldi.costs", "Multiply the costs of lattices, or mix graph and acoustic ones."),
         "add-penalty": ("kaldi.costs", "Add a word insertion penalty to the graph costs of lattices."),
-        "boost-ali": ("kaldi.boost_ali", "Lower the graph costs of arcs by their number of frames with a wrong phone."),
-        "add-trans-probs": (
-            "kaldi.transitions",
-            "Add transition costs to the graph costs of lattices made without them.",
-        ),
+        "boost-ali": ("kaldi.boost_ali", "Lower the graph costs of arcs by their wrong phone frames."),
+        "add-trans-probs": ("kaldi.transitions", "Add transition costs to the graph costs of lattices."),
         "expand-ngram": ("kaldi.minimize", "Split the states of lattices until each has one history of n - 1 words."),
         "compose": ("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
         "difference": ("kaldi.compose", "Remove transcripts from lattices."),
@@ -58,25 +49,13 @@ SECTIONS = {
         "union": ("kaldi.union", "Unite the lattices of several archives."),
         "combine": ("kaldi.union", "Combine the lattices of several systems for consensus decoding."),
         "interp": ("kaldi.compose", "Interpolate the costs of two archives of lattices."),
-        "equivalent": (
-            "kaldi.equivalent",
-            "Test whether two archives hold equivalent lattices; exit code 1 when they do not.",
-        ),
-        "nbest-to-lattice": (
-            "kaldi.linear",
-            "Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.",
-        ),
+        "equivalent": ("kaldi.equivalent", "Test whether two archives hold equivalent lattices."),
+        "nbest-to-lattice": ("kaldi.linear", "Unite n-best paths, keys ending in -1, -2, …, in lattices."),
     },
     "Times and phones": {
-        "align-words": (
-            "kaldi.align",
-            "Give each arc of lattices one word, or silence, and exactly the frames of its phones.",
-        ),
-        "align-words-lexicon": (
-            "kaldi.align",
-            "Give each arc of lattices one word, and exactly the frames of its phones, by a lexicon.",
-        ),
-        "align-phones": ("kaldi.align", "Give each arc of lattices one phone and exactly its frames."),
+        "align-words": ("kaldi.align", "Align arcs with words and silences, by word positions."),
+        "align-words-lexicon": ("kaldi.align", "Align arcs with words, by a lexicon."),
+        "align-phones": ("kaldi.align", "Align arcs with phones."),
         "to-phone-lattice": ("kaldi.transitions", "Convert word lattices to phone lattices by their transition ids."),
     },
     "Archives and formats": {
@@ -95,14 +74,8 @@ SECTIONS = {
         "posteriors": ("posteriors", "Print the posterior of each arc of lattices."),
         "arc-post": ("kaldi.arc_post", "Print the posterior of each arc of lattices, as Kaldi does."),
         "to-post": ("kaldi.to_post", "Write the posterior of each transition id at each frame of lattices."),
-        "to-mpe-post": (
-            "kaldi.to_post",
-            "Write posteriors of transition ids for training by minimum phone frame error.",
-        ),
-        "to-smbr-post": (
-            "kaldi.to_post",
-            "Write posteriors of transition ids for training by state-level minimum Bayes risk.",
-        ),
+        "to-mpe-post": ("kaldi.to_post", "Write MPFE posteriors of transition ids at each frame."),
+        "to-smbr-post": ("kaldi.to_post", "Write sMBR posteriors of transition ids at each frame."),
         "depth": ("kaldi.depth", "Print the mean number of arcs that cross a frame of each lattice."),
         "depth-per-frame": ("kaldi.depth", "Print how many arcs of each lattice cross each frame."),
         "show": ("show", "Write a page that shows a lattice as a graph, for any browser."),
@@ -111,10 +84,7 @@ SECTIONS = {
     "Scores": {
         "score": ("score", "Compute the word error rate of transcripts or lattices."),
         "compute-wer": ("kaldi.wer", "Compute word and sentence error rates of transcripts, as Kaldi's compute-wer."),
-        "compute-wer-bootci": (
-            "kaldi.bootci",
-            "Compute a confidence interval of a word error rate, or of a difference.",
-        ),
+        "compute-wer-bootci": ("kaldi.bootci", "Compute a confidence interval of a word error rate."),
         "align-text": ("kaldi.wer", "Align the words of two texts, as Kaldi's align-text."),
     },
     "This program": {"doctor": ("doctor", "Check the installation."), "version": ("doctor", "Print the version.")},

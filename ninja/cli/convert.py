@@ -20,9 +20,7 @@ def unchanged(lattice: Lattice) -> Lattice:
 
 @command
 @lattice_output()
-@click.option(
-    "--kind", type=click.Choice(["compact", "raw"]), help="Kaldi's CompactLattice or Lattice.  [default: as read]"
-)
+@click.option("--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice.  [default: as read]")
 @reads_lattices
 def convert(source: Source, destination: Destination, kind: str | None) -> None:
     """Convert lattices between formats.

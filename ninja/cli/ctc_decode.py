@@ -138,10 +138,7 @@ def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
 @section(
     "Search",
     click.option(
-        "--scale",
-        type=click.Choice(["logprob", "logit", "prob"]),
-        default="logprob",
-        help="What the numbers are: natural log-probabilities, scores before the softmax, or probabilities.",
+        "--scale", type=click.Choice(["logprob", "logit", "prob"]), default="logprob", help="Domain of the numbers."
     ),
     from_fields(CtcOptions, HELP),
     click.option("--nbest", type=click.IntRange(1), help="Most probable word sequences kept.  [default: all found]"),

@@ -49,11 +49,7 @@ def _running(command: Command) -> Command:
     for decorate in (
         click.option("--words", metavar="FILE", help="Symbol table of a model that numbers its words."),
         click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …"),
-        click.option(
-            "--normalize/--no-normalize",
-            default=None,
-            help="Normalise scores exactly.  [default: as the model is meant to be used; Kaldi's are not]",
-        ),
+        click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]"),
     ):
         command = decorate(command)
     return command

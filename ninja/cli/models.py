@@ -39,13 +39,9 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--mixture-weights",
             metavar="W,W,…",
-            help="Weights of the models; with --iterate, the LM weight of each pass.  [default: equal]",
+            help="Weights of the models, or of --iterate's passes.  [default: equal]",
         ),
-        click.option(
-            "--iterate",
-            metavar="D,D,…",
-            help="Rescore with one model after the other; D is forward or backward, its direction.",
-        ),
+        click.option("--iterate", metavar="D,D,…", help="Rescore in passes: forward or backward for each model."),
     )
     @section(
         "History across utterances",

@@ -80,9 +80,7 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
 
 
 acoustic_scale = click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs.")
-inv_acoustic_scale = click.option(
-    "--inv-acoustic-scale", default=1.0, help="Inverse of --acoustic-scale, instead of it."
-)
+inv_acoustic_scale = click.option("--inv-acoustic-scale", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
 word_penalty = click.option("--word-penalty", default=0.0, help="Cost added for each word.")
 jobs = click.option("--jobs", type=click.IntRange(1), default=1, help="Worker processes.")
@@ -102,11 +100,7 @@ def _scales(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
 
 scales = _scales(
-    click.option(
-        "--acoustic-scale",
-        default=1.0,
-        help="Factor of acoustic costs; 0.1 is usual for models that are not chain models.",
-    ),
+    click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs; 0.1 is usual without chain models."),
     lm_scale,
     word_penalty,
 )
@@ -141,11 +135,7 @@ def lattice_output(what: str = "File for the lattices", *, resume: bool = True) 
     """Add ``-o`` for lattices, and how they are written; the command takes these options as ``destination``."""
     options = [
         output_file(f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending"),
-        click.option(
-            "--to",
-            metavar="FORMAT[:OPTION=VALUE,...]",
-            help="Format to write.  [default: by the ending of -o, else a Kaldi archive]",
-        ),
+        click.option("--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: by extension]"),
         click.option(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),

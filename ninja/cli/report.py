@@ -23,12 +23,7 @@ Sides = tuple[Source, Source]
 @click.argument("before")
 @click.argument("after")
 @click.option("--ref", metavar="FILE", required=True, help="Reference transcripts.")
-@click.option(
-    "--lattices",
-    type=click.IntRange(0),
-    default=10,
-    help="Draw the lattices of this many of the most improved utterances, and of the most worsened.",
-)
+@click.option("--lattices", type=click.IntRange(0), default=10, help="Draw this many gains and losses.")
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales

@@ -52,11 +52,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
     click.option("--utt2group", metavar="FILE", help="Group of each utterance, for entities of groups, as utt2spk."),
     click.option("--truth", metavar="FILE", help="Entities really said, JSON lines.  [default: those REFERENCE holds]"),
     click.option("--before", metavar="FILE", help="Transcripts without context, which --report compares with."),
-    click.option(
-        "--vocabulary",
-        metavar="FILE",
-        help="Symbol table; count entities with a word outside it apart.  [default: that of --words]",
-    ),
+    click.option("--vocabulary", metavar="FILE", help="Count entities outside it apart.  [default: --words]"),
     click.option("--report", metavar="FILE", help="Write here the result of each entity, as JSON."),
 )
 @scales

@@ -20,12 +20,7 @@ NAMED = 5  # keys that a message lists
 @click.argument("places", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--key", help="Key of the lattice to show.  [default: the only one]")
 @click.option("--ref", metavar="FILE", help="Reference transcripts; the path with the fewest errors is marked.")
-@click.option(
-    "--max-arcs",
-    type=click.IntRange(1),
-    default=5000,
-    help="Draw at most this many arcs, the best ones; the page gives the number left out.",
-)
+@click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
 @output_file("Page to write, such as lattice.html")

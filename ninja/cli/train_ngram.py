@@ -30,23 +30,12 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 @click.command(cls=Sectioned, short_help="Train an n-gram model, with classes or without.")
 @click.argument("text")
-@click.option(
-    "-o", "--output-file", required=True, metavar="FILE", help="ARPA file to write, .gz packs it; - is stdout."
-)
+@click.option("-o", "--output-file", required=True, metavar="FILE", help="ARPA file, packed if .gz; - is stdout.")
 @click.option("--dev", metavar="FILE", help="Held-out text, whose perplexity is shown.")
 @click.option("--classes", metavar="ENTITIES", help="Lists of phrases that are replaced by their classes in the texts.")
 @click.option("--vocabulary", metavar="FILE", help="Words of the model, one a line, or a words.txt.  [default: all]")
-@click.option(
-    "--cutoffs",
-    metavar="N,N,…",
-    default="1",
-    help="Fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones.",
-)
-@click.option(
-    "--discounts",
-    metavar="D[,D,D]",
-    help="Taken from counts of 1, 2, and more, or from all.  [default: estimated for each length]",
-)
+@click.option("--cutoffs", metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
+@click.option("--discounts", metavar="D[,D,D]", help="Discounts of counts 1, 2, 3+, or of all.  [default: estimated]")
 @from_fields(NgramOptions, HELP, skip=("cutoffs", "discounts"))
 def ngram(
     text: str,

@@ -43,30 +43,18 @@ DIGITS = 4
 
 @command
 @click.option("--ref", required=True, metavar="FILE", help="Reference transcripts: a key and its words on each line.")
-@click.option(
-    "--num-sentences",
-    type=click.IntRange(1),
-    default=300,
-    help="Best sentences of each rescored lattice to choose from.",
-)
+@click.option("--num-sentences", type=click.IntRange(1), default=300, help="N-best size.")
 @language_models
 @map_words
 @from_fields(RescoreOptions, skip=("map_words", "output"))
 @entities(required=False, skip=SKIPPED)
 @section(
     "Tuning of context",
-    click.option(
-        "--general",
-        metavar="SOURCE",
-        multiple=True,
-        help="With --entities: lattices of utterances in which none of their phrases is said.",
-    ),
+    click.option("--general", metavar="SOURCE", multiple=True, help="With --entities: lattices without any phrase."),
     click.option("--general-ref", metavar="FILE", help="With --entities: reference transcripts of these."),
     click.option("--general-entities", metavar="FILE", help="Phrases of these.  [default: --entities]"),
     click.option("--max-general-rise", default=0.2, help="How far context may raise their WER, percent absolute."),
-    click.option(
-        "--margin", default=1.0, help="Nats by which the keyword boost could be larger without it rising further."
-    ),
+    click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     click.option("--curve", metavar="FILE", help="Picture of what keyword boosts give and cost, .svg or .png."),
 )
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")

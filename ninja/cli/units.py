@@ -24,9 +24,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @section(
         "Units",
-        click.option(
-            "--tokens", metavar="FILE", help="Units of the columns: tokens.txt, list of names, or vocab.json."
-        ),
+        click.option("--tokens", metavar="FILE", help="Units: tokens.txt, names, or vocab.json."),
         click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order."),
         click.option("--sentencepiece", metavar="FILE", help="Units of the columns: the pieces of this model."),
         click.option(
@@ -35,11 +33,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
             help="The blank's name, or its column: from 0, -1 is the last unit, and the number of units is a column "
             f"behind them that they do not name.  [default: {' or '.join(BLANKS)}]",
         ),
-        click.option(
-            "--space",
-            metavar="UNIT",
-            help="The unit between words, where units are letters.  [default: a space, | or <space>]",
-        ),
+        click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
             "--never", metavar="UNIT", multiple=True, help=f"Never said; repeat it.  [default: {', '.join(NEVER)}]"
         ),
@@ -53,9 +47,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     @section(
         "Words",
         click.option("--lexicon", metavar="FILE", help="Allow these words only: on each line one and its units."),
-        click.option(
-            "--word-list", metavar="FILE", help="Allow these words only, spelled by their letters: one on a line."
-        ),
+        click.option("--word-list", metavar="FILE", help="Allow these words only, one a line, spelled by letters."),
     )
     @functools.wraps(command)
     def collected(

@@ -92,7 +92,7 @@ def align_words(
     max_expand: float,
     output_error_lats: bool,
 ) -> None:
-    """Give each arc of lattices one word, or silence, and exactly the frames of its phones.
+    """Align arcs with words and silences, by word positions.
 
     For models whose phones tell where in a word they stand. Damaged lattices are reported with their keys.
 
@@ -131,7 +131,7 @@ def align_words_lexicon(
     output_error_lats: bool,
     output_if_empty: bool,
 ) -> None:
-    """Give each arc of lattices one word, and exactly the frames of its phones, by a lexicon.
+    """Align arcs with words, by a lexicon.
 
     For any model; the lexicon's lines are a word's id, the id to put for it, and the ids of its phones.
 
@@ -162,7 +162,7 @@ def align_phones(
     reorder: bool,
     output_error_lats: bool,
 ) -> None:
-    """Give each arc of lattices one phone and exactly its frames.
+    """Align arcs with phones.
 
     Words stand on the arcs of the phones they are read with, which need not be their own.
 

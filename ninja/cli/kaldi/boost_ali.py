@@ -21,12 +21,7 @@ from ninja.lattice import Lattice
 @model_option
 @ali_option
 @click.option("--b", default=0.05, help="Boosting factor; more favours errors more.")
-@click.option(
-    "--max-silence",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Error of a wrong silence phone: 0 as in the paper, 1 as any other phone.",
-)
+@click.option("--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error of a wrong silence.")
 @silence_phones_option
 @lattice_output()
 @reads_lattices_alone
@@ -39,7 +34,7 @@ def boost_ali(
     max_silence: float,
     silence_phones: tuple[int, ...],
 ) -> None:
-    """Lower the graph costs of arcs by their number of frames with a wrong phone.
+    """Lower the graph costs of arcs by their wrong phone frames.
 
     For discriminative training (boosted MMI). A lattice without an alignment is reported and left out.
 

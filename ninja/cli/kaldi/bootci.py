@@ -20,7 +20,7 @@ from ninja.evaluate import Mode
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int
 ) -> None:
-    """Compute a confidence interval of a word error rate, or of a difference.
+    """Compute a confidence interval of a word error rate.
 
     Prints the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the same
     references, also its own, and the probability that it makes fewer errors; the interval of the difference follows

@@ -72,12 +72,7 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 
 
 @command
-@click.option(
-    "--max-arcs-per-frame",
-    type=click.IntRange(1),
-    default=1000,
-    help="Arcs that may cross a frame; the best ones stay.",
-)
+@click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Most arcs that cross a frame.")
 @options.acoustic_scale
 @lattice_output()
 @reads_lattices

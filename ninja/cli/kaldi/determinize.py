@@ -52,25 +52,15 @@ def bounds(*, sizes: bool = True, max_loop: int = 500_000) -> Callable[[Command]
     size_options = (
         click.option("--max-arcs", default=-1, help="Most arcs; 0 or less: no bound."),
         click.option("--max-states", default=-1, help="Most states; 0 or less: no bound."),
-        click.option(
-            "--retry-cutoff",
-            default=0.5,
-            help="Prune and retry where less than this share of the beam was reached; 0: never.",
-        ),
+        click.option("--retry-cutoff", default=0.5, help="Prune and retry below this share of the beam; 0: never."),
     )
 
     def add(function: Command) -> Command:
         bounded = section(
             "Bounds",
             click.option("--delta", default=2.0**-10, help="Merge sets of states whose costs differ by no more."),
-            click.option(
-                "--max-mem", default=50_000_000, help="Most bytes a lattice takes, roughly; 0 or less: no bound."
-            ),
-            click.option(
-                "--max-loop",
-                default=max_loop,
-                help="Most states in a chain of epsilons; 0 or less: no bound.",
-            ),
+            click.option("--max-mem", default=50_000_000, help="Most bytes, roughly; 0 or less: no bound."),
+            click.option("--max-loop", default=max_loop, help="Most chained epsilons; 0 or less: no bound."),
             *(size_options if sizes else ()),
         )
         beam = click.option("--beam", default=10.0, help="Keep what is within this scaled cost of the best path.")
@@ -126,7 +116,7 @@ def determinize_phone_pruned(
     minimize: bool,
     **bounds: Any,
 ) -> None:
-    """Keep the best path of each word sequence within a beam, determinizing phones first.
+    """Determinize phones, then words, within a beam.
 
     As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
 

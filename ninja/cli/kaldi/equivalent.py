@@ -19,22 +19,15 @@ from ninja.lattice import Lattice
 @click.argument("first")
 @click.argument("second")
 @click.option("--delta", default=0.1, help="Largest difference of a path's cost.")
-@click.option(
-    "--num-paths", type=click.IntRange(0), default=20, help="Best word sequences of which alignments are compared, too."
-)
-@click.option(
-    "--max-error-proportion",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Share of lattices that may differ or be missing in SECOND.",
-)
+@click.option("--num-paths", type=click.IntRange(0), default=20, help="Best paths whose alignments are compared.")
+@click.option("--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Share that may differ.")
 @reading_options()
 def equivalent(
     first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, **options: Any
 ) -> None:
-    """Test whether two archives hold equivalent lattices; exit code 1 when they do not.
+    """Test whether two archives hold equivalent lattices.
 
-    Lattices of the same key are compared. They are equivalent if they hold the same word sequences, and the best path
+    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they hold the same word sequences, and the best path
     of each costs the same, graph and acoustic costs together: of all word sequences, not of some drawn at random.
     Alignments are compared, too; but where one source is no Kaldi archive, only if both have any.
 

@@ -122,18 +122,8 @@ def combines_systems(command: Command) -> Command:
     """Add scales, and the sources and weights of other systems, which ``combined`` takes."""
     systems = section(
         "Several systems",
-        click.option(
-            "--with",
-            "others",
-            multiple=True,
-            metavar="SOURCE",
-            help="Lattices of another system to combine; may be given again.",
-        ),
-        click.option(
-            "--lat-weights",
-            metavar="W:W...",
-            help="Weight of SOURCE and of each source of --with.  [default: all the same]",
-        ),
+        click.option("--with", "others", multiple=True, metavar="SOURCE", help="Lattices of one more system."),
+        click.option("--lat-weights", metavar="W:W...", help="Weight of each system.  [default: equal]"),
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
     return all_scales(systems(command))

@@ -138,7 +138,7 @@ def linear_to_nbest(
 @lattice_output(resume=False)
 @reads_lattices_alone
 def nbest_to_lattice(source: Source, destination: Destination) -> None:
-    """Unite the n-best paths of each utterance, keys ending in -1, -2, …, in one lattice.
+    """Unite n-best paths, keys ending in -1, -2, …, in lattices.
 
     Paths of an utterance stand one after the other.
 

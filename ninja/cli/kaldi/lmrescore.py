@@ -53,11 +53,7 @@ class Composing:
 @command
 @click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
-@click.option(
-    "--unk-penalty",
-    type=float,
-    help="Cost of a word the model lacks, beyond <unk>'s.  [default: ln of how many words share it]",
-)
+@click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
 @lattice_output("The lattices")
 @reads_lattices
 def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | None, destination: Destination) -> None:

@@ -196,7 +196,7 @@ def mbr_decode(
 @output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
 def confidence(source: Source, output_file: str, scales: Scales) -> None:
-    """Print the cost difference between the best two word sequences of each lattice.
+    """Print the cost difference between the two best word sequences.
 
     One line for each: its key and the difference; 1e+10 where there is but one word sequence.
 

@@ -11,14 +11,8 @@ from ninja.errors import OptionError, SymbolError
 from ninja.lattice.symbols import SymbolTable
 
 model_option = click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
-ali_option = click.option(
-    "--ali", metavar="FILE", required=True, help="Reference alignments, a table of transition ids."
-)
-word_symbol_table_option = click.option(
-    "--word-symbol-table",
-    metavar="FILE",
-    help="Show words on stderr, too, by this symbol table. (--words puts them in the output instead of ids.)",
-)
+ali_option = click.option("--ali", metavar="FILE", required=True, help="Reference alignments, in transition ids.")
+word_symbol_table_option = click.option("--word-symbol-table", metavar="FILE", help="Print words on stderr, too.")
 
 
 class PhoneList(click.ParamType):
@@ -38,9 +32,7 @@ class PhoneList(click.ParamType):
             self.fail(f"{value!r} is no list of ids such as 1:2:3", parameter, context)
 
 
-silence_phones_option = click.option(
-    "--silence-phones", type=PhoneList(), default=(), metavar="IDS", help="Phone ids of silences, as in 1:2:3."
-)
+silence_phones_option = click.option("--silence-phones", type=PhoneList(), default=(), help="Phone ids, as in 1:2:3.")
 
 
 def parsed_weights(text: str | None) -> list[float] | None:

@@ -83,7 +83,7 @@ def accuracy_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @command
 @accuracy_options
 def to_mpe_post(source: Source, **given: Any) -> None:
-    """Write posteriors of transition ids for training by minimum phone frame error.
+    """Write MPFE posteriors of transition ids at each frame.
 
     A line is as ninja to-post's; posteriors have either sign: how much better or worse than all paths those are that
     take a transition id, by the frames whose phone is the reference's. A lattice without an alignment is reported and
@@ -99,7 +99,7 @@ def to_mpe_post(source: Source, **given: Any) -> None:
 @command
 @accuracy_options
 def to_smbr_post(source: Source, **given: Any) -> None:
-    """Write posteriors of transition ids for training by state-level minimum Bayes risk.
+    """Write sMBR posteriors of transition ids at each frame.
 
     As ninja to-mpe-post, by the frames whose density is the reference's.
 

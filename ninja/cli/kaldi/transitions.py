@@ -41,7 +41,7 @@ def to_phone_lattice(source: Source, destination: Destination, model: str, repla
 def add_trans_probs(
     source: Source, destination: Destination, model: str, transition_scale: float, self_loop_scale: float
 ) -> None:
-    """Add transition costs to the graph costs of lattices made without them.
+    """Add transition costs to the graph costs of lattices.
 
     \b
     Example:

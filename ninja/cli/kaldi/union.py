@@ -19,9 +19,7 @@ from ninja.lattice import Lattice, Scales
 @command
 @options.acoustic_scale
 @switch("--determinize", True, "Keep the best path of each word sequence only.")
-@click.option(
-    "--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail where a union takes more arcs, or as much work."
-)
+@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail unions of more arcs.")
 @joins_archives("The united lattices", strict=True)
 def union(joined: Joined, destination: Destination, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.
