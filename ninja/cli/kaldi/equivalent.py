@@ -27,9 +27,9 @@ def equivalent(
 ) -> None:
     """Test whether two archives hold equivalent lattices.
 
-    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they hold the same word sequences, and the best path
-    of each costs the same, graph and acoustic costs together: of all word sequences, not of some drawn at random.
-    Alignments are compared, too; but where one source is no Kaldi archive, only if both have any.
+    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they hold the same
+    word sequences, and the best path of each costs the same, graph and acoustic costs together. Alignments are
+    compared, too; but where one source is no Kaldi archive, only if both have any.
 
     \b
     Example:
