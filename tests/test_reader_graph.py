@@ -14,7 +14,7 @@ from reference_word_align import model_of
 from strategies import lattices
 
 import ninja as package
-from ninja.cli.kaldi.prons import pronunciation_lines
+from ninja.cli.kaldi.ctm import pronunciation_lines
 from ninja.consensus import path_ctm
 from ninja.errors import LatticeError
 from ninja.graph import add_word_penalty, boost, combine, from_arcs, linear, project, to_compact, to_fst, to_raw

@@ -38,7 +38,7 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
     Example:
       ninja merge lat.1.gz lat.2.gz more/ -o lat.ark.gz
     """
-    check_places([destination.output_file], (), source)
+    check_places([destination.output_file], source.places)
     count: Counter[str] = Counter()
 
     def first_ones() -> Iterator[tuple[str, Lattice]]:
@@ -104,7 +104,7 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
                 if len(parts) == MOST_SPEAKERS:
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
                 one = replace(destination, output_file=destination.output_file.replace(mark, name))
-                check_places([one.output_file], [utt2spk], source)
+                check_places([one.output_file], [utt2spk, *source.places])
                 parts[name] = stack.enter_context(writing.opened(one, source))
             if not parts[name].take(lattice):
                 source.console.log.lattices -= 1

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.options import command, output_file, scales, section, text_output
+from ninja.cli.options import command, output_file, scales, section, text_output, writes
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice, Scales
@@ -51,8 +51,8 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
     outputs = section(
         "Input and output",
         output_file("Text file for the word sequences"),
-        click.option("--alignment", metavar="FILE", help="Write here for each line its key and transition ids."),
-        click.option("--cost", metavar="FILE", help="Write here for each line its key, graph cost and acoustic cost."),
+        writes("--alignment", "Write the transition ids of each line."),
+        writes("--cost", "Write the graph cost and acoustic cost of each line."),
     )
     return scales(outputs(reads_lattices(function)))
 

@@ -195,7 +195,7 @@ def ctc_decode(
     symbols = _symbols(words, lexicon)
     source = Source(matrices, words, None, "utf-8", allow_pipes, on_error, jobs, symbols=symbols)
     check_stdin(matrices)
-    check_places([output_file, words_out], unit_files, source)
+    check_places([output_file, words_out], [matrices, words, *unit_files])
     if unk is not None and (words is None or unk not in symbols):
         raise OptionError("--unk is of use with --words only" if words is None else f"--unk: {unk!r} is not in {words}")
     decoding = Decoding(units, lexicon, CtcOptions(**beams), scale, nbest)

@@ -33,8 +33,34 @@ class Destination:
     resume: bool = False  # go on after what stands there already
 
 
+class FileOption(click.Option):
+    """An option for a file.
+
+    Args:
+        writes: The file is a result.
+        load: The function that reads the file for the command; None: the command gets its name.
+    """
+
+    def __init__(
+        self, names: Any, *, writes: bool = False, load: Callable[[str], object] | None = None, **given: Any
+    ) -> None:
+        super().__init__(names, **{"metavar": "FILE", **given})
+        self.writes = writes
+        self.load = load
+
+
+def reads(name: str, text: str, *names: str, **given: Any) -> Callable[[Command], Command]:
+    """Add an option for a file that is read, by the command or, for it, by a function ``load``."""
+    return click.option(name, *names, cls=FileOption, help=text, **given)
+
+
+def writes(name: str, text: str, *names: str) -> Callable[[Command], Command]:
+    """Add an option for a file that is written."""
+    return click.option(name, *names, cls=FileOption, writes=True, help=text)
+
+
 class Sectioned(click.Command):
-    """A command whose help shows its options in sections, and which resolves ``--inv-acoustic-scale``."""
+    """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, section by section."""
@@ -48,7 +74,11 @@ class Sectioned(click.Command):
                 formatter.write_dl(sections[title])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; of both acoustic scales it sees the factor only."""
+        """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
+        self._check_files(ctx.params)
+        for each in self.params:
+            if isinstance(each, FileOption) and each.load and ctx.params[name := each.name or ""] is not None:
+                ctx.params[name] = each.load(ctx.params[name])
         inverse = ctx.params.pop("inv_acoustic_scale", 1.0)
         if inverse != 1.0:
             if ctx.params["acoustic_scale"] != 1.0:
@@ -57,6 +87,18 @@ class Sectioned(click.Command):
                 raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
             ctx.params["acoustic_scale"] = 1.0 / inverse
         return super().invoke(ctx)
+
+    def _check_files(self, given: dict[str, Any]) -> None:
+        """Refuse results that would go to one file, or over a file that is read; lattices may replace their source."""
+        files = {each.name or "": each.writes for each in self.params if isinstance(each, FileOption)}
+        arguments = [given[each.name or ""] for each in self.params if isinstance(each, click.Argument)]
+        lattices_alone = "to" in given and len(arguments) == 1
+        if not any(given[name] for name in files if not (lattices_alone and name == "output_file")):
+            return
+        from ninja.cli.places import check_places  # here: `ninja COMMAND --help` need not wait for it
+
+        read = [*arguments, *(given[name] for name, written in files.items() if not written), given.get("words")]
+        check_places([given[name] for name, written in files.items() if written], read)
 
 
 def command(function: Command) -> Sectioned:
@@ -91,8 +133,8 @@ def _scales(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
     def add(function: Command) -> Command:
         @functools.wraps(function)
-        def collected(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: float = 0.0, **options: Any) -> None:
-            function(scales=Scales(acoustic_scale, lm_scale, word_penalty), **options)
+        def collected(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: float = 0.0, **options: Any) -> Any:
+            return function(scales=Scales(acoustic_scale, lm_scale, word_penalty), **options)
 
         return section("Scales", *options)(collected)
 
@@ -126,9 +168,8 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
 
 def output_file(what: str) -> Callable[[Command], Command]:
     """Add ``-o``, for results that go to stdout without it."""
-    return section(
-        LAST_SECTIONS[0], click.option("-o", "--output-file", metavar="FILE", default="-", help=f"{what}; - is stdout.")
-    )
+    option = click.option("-o", "--output-file", cls=FileOption, writes=True, default="-", help=f"{what}; - is stdout.")
+    return section(LAST_SECTIONS[0], option)
 
 
 def lattice_output(what: str = "File for the lattices", *, resume: bool = True) -> Callable[[Command], Command]:

@@ -15,8 +15,7 @@ from ninja import evaluate
 from ninja.cli import writing
 from ninja.cli.best import spelled
 from ninja.cli.console import NAMED_FAILURES
-from ninja.cli.options import Destination, command, output_file, section, text_output
-from ninja.cli.places import check_places
+from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError, OptionError, SymbolError
@@ -52,18 +51,18 @@ def nearest(
 
 
 @command
-@click.option("--ref", metavar="FILE", required=True, help="References: a key and its words on each line.")
+@reads("--ref", "References: a key and its words on each line.", required=True)
 @click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
 @click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that never count as errors, with colons between.")
-@click.option("--wildcard-symbols-list", metavar="FILE", help="File of words that never count as errors, one a line.")
-@click.option("--word-symbol-table", metavar="FILE", help="Another name of --words.")
+@reads("--wildcard-symbols-list", "File of words that never count as errors, one a line.")
+@reads("--word-symbol-table", "Another name of --words.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
 @section(
     "Input and output",
     output_file("Text file for the nearest paths"),
-    click.option("--edits", metavar="FILE", help="Write here for each lattice its key and its number of errors."),
-    click.option("--details", metavar="FILE", help="Write here errors, path and reference as lattice-oracle does."),
-    click.option("--write-lattices", metavar="FILE", help="Archive, or wspecifier, for the nearest paths as lattices."),
+    writes("--edits", "Write the number of errors of each lattice."),
+    writes("--details", "Write errors, path and reference as lattice-oracle does."),
+    writes("--write-lattices", "Write the nearest paths as lattices."),
 )
 @reads_lattices
 def oracle(
@@ -95,7 +94,6 @@ def oracle(
         source.words = word_symbol_table
     if wildcard_symbols is not None and wildcard_symbols_list is not None:
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
-    check_places([output_file, edits, details, write_lattices], [ref, wildcard_symbols_list], source)
     table = source.table()
     if wildcard_symbols_list is not None and table is None:
         raise click.UsageError("--wildcard-symbols-list needs --words")

@@ -6,20 +6,18 @@ import os
 from collections.abc import Iterable
 
 from ninja.cli.options import check_files
-from ninja.cli.source import Source
 from ninja.errors import NinjaError, OptionError
 from ninja.files.place import STDIN
 from ninja.files.target import target
 from ninja.io.sources import tables
 
 
-def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source: Source | None = None) -> None:
+def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
     """Refuse, before anything is computed, results that would go to one file, or over a file that is read.
 
     Args:
         outputs: Files or wspecifiers; None: not asked for.
-        inputs: Files or rspecifiers that are read besides the lattices.
-        source: The run whose lattices and symbol table are read.
+        inputs: Files or rspecifiers, or tuples of them.
 
     Raises:
         OptionError: Names the file.
@@ -28,7 +26,7 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object], source
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
             written += [chosen.archive, chosen.script]
-    read = [*inputs] if source is None else [*inputs, *source.places, source.words]
+    read = [name for each in inputs for name in (each if isinstance(each, tuple) else [each])]
     check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name)])
 
 

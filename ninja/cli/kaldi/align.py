@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from ninja.cli.kaldi.options import model_option
-from ninja.cli.options import Command, Destination, command, lattice_output, switch
-from ninja.cli.places import check_places
+from ninja.cli.options import Command, Destination, command, lattice_output, reads, switch
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
-from ninja.formats.kaldi.transition_model import read_transition_model
-from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
+from ninja.formats.kaldi.word_phones import AlignLexicon, WordBoundary, read_align_lexicon, read_word_boundary
 from ninja.graph.align import (
     Aligned,
     LexiconAligner,
@@ -26,6 +24,7 @@ from ninja.graph.align import (
     WordAlignment,
 )
 from ninja.lattice import Lattice
+from ninja.lattice.transition_model import TransitionModel
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
 
@@ -64,58 +63,46 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
 _reorder = switch("--reorder", True, "Self-loops follow the transition that ends a phone; as the graph was made.")
 _output_error_lats = switch("--output-error-lats", True, "Write the part of damaged lattices that can be aligned.")
 _partial_word_label = _label("--partial-word-label", "Word id of words cut off at the end.")
+_max_expand = "Fail lattices that grow beyond 1000 states and this many times;"
 
 
 @command
-@click.option("--word-boundary", metavar="FILE", required=True, help="Word positions of phones (word_boundary.int).")
+@reads("--word-boundary", "Word positions of phones (word_boundary.int).", required=True, load=read_word_boundary)
 @model_option
 @_label("--silence-label", "Word id of silences; 0: they carry no word.")
 @_partial_word_label
 @_reorder
-@click.option(
-    "--max-expand",
-    type=click.FloatRange(0),
-    default=0.0,
-    help="Fail lattices that grow beyond 1000 states and this many times their size; 0: never.",
-)
+@click.option("--max-expand", type=click.FloatRange(0), default=0.0, help=f"{_max_expand} 0: never.")
 @_output_error_lats
 @lattice_output()
 @reads_lattices
 def align_words(
     source: Source,
     destination: Destination,
-    word_boundary: str,
-    model: str,
-    silence_label: int,
-    partial_word_label: int,
-    reorder: bool,
-    max_expand: float,
+    word_boundary: WordBoundary,
+    model: TransitionModel,
     output_error_lats: bool,
+    **given: Any,
 ) -> None:
     """Align arcs with words and silences, by word positions.
 
-    For models whose phones tell where in a word they stand. Damaged lattices are reported with their keys.
+    Each arc gets one word, or silence, and exactly the frames of its phones. For models whose phones tell where in a
+    word they stand. Damaged lattices are reported with their keys.
 
     \b
     Example:
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
-    check_places([destination.output_file], [word_boundary, model], source)
-    options = WordAlignment(silence_label, partial_word_label, reorder, max_expand)
-    aligner = WordAligner(read_transition_model(model), read_word_boundary(word_boundary), options)
+    aligner = WordAligner(model, word_boundary, WordAlignment(**given))
     _write(Aligning(aligner, output_error_lats), source, destination)
 
 
 @command
-@click.option("--lexicon", metavar="FILE", required=True, help="Phones of words (align_lexicon.int).")
+@reads("--lexicon", "Phones of words (align_lexicon.int).", required=True, load=read_align_lexicon)
 @model_option
 @_partial_word_label
 @_reorder
-@click.option(
-    "--max-expand",
-    default=-1.0,
-    help="Fail lattices that grow beyond 1000 states and this many times their phone lattice; 0 or less: never.",
-)
+@click.option("--max-expand", default=-1.0, help=f"{_max_expand} 0 or less: never.")
 @_output_error_lats
 @switch("--output-if-empty", False, "Write a lattice unchanged if no part of it can be aligned.")
 @lattice_output()
@@ -123,25 +110,22 @@ def align_words(
 def align_words_lexicon(
     source: Source,
     destination: Destination,
-    lexicon: str,
-    model: str,
-    partial_word_label: int,
-    reorder: bool,
-    max_expand: float,
+    lexicon: AlignLexicon,
+    model: TransitionModel,
     output_error_lats: bool,
     output_if_empty: bool,
+    **given: Any,
 ) -> None:
     """Align arcs with words, by a lexicon.
 
-    For any model; the lexicon's lines are a word's id, the id to put for it, and the ids of its phones.
+    Each arc gets one word, and exactly the frames of its phones. For any model; the lexicon's lines are a word's id,
+    the id to put for it, and the ids of its phones.
 
     \b
     Example:
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
-    check_places([destination.output_file], [lexicon, model], source)
-    options = LexiconAlignment(partial_word_label, reorder, max_expand)
-    aligner = LexiconAligner(read_transition_model(model), read_align_lexicon(lexicon), options)
+    aligner = LexiconAligner(model, lexicon, LexiconAlignment(**given))
     _write(Aligning(aligner, output_error_lats, output_if_empty), source, destination)
 
 
@@ -154,25 +138,18 @@ def align_words_lexicon(
 @lattice_output()
 @reads_lattices
 def align_phones(
-    source: Source,
-    destination: Destination,
-    model: str,
-    replace_output_symbols: bool,
-    remove_epsilon: bool,
-    reorder: bool,
-    output_error_lats: bool,
+    source: Source, destination: Destination, model: TransitionModel, output_error_lats: bool, **given: Any
 ) -> None:
     """Align arcs with phones.
 
-    Words stand on the arcs of the phones they are read with, which need not be their own.
+    Each arc gets one phone and exactly its frames. Words stand on the arcs of the phones they are read with, which
+    need not be their own.
 
     \b
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    check_places([destination.output_file], [model], source)
-    options = PhoneAlignment(replace_output_symbols, remove_epsilon, reorder)
-    _write(Aligning(PhoneAligner(read_transition_model(model), options), output_error_lats), source, destination)
+    _write(Aligning(PhoneAligner(model, PhoneAlignment(**given)), output_error_lats), source, destination)
 
 
 def _write(stage: Aligning, source: Source, destination: Destination) -> NoReturn:

@@ -9,8 +9,7 @@ import click
 
 from ninja import graph
 from ninja.cli.kaldi.joined import Joined, joins_archives
-from ninja.cli.options import Destination, command, lattice_output, switch
-from ninja.cli.places import check_places
+from ninja.cli.options import Destination, command, lattice_output, reads, switch
 from ninja.cli.run import run, write
 from ninja.cli.source import Source, reads_lattices_alone
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -44,7 +43,6 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
         if phi_label is not None:
             raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
         joined.write(lambda first, others: shaped(graph.compose(first, _only(others))), destination, needed=True)
-    check_places([destination.output_file], [other], source)
     source.beside = ()
     if source.words is None and source.table() is not None:
         raise OptionError(f"{other} holds ids of words, but {source.places[0]} spells them; give --words")
@@ -94,7 +92,7 @@ def interp(joined: Joined, destination: Destination, alpha: float) -> None:
 
 
 @command
-@click.option("--ref", metavar="FILE", required=True, help="Transcripts: a key and its words on each line.")
+@reads("--ref", "Transcripts: a key and its words on each line.", required=True)
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
 @lattice_output("The remaining lattices")
 @reads_lattices_alone
@@ -109,7 +107,6 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
       ninja difference den.ark --ref train.tra -o den_mce.ark
     """
     console = source.console
-    check_places([destination.output_file], [ref], source)
     transcripts = number(read_text(ref), source.table()).ids
     lacking: list[str] = []
     seen: set[str] = set()

@@ -9,8 +9,8 @@ import click
 
 from ninja import graph
 from ninja.cli.convert import unchanged
-from ninja.cli.options import Destination, command, lattice_output, switch
-from ninja.cli.places import check_places, check_stdin
+from ninja.cli.options import Destination, command, lattice_output, reads, switch
+from ninja.cli.places import check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.io.selection import read_keys
@@ -21,8 +21,8 @@ from ninja.parallel.pipeline import Each, Keyed
 
 @command
 @switch("--write-compact", True, "Write Kaldi's CompactLattice, else its Lattice.")
-@click.option("--include", metavar="FILE", help="Copy only keys that are the first field of a line here.")
-@click.option("--exclude", metavar="FILE", help="Leave out keys that are the first field of a line here.")
+@reads("--include", "Copy only keys that are the first field of a line here.")
+@reads("--exclude", "Leave out keys that are the first field of a line here.")
 @switch("--ignore-missing", False, "Exit with 0 even if no lattice was copied.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if SOURCE lacks a key of --include or --exclude.")
 @lattice_output()
@@ -47,7 +47,6 @@ def copy(
     """
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
-    check_places([destination.output_file], [include, exclude], source)
     listed = include or exclude
     keys = [] if listed is None else read_keys(listed)
     wanted = frozenset(keys)
@@ -87,7 +86,6 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     given = opened((first,), options, beside=(second,))
     source, destination = given["source"], given["destination"]
     check_stdin([first, second])
-    check_places([destination.output_file], [second], source)
     backed_off = 0
 
     def chosen(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:

@@ -1,24 +1,29 @@
-"""``ninja to-ctm-conf`` and ``ninja nbest-to-ctm``: a line for each word with its time."""
+"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``: a line for each word with its time."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import click
 import numpy as np
 import numpy.typing as npt
 
-from ninja.cli.kaldi.joined import combined, combines_systems
-from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, frame_shift_option
-from ninja.cli.options import command, output_file, switch, text_output
-from ninja.cli.places import check_places
+from ninja.cli.kaldi.joined import combines_systems
+from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, close_with_risk, frame_shift_option
+from ninja.cli.kaldi.options import model_option
+from ninja.cli.kaldi.paths import check_only_path
+from ninja.cli.options import command, output_file, reads, switch, text_output
 from ninja.cli.run import results, run_lines
 from ninja.cli.source import Source, reads_lattices
 from ninja.consensus import consensus_ctm, mbr_decode, path_ctm
 from ninja.errors import LatticeError
+from ninja.graph import pronunciations, to_compact
 from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, Scales
-from ninja.parallel.pipeline import Each
+from ninja.lattice.times import check_labelled
+from ninja.lattice.transition_model import TransitionModel
+from ninja.parallel.pipeline import Each, Keyed
 
 
 def word_lines(
@@ -45,22 +50,10 @@ def word_lines(
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
 @switch("--decode-mbr", True, "Decode for least expected word error, else keep the best path's words.")
 @switch("--print-silence", False, "Print bins that most probably hold no word, too.")
-@click.option("--one-best", metavar="FILE", help="Table of word ids to begin with, rather than the best paths.")
-@combines_systems
+@reads("--one-best", "Table of word ids to begin with, rather than the best paths.")
 @output_file("Text file for the lines")
-@reads_lattices
-def to_ctm_conf(
-    source: Source,
-    output_file: str,
-    frame_shift: float | None,
-    decode_mbr: bool,
-    print_silence: bool,
-    one_best: str | None,
-    scales: Scales,
-    others: tuple[str, ...],
-    lat_weights: str | None,
-    strict: bool,
-) -> None:
+@combines_systems
+def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_best: str | None, **given: Any) -> None:
     """Print each word of lattices with its time and confidence.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times mean something only in
@@ -70,33 +63,15 @@ def to_ctm_conf(
     Example:
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
     """
-    check_places([output_file], [*others, one_best], source)
-    hypotheses = None
-    if one_best is not None:
-        hypotheses = dict(read_integers(one_best, allow_pipes=source.allow_pipes))
-    total, words = 0.0, 0
-    with (
-        text_output(output_file) as stream,
-        combined(source, scales, others, lat_weights, strict) as (lattices, scales),
-    ):
-        lines = partial(
-            word_lines,
-            scales=scales,
-            decode_mbr=decode_mbr,
-            print_silence=print_silence,
-            frame_shift=frame_shift,
-            hypotheses=hypotheses,
-            hypotheses_file=one_best,
-        )
-        for _, (text, risk, count) in results(Each(lines), source, lattices, to_stdout=output_file == "-"):
+    hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=source.allow_pipes))
+    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
+    risk, words = 0.0, 0
+    with text_output(output_file) as stream:
+        for _, (text, its_risk, count) in results(Each(lines), source, lattices, to_stdout=output_file == "-"):
             stream.write(text)
-            total += risk
+            risk += its_risk
             words += count
-    num_lattices = source.console.log.lattices
-    source.console.close(
-        f"{num_lattices} lattices, average Bayes risk per sentence {total / max(num_lattices, 1):.6g}, per word "
-        f"{total / max(words, 1):.6g}"
-    )
+    close_with_risk(source, risk, words)
 
 
 def path_lines(lattice: Lattice, frame_shift: float | None, precision: int, print_silence: bool) -> str:
@@ -123,7 +98,36 @@ def nbest_to_ctm(
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
-    check_places([output_file], (), source)
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
     run_lines(lines, source, output_file)
     source.console.close_counting("paths")
+
+
+def pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
+    """Return a line for each word of a single-path lattice, with its phones."""
+    check_labelled(lattice)
+    lines = []
+    for each in pronunciations(to_compact(check_only_path(lattice)), model):
+        length = ",".join(map(str, each.lengths)) if lengths else str(sum(each.lengths))
+        word = str(each.word) if lattice.words is None else lattice.words.word(each.word)
+        lines.append(" ".join([lattice.key, str(each.begin), length, word, *map(str, each.phones)]) + "\n")
+    return "".join(lines)
+
+
+@command
+@model_option
+@switch("--print-lengths-per-phone", False, "Print the length of each phone, with commas between.")
+@output_file("Text file for the lines")
+@reads_lattices
+def nbest_to_prons(source: Source, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
+    """Print the phones of each word of single-path lattices.
+
+    Lines of key, first frame, number of frames, word (its id where --words is not given) and phone ids. The lattices
+    must be word-aligned (ninja align-words).
+
+    \b
+    Example:
+      ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
+    """
+    run_lines(partial(pronunciation_lines, model=model, lengths=print_lengths_per_phone), source, output_file)
+    source.console.close_counting()

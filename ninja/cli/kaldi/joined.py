@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from ninja.cli.kaldi.options import parsed_weights
-from ninja.cli.options import Command, Destination, all_scales, lattice_output, section
-from ninja.cli.places import check_places, check_stdin
+from ninja.cli.options import Command, Destination, all_scales, lattice_output, reads, section
+from ninja.cli.places import check_stdin
 from ninja.cli.run import write
-from ninja.cli.source import Source, opened, reading_options
+from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.errors import LatticeError
 from ninja.graph import combine
 from ninja.graph.combine import check_weights
@@ -69,7 +69,6 @@ class Joined:
         self, function: Joining, destination: Destination, *, needed: bool = False, kind: Kind | None = None
     ) -> NoReturn:
         """Write what the function makes of the lattices of each key, and end the command."""
-        check_places([destination.output_file], self.others, self.source)
         with self.stage(function, needed=needed) as stage:
             write(stage, self.source, destination, kind=kind)
         if not needed:
@@ -119,36 +118,37 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
 
 
 def combines_systems(command: Command) -> Command:
-    """Add scales, and the sources and weights of other systems, which ``combined`` takes."""
-    systems = section(
+    """Give a command its source and, if there are several systems, their ``lattices``, combined, and ``scales``."""
+
+    @all_scales
+    @section(
         "Several systems",
-        click.option("--with", "others", multiple=True, metavar="SOURCE", help="Lattices of one more system."),
+        reads("--with", "Lattices of one more system.", "others", multiple=True, metavar="SOURCE"),
         click.option("--lat-weights", metavar="W:W...", help="Weight of each system.  [default: equal]"),
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
-    return all_scales(systems(command))
-
-
-@contextmanager
-def combined(
-    source: Source, scales: Scales, others: tuple[str, ...], lat_weights: str | None, strict: bool
-) -> Iterator[tuple[Keyed | None, Scales]]:
-    """Combine the lattices of several systems for a ``with`` block.
-
-    Yields:
-        The combined lattices, with their scales in them, and scales of 1; (None, scales) where there is one system.
-    """
-    if not others:
-        if lat_weights is not None:
+    @reads_lattices
+    @functools.wraps(command)
+    def collected(
+        source: Source, scales: Scales, others: tuple[str, ...], lat_weights: str | None, strict: bool, **options: Any
+    ) -> None:
+        if not others and lat_weights is not None:
             raise click.UsageError("--lat-weights needs --with: there is one system only")
-        yield None, scales
-        return
-    check_stdin([*source.places, *others])
-    source.beside = others
-    joined = Joined(source, others, strict)
-    weights = check_weights(parsed_weights(lat_weights), 1 + len(others))
-    with joined.stage(partial(_combined, weights=weights, scales=scales)) as stage:
-        yield stage(source.lattices(), source.console.log), Scales()
+        lattices = None
+        if others:
+            check_stdin([*source.places, *others])
+            source.beside = others
+            weights = check_weights(parsed_weights(lat_weights), 1 + len(others))
+            function = partial(_combined, weights=weights, scales=scales)
+            lattices, scales = _all_combined(Joined(source, others, strict), function), Scales()
+        command(source=source, lattices=lattices, scales=scales, **options)
+
+    return collected
+
+
+def _all_combined(joined: Joined, function: Joining) -> Iterator[tuple[str, Lattice]]:
+    with joined.stage(function) as stage:
+        yield from stage(joined.source.lattices(), joined.source.console.log)
     joined.say_missing()
 
 

@@ -1,10 +1,9 @@
-"""``ninja nbest-to-linear``, ``linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: single paths."""
+"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: single paths."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import groupby
 from typing import Any
 
@@ -14,84 +13,26 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli import writing
-from ninja.cli.options import Destination, command, lattice_output, output_file, section
+from ninja.cli.options import Destination, command, lattice_output, reads
 from ninja.cli.places import check_places
-from ninja.cli.run import results
-from ninja.cli.source import WORDS_HELP, Source, reads_lattices, reads_lattices_alone
+from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN, Place
-from ninja.graph import Path
 from ninja.io.along import Along
-from ninja.io.number_tables import NumberWriter, read_floats, read_integers
+from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
 from ninja.lattice import Lattice
-from ninja.parallel.pipeline import Each
 
 _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 
-def check_only_path(lattice: Lattice) -> Lattice:
-    """Return a lattice, connected, that has one path only; refuse another."""
-    lattice = graph.connect(lattice)
-    if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
-        raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
-    return lattice
-
-
-def only_path(lattice: Lattice) -> Path:
-    """Return the path of a lattice that has only one."""
-    return graph.best_path(check_only_path(lattice))
-
-
-@command
-@section(
-    "Input and output",
-    output_file("Table for the words, text, or ark:FILE for binary word ids"),
-    click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE."),
-    click.option("--lm-cost", metavar="FILE", help="Write the graph costs here."),
-    click.option("--ac-cost", metavar="FILE", help="Write the acoustic costs here."),
-)
-@reads_lattices
-def nbest_to_linear(
-    source: Source, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
-) -> None:
-    """Write words, alignment and costs of single-path lattices.
-
-    A lattice with more than one path is reported and left out.
-
-    \b
-    Example:
-      ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
-    """
-    check_places([output_file, alignments, lm_cost, ac_cost], (), source)
-    words = source.table()
-    with ExitStack() as stack:
-        said, aligned, graph_cost, acoustic_cost = (
-            None if name is None else stack.enter_context(NumberWriter(name))
-            for name in (output_file, alignments, lm_cost, ac_cost)
-        )
-        assert said is not None
-        for key, path in results(Each(only_path), source, to_stdout=output_file == "-"):
-            if words is None:
-                said.integers(key, path.words)
-            else:
-                said.fields(key, words.spell(path.words))
-            if aligned is not None:
-                aligned.integers(key, path.alignment)
-            if graph_cost is not None:
-                graph_cost.number(key, path.graph_cost)
-            if acoustic_cost is not None:
-                acoustic_cost.number(key, path.acoustic_cost)
-    source.console.close_counting()
-
-
 @command
 @click.argument("alignments")
-@click.option("--transcriptions", metavar="FILE", required=True, help="Word ids of each key; words, with --words.")
+@reads("--transcriptions", "Word ids of each key; words, with --words.", required=True)
 @click.option("--words", metavar="FILE", help=WORDS_HELP)
-@click.option("--lm-cost", metavar="FILE", help="Graph cost of each key.  [default: 0]")
-@click.option("--ac-cost", metavar="FILE", help="Acoustic cost of each key.  [default: 0]")
+@reads("--lm-cost", "Graph cost of each key.  [default: 0]")
+@reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
 @click.option("--allow-pipes", is_flag=True, help="Run commands typed as input ('ark:command |').")
 @lattice_output(resume=False)
 def linear_to_nbest(
@@ -113,7 +54,6 @@ def linear_to_nbest(
     """
     destination = Destination(**writing_options)
     source = Source((alignments,), words, allow_pipes=allow_pipes, are_lattices=False)
-    check_places([destination.output_file], [transcriptions, lm_cost, ac_cost], source)
     said = Along(_spoken(source, transcriptions))
     costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
 
@@ -146,7 +86,7 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
     Example:
       ninja nbest-to-lattice nbest.ark.gz -o lat.ark.gz
     """
-    check_places([destination.output_file], (), source)
+    check_places([destination.output_file], source.places)
 
     def paths() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices():
@@ -189,7 +129,7 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
     """
     destination = Destination(**writing_options)
     source = Source((text,), words, are_lattices=False)
-    check_places([destination.output_file], (), source)
+    check_places([destination.output_file], [text, words])
     lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(source, text))
     _write(source, destination, (lattice.with_words(source.table()) for lattice in lattices))
 

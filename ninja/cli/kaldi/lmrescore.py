@@ -7,8 +7,7 @@ import os
 
 import click
 
-from ninja.cli.options import Destination, command, lattice_output
-from ninja.cli.places import check_places
+from ninja.cli.options import Destination, command, lattice_output, reads
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import ModelError, OptionError
@@ -51,7 +50,7 @@ class Composing:
 
 
 @command
-@click.option("--lm", metavar="FILE", required=True, help="N-gram model: ARPA, const-arpa or G.fst.")
+@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
 @lattice_output("The lattices")
@@ -73,6 +72,5 @@ def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | Non
     if not os.path.exists(lm):
         raise ModelError("no such file", lm)
     source.need_table()
-    check_places([destination.output_file], [lm], source)
     arcs = write(Each(Composing(lm, lm_scale, unk_penalty)), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs")

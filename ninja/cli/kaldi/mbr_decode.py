@@ -8,28 +8,26 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
 import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
-from ninja.cli.kaldi.joined import combined, combines_systems
+from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output
-from ninja.cli.places import check_places
+from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output, writes
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.errors import LatticeError, OutputError
-from ninja.files.target import target
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
-from ninja.parallel.pipeline import Each
+from ninja.parallel.pipeline import Each, Keyed
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
 MOST_COST = 1e10  # what Kaldi writes instead of infinity
@@ -52,82 +50,71 @@ def frame_shift_option(text: str) -> Callable[[Command], Command]:
 
 
 class Decoded(NamedTuple):
-    """The results of one lattice that are written; None: not asked for."""
+    """The results of one lattice, in the forms that are written."""
 
     words: npt.NDArray[np.int32]
-    spelled: list[str] | None
     bayes_risk: float
-    sausage: list[str] | None
-    times: list[str] | None
-    mesh: str | None
-    json: str | None
+    texts: dict[str, Any]  # by the name of the option
 
 
 def decode(
     lattice: Lattice,
     scales: Scales,
-    decode_mbr: bool,
-    print_silence: bool,
     one_best_times: bool,
     frame_shift: float | None,
     wanted: frozenset[str],
+    **how: Any,
 ) -> Decoded:
     """Decode a lattice, and print what is wanted of it."""
-    if "mesh" in wanted:
+    if "mesh_dir" in wanted:
         _check_file_name(lattice.key)
-    found = consensus.mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence)
+    found = consensus.mbr_decode(lattice, scales, **how)
     if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
-    spelled = None if lattice.words is None else [lattice.words.word(word) for word in found.words.tolist()]
-    network = None
-    if wanted & {"mesh", "json"}:
+    texts: dict[str, Any] = {}
+    if lattice.words is not None:
+        texts["words"] = [lattice.words.word(word) for word in found.words.tolist()]
+    if "sausage" in wanted:
+        texts["sausage"] = _sausage(found)
+    if "times" in wanted:
+        texts["times"] = _times(found.times if one_best_times else found.bin_times)
+    if wanted & {"mesh_dir", "json_file"}:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
         network = consensus.confusion_network(found, shift, lattice.words)
-    return Decoded(
-        found.words,
-        spelled,
-        found.bayes_risk,
-        _sausage(found) if "sausage" in wanted else None,
-        _times(found.times if one_best_times else found.bin_times) if "times" in wanted else None,
-        write_mesh(consensus.without_empty_bins(network)) if network is not None and "mesh" in wanted else None,
-        write_network(network) if network is not None and "json" in wanted else None,
-    )
+        if "mesh_dir" in wanted:
+            texts["mesh_dir"] = write_mesh(consensus.without_empty_bins(network))
+        if "json_file" in wanted:
+            texts["json_file"] = write_network(network)
+    return Decoded(found.words, found.bayes_risk, texts)
 
 
 @command
 @switch("--decode-mbr", True, "Decode, else keep the best path's words and build the bins around them.")
 @switch("--print-silence", False, "Keep bins that most probably hold no word as words with id 0.")
 @frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
-@combines_systems
 @section(
     "Input and output",
     output_file("Text file for the word sequences, or ark:FILE"),
-    click.option("--bayes-risk", metavar="FILE", help="Write for each lattice its key and its expected word errors."),
-    click.option("--sausage", metavar="FILE", help="Write for each lattice its bins: word ids and posteriors."),
-    click.option("--times", metavar="FILE", help="Write for each lattice begin and end of each bin, in frames."),
+    writes("--bayes-risk", "Write the expected word errors of each lattice."),
+    writes("--sausage", "Write the bins of each lattice: word ids and posteriors."),
+    writes("--times", "Write begin and end of each bin, in frames."),
     switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins."),
     click.option("--mesh-dir", metavar="DIR", help="Write confusion networks as SRILM's word meshes, KEY.mesh each."),
-    click.option("--json", "json_file", metavar="FILE", help="Write confusion networks, one a line, as JSON."),
+    writes("--json", "Write confusion networks, one a line, as JSON.", "json_file"),
     word_symbol_table_option,
 )
-@reads_lattices
+@combines_systems
 def mbr_decode(
     source: Source,
     output_file: str,
     bayes_risk: str | None,
     sausage: str | None,
     times: str | None,
-    one_best_times: bool,
     mesh_dir: str | None,
     json_file: str | None,
-    frame_shift: float | None,
-    decode_mbr: bool,
-    print_silence: bool,
     word_symbol_table: str | None,
-    scales: Scales,
-    others: tuple[str, ...],
-    lat_weights: str | None,
-    strict: bool,
+    lattices: Keyed | None,
+    **given: Any,
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -140,55 +127,46 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    files = {"bayes_risk": bayes_risk, "sausage": sausage, "times": times, "mesh": mesh_dir, "json": json_file}
+    files = {"sausage": sausage, "times": times, "mesh_dir": mesh_dir, "json_file": json_file}
     wanted = frozenset(name for name, file in files.items() if file is not None)
-    outputs = [output_file, bayes_risk, sausage, times, json_file]
-    if [name if name is None else target(name).archive for name in outputs].count("-") > 1:
-        raise click.UsageError("two results cannot both go to stdout; give one a file, or -o /dev/null")
-    check_places(outputs, [*others, word_symbol_table], source)
     show = shown_words(source.console, word_symbol_table)
     if mesh_dir is not None:
         _make(mesh_dir)
     risk, words = 0.0, 0
     with ExitStack() as stack:
-        lattices, scales = stack.enter_context(combined(source, scales, others, lat_weights, strict))
         transcripts = stack.enter_context(NumberWriter(output_file))
         risks, sausages, spans = (
             None if name is None else stack.enter_context(NumberWriter(name)) for name in (bayes_risk, sausage, times)
         )
         objects = None if json_file is None else stack.enter_context(text_output(json_file))
-        decoding = partial(
-            decode,
-            scales=scales,
-            decode_mbr=decode_mbr,
-            print_silence=print_silence,
-            one_best_times=one_best_times,
-            frame_shift=frame_shift,
-            wanted=wanted,
-        )
-        for key, decoded in results(Each(decoding), source, lattices, to_stdout=output_file == "-"):
-            if decoded.spelled is None:
-                transcripts.integers(key, decoded.words)
+        decoding = Each(partial(decode, wanted=wanted, **given))
+        for key, decoded in results(decoding, source, lattices, to_stdout=output_file == "-"):
+            texts = decoded.texts
+            if "words" in texts:
+                transcripts.fields(key, texts["words"])
             else:
-                transcripts.fields(key, decoded.spelled)
+                transcripts.integers(key, decoded.words)
             show(key, decoded.words.tolist())
             if risks is not None:
                 risks.number(key, decoded.bayes_risk)
-            if sausages is not None and decoded.sausage is not None:
-                sausages.fields(key, decoded.sausage)
-            if spans is not None and decoded.times is not None:
-                spans.fields(key, decoded.times)
-            if objects is not None and decoded.json is not None:
-                objects.write(decoded.json)
-            if mesh_dir is not None and decoded.mesh is not None:
-                _write_mesh(mesh_dir, key, decoded.mesh)
+            if sausages is not None:
+                sausages.fields(key, texts["sausage"])
+            if spans is not None:
+                spans.fields(key, texts["times"])
+            if objects is not None:
+                objects.write(texts["json_file"])
+            if mesh_dir is not None:
+                _write_mesh(mesh_dir, key, texts["mesh_dir"])
             risk += decoded.bayes_risk
             words += len(decoded.words)
+    close_with_risk(source, risk, words)
+
+
+def close_with_risk(source: Source, risk: float, words: int) -> NoReturn:
+    """End a command with a line that says how many lattices there were, and their Bayes risk."""
     count = source.console.log.lattices
-    source.console.close(
-        f"{count} lattices, average Bayes risk per sentence {risk / max(count, 1):.6g}, per word "
-        f"{risk / max(words, 1):.6g}"
-    )
+    average, per_word = risk / max(count, 1), risk / max(words, 1)
+    source.console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
 
 
 @command

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 import click
 
 from ninja.cli.console import Console
+from ninja.cli.options import reads
 from ninja.errors import OptionError, SymbolError
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.lattice.symbols import SymbolTable
 
-model_option = click.option("--model", metavar="FILE", required=True, help="Transition model (final.mdl).")
-ali_option = click.option("--ali", metavar="FILE", required=True, help="Reference alignments, in transition ids.")
-word_symbol_table_option = click.option("--word-symbol-table", metavar="FILE", help="Print words on stderr, too.")
+model_option = reads("--model", "Transition model (final.mdl).", required=True, load=read_transition_model)
+ali_option = reads("--ali", "Reference alignments, in transition ids.", required=True)
+word_symbol_table_option = reads("--word-symbol-table", "Print words on stderr, too.")
 
 
 class PhoneList(click.ParamType):
@@ -30,9 +32,6 @@ class PhoneList(click.ParamType):
             return tuple(int(each) for each in str(value).split(":") if each)
         except ValueError:
             self.fail(f"{value!r} is no list of ids such as 1:2:3", parameter, context)
-
-
-silence_phones_option = click.option("--silence-phones", type=PhoneList(), default=(), help="Phone ids, as in 1:2:3.")
 
 
 def parsed_weights(text: str | None) -> list[float] | None:

@@ -1,7 +1,8 @@
-"""``ninja best-path``, ``1best`` and ``to-nbest``: the best paths of lattices."""
+"""``ninja best-path``, ``1best``, ``to-nbest`` and ``nbest-to-linear``: paths of lattices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,12 @@ import click
 
 from ninja import graph
 from ninja.cli import writing
+from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales
-from ninja.cli.places import check_places
-from ninja.cli.run import results, run
+from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales, writes
+from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.errors import LatticeError
 from ninja.graph import Path
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
@@ -26,12 +28,10 @@ def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
     return graph.path_lattice(lattice, graph.best_path(lattice, scales))
 
 
-@command
+@operation()
 @two_scales
 @click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
-@lattice_output()
-@reads_lattices
-def one_best(source: Source, destination: Destination, scales: Scales, word_ins_penalty: float) -> None:
+def one_best(scales: Scales, word_ins_penalty: float) -> Operation:
     """Write the best path of each lattice as a lattice.
 
     Costs are written as they were; keys stay the same.
@@ -40,8 +40,7 @@ def one_best(source: Source, destination: Destination, scales: Scales, word_ins_
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    function = partial(best_lattice, scales=replace(scales, word_penalty=word_ins_penalty))
-    run(function, source, destination)
+    return partial(best_lattice, scales=replace(scales, word_penalty=word_ins_penalty))
 
 
 def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> list[Lattice]:
@@ -83,13 +82,17 @@ def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tupl
     return path, graph.path_lattice(lattice, path) if as_lattice else None
 
 
+words_output = output_file("Table for the words, text, or ark:FILE for binary word ids")
+alignments_output = writes("--alignments", "Write the transition ids here, as text, or binary as ark:FILE.")
+
+
 @command
 @two_scales
 @section(
     "Input and output",
-    output_file("Table for the words, text, or ark:FILE for binary word ids"),
-    click.option("--alignments", metavar="FILE", help="Write the transition ids here, as text, or binary as ark:FILE."),
-    click.option("--write-lattices", metavar="FILE", help="Write the best paths here as lattices."),
+    words_output,
+    alignments_output,
+    writes("--write-lattices", "Write the best paths here as lattices."),
 )
 @word_symbol_table_option
 @reads_lattices
@@ -109,26 +112,18 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    check_places([output_file, alignments, write_lattices], [word_symbol_table], source)
-    words = source.table()
     show = shown_words(source.console, word_symbol_table)
+    found = partial(best_and_lattice, scales=scales, as_lattice=write_lattices is not None)
     graph_cost = acoustic_cost = 0.0
     frames = 0
     with ExitStack() as stack:
-        said = stack.enter_context(NumberWriter(output_file))
-        aligned = None if alignments is None else stack.enter_context(NumberWriter(alignments))
+        write = _path_writer(stack, source, output_file, alignments)
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
-        found = partial(best_and_lattice, scales=scales, as_lattice=archive is not None)
         for key, (path, lattice) in results(Each(found), source, to_stdout=output_file == "-"):
-            if words is None:
-                said.integers(key, path.words)
-            else:
-                said.fields(key, words.spell(path.words))
+            write(key, path)
             show(key, path.words.tolist())
-            if aligned is not None:
-                aligned.integers(key, path.alignment)
             if archive is not None and lattice is not None:
                 archive.take(lattice)
             graph_cost += scales.lm * path.graph_cost
@@ -139,3 +134,65 @@ def best_path(
         parts = f"{graph_cost / frames:.6g} (graph) + {acoustic_cost / frames:.6g} (acoustic)"
         source.console.say(f"cost of a frame: {cost:.6g} = {parts}, over {frames} frames")
     source.console.close_counting()
+
+
+def check_only_path(lattice: Lattice) -> Lattice:
+    """Return a lattice, connected, that has one path only; refuse another."""
+    lattice = graph.connect(lattice)
+    if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
+        raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
+    return lattice
+
+
+def only_path(lattice: Lattice) -> Path:
+    """Return the path of a lattice that has only one."""
+    return graph.best_path(check_only_path(lattice))
+
+
+@command
+@section(
+    "Input and output",
+    words_output,
+    alignments_output,
+    writes("--lm-cost", "Write the graph costs here."),
+    writes("--ac-cost", "Write the acoustic costs here."),
+)
+@reads_lattices
+def nbest_to_linear(
+    source: Source, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
+) -> None:
+    """Write words, alignment and costs of single-path lattices.
+
+    A lattice with more than one path is reported and left out.
+
+    \b
+    Example:
+      ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
+    """
+    with ExitStack() as stack:
+        write = _path_writer(stack, source, output_file, alignments, lm_cost, ac_cost)
+        for key, path in results(Each(only_path), source, to_stdout=output_file == "-"):
+            write(key, path)
+    source.console.close_counting()
+
+
+def _path_writer(stack: ExitStack, source: Source, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
+    """Open tables for words and, where asked for, alignments and both costs; return the function that writes paths."""
+    symbols = source.table()
+    words = stack.enter_context(NumberWriter(words_file))
+    tables = [None if name is None else stack.enter_context(NumberWriter(name)) for name in files]
+    alignments, graph_costs, acoustic_costs = [*tables, None, None][:3]
+
+    def write(key: str, path: Path) -> None:
+        if symbols is None:
+            words.integers(key, path.words)
+        else:
+            words.fields(key, symbols.spell(path.words))
+        if alignments is not None:
+            alignments.integers(key, path.alignment)
+        if graph_costs is not None:
+            graph_costs.number(key, path.graph_cost)
+        if acoustic_costs is not None:
+            acoustic_costs.number(key, path.acoustic_cost)
+
+    return write

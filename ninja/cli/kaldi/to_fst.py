@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import click
 
 from ninja import graph
-from ninja.cli.options import command, output_file, switch
+from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.formats.kaldi.fst_tables import as_image, as_text
@@ -18,30 +19,11 @@ from ninja.lattice.transition_model import TransitionModel
 from ninja.parallel.pipeline import Each
 
 
-def entry(
-    lattice: Lattice,
-    acoustic_scale: float,
-    lm_scale: float,
-    rm_eps: bool,
-    read_compact: bool,
-    project_input: bool,
-    project_output: bool,
-    model: TransitionModel | None,
-    text: bool,
-) -> bytes:
+def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: Any) -> bytes:
     """Return the FST of a lattice as an entry of a table."""
     if model is not None:
         model.check(lattice)
-    made = graph.to_fst(
-        lattice,
-        acoustic_scale,
-        lm_scale,
-        rm_eps=rm_eps,
-        read_compact=read_compact,
-        project_input=project_input,
-        project_output=project_output,
-        input_label=None if model is None else model.pdf + 1,
-    )
+    made = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **given)
     return as_text(made, lattice.key) if text else as_image(made, lattice.key)
 
 
@@ -51,22 +33,13 @@ def entry(
 @click.option("--lm-scale", default=0.0, help="Factor of graph costs.")
 @switch("--rm-eps", True, "Remove epsilons, where that makes the FST no larger.")
 @switch("--convert-to-pdf-labels", False, "With --read-compact=false: numbers of densities, plus 1, as input labels.")
-@click.option("--trans-model", metavar="FILE", help="Transition model (final.mdl), for --convert-to-pdf-labels.")
+@reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)
 @switch("--project-input", False, "With --read-compact=false: input labels on both sides.")
 @switch("--project-output", True, "With --read-compact=false: words on both sides.")
 @output_file("Table for the FSTs, binary, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
-    source: Source,
-    output_file: str,
-    read_compact: bool,
-    acoustic_scale: float,
-    lm_scale: float,
-    rm_eps: bool,
-    convert_to_pdf_labels: bool,
-    trans_model: str | None,
-    project_input: bool,
-    project_output: bool,
+    source: Source, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
 ) -> None:
     """Convert lattices to OpenFst FSTs, without costs unless scales are given.
 
@@ -74,25 +47,14 @@ def to_fst(
     Example:
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
-    model = None
     if convert_to_pdf_labels:
-        if read_compact:
+        if given["read_compact"]:
             raise click.UsageError("--convert-to-pdf-labels needs --read-compact=false")
         if trans_model is None:
             raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
-        model = read_transition_model(trans_model)
+    model = trans_model if convert_to_pdf_labels else None
     with opened_table(output_file) as (table, text):
-        entry_of = partial(
-            entry,
-            acoustic_scale=acoustic_scale,
-            lm_scale=lm_scale,
-            rm_eps=rm_eps,
-            read_compact=read_compact,
-            project_input=project_input,
-            project_output=project_output,
-            model=model,
-            text=text,
-        )
+        entry_of = partial(entry, model=model, text=text, **given)
         for _, content in results(Each(entry_of), source, to_stdout=output_file == "-"):
             table.write(content)
     source.console.close_counting()

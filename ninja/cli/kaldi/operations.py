@@ -1,0 +1,222 @@
+"""Commands that apply one function to each lattice."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from ninja import graph
+from ninja.cli import options
+from ninja.cli.convert import unchanged
+from ninja.cli.kaldi.options import model_option
+from ninja.cli.options import Command, Destination, Sectioned, command, lattice_output, switch
+from ninja.cli.run import run
+from ninja.cli.source import Source, reads_lattices
+from ninja.errors import LatticeError
+from ninja.lattice import Kind, Lattice
+from ninja.lattice.times import check_labelled, is_timed
+
+Operation = Callable[[Lattice], Lattice]
+
+
+def operation(kind: Kind | None = None) -> Callable[[Command], Sectioned]:
+    """Make a command of a function that returns, given the options, the function to apply to each lattice."""
+
+    def decorate(function: Command) -> Sectioned:
+        @functools.wraps(function)
+        def applied(source: Source, destination: Destination, **given: Any) -> None:
+            run(function(**given), source, destination, kind=kind)
+
+        return command(lattice_output()(reads_lattices(applied)))
+
+    return decorate
+
+
+@operation()
+@switch("--project-output", True, "Keep the words, else the transition ids.")
+def project(project_output: bool) -> Operation:
+    """Make lattices of words alone, or of transition ids alone.
+
+    Each arc of the result has the same number as word and as transition id, as in Kaldi's Lattice.
+
+    \b
+    Examples:
+      ninja project lat.ark.gz -o words.ark.gz
+      ninja project lat.ark.gz --project-output=false -o ids.ark.gz
+    """
+    return partial(projected, project_output=project_output)
+
+
+def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
+    """Make a lattice of words or of labels, if it has any."""
+    if not project_output:
+        check_labelled(lattice)
+    return graph.project(lattice, project_output=project_output)
+
+
+@operation("compact")
+def rmali() -> Operation:
+    """Remove the alignments of lattices.
+
+    Times are lost with them.
+
+    \b
+    Example:
+      ninja rmali lat.ark.gz -o small.ark.gz
+    """
+    return graph.remove_alignments
+
+
+@operation()
+def reverse() -> Operation:
+    """Reverse lattices, for language models that read backwards.
+
+    \b
+    Example:
+      ninja reverse lat.ark.gz -o backwards.ark.gz
+    """
+    return graph.reverse
+
+
+@operation()
+def topsort() -> Operation:
+    """Sort the states of lattices topologically.
+
+    A lattice with a cycle is reported and left out. Every other command writes sorted lattices, too.
+
+    \b
+    Example:
+      ninja topsort lat.ark.gz -o sorted.ark.gz
+    """
+    return unchanged
+
+
+@operation()
+@options.acoustic_scale
+@options.inv_acoustic_scale
+@options.lm_scale
+@click.option("--acoustic2lm-scale", default=0.0, help="Share of the old acoustic costs added to the graph costs.")
+@click.option("--lm2acoustic-scale", default=0.0, help="Share of the old graph costs added to the acoustic costs.")
+def scale(lm_scale: float, **scales: Any) -> Operation:
+    """Multiply the costs of lattices, or mix graph and acoustic ones.
+
+    Unlike the scales of other commands, these change the costs that are written.
+
+    \b
+    Example:
+      ninja scale lat.ark.gz --lm-scale 0.7 --acoustic-scale 1.3 -o scaled.ark.gz
+    """
+    return partial(graph.scale, graph_scale=lm_scale, **scales)
+
+
+@operation()
+@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
+def add_penalty(word_ins_penalty: float) -> Operation:
+    """Add a word insertion penalty to the graph costs of lattices.
+
+    \b
+    Example:
+      ninja add-penalty lat.ark.gz --word-ins-penalty 0.5 -o penalised.ark.gz
+    """
+    return partial(graph.add_word_penalty, penalty=word_ins_penalty)
+
+
+@operation()
+@click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Most arcs that cross a frame.")
+@options.acoustic_scale
+def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
+    """Limit how many arcs of a lattice cross any frame.
+
+    The best arcs stay; costs are written as they were.
+
+    \b
+    Example:
+      ninja limit-depth lat.ark.gz --max-arcs-per-frame 50 --acoustic-scale 0.1 -o narrow.ark.gz
+    """
+    return partial(limited, max_arcs_per_frame=max_arcs_per_frame, acoustic_scale=acoustic_scale)
+
+
+def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
+    """Limit the depth of a lattice that has times."""
+    if lattice.num_arcs and not is_timed(lattice):
+        raise LatticeError("it has neither alignments nor times, so that no arc crosses any frame", key=lattice.key)
+    return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
+
+
+@operation()
+@switch("--push-strings", True, "Push the alignments.")
+@switch("--push-weights", True, "Push the costs.")
+def push(push_strings: bool, push_weights: bool) -> Operation:
+    """Push alignments and costs of lattices towards their start.
+
+    Labels that all ways from a state to the end begin with move before it, and so does the cost of the best of them.
+    Every path keeps its words, alignment and costs.
+
+    \b
+    Example:
+      ninja push lat.ark --push-weights=false -o pushed.ark
+    """
+    return partial(graph.push, strings=push_strings, weights=push_weights)
+
+
+@operation()
+@switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
+@switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
+def minimize(push_strings: bool, push_weights: bool) -> Operation:
+    """Merge states of lattices that have the same completions.
+
+    Every path keeps its words, alignment and costs. Lattices should be deterministic, as those of decoders are;
+    others become smaller, too, but not as small as can be.
+
+    \b
+    Example:
+      ninja minimize lat.ark -o small.ark
+    """
+    return partial(graph.minimize, strings=push_strings, weights=push_weights)
+
+
+@operation()
+@click.option("--n", type=click.IntRange(1), default=3, help="Words of an n-gram.")
+def expand_ngram(n: int) -> Operation:
+    """Split the states of lattices until each has one history of n - 1 words.
+
+    Each arc then stands for one n-gram. No path is lost or made.
+
+    \b
+    Example:
+      ninja expand-ngram lat.ark --n 3 -o expanded.ark
+    """
+    return partial(graph.expand_ngram, n=n)
+
+
+@operation("compact")
+@model_option
+@switch("--replace-words", True, "Put phones in the place of words, else in the place of transition ids.")
+def to_phone_lattice(**given: Any) -> Operation:
+    """Convert word lattices to phone lattices by their transition ids.
+
+    \b
+    Example:
+      ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
+    """
+    return partial(graph.to_phone_lattice, **given)
+
+
+@operation()
+@model_option
+@click.option("--transition-scale", default=1.0, help="Factor of transition costs, those of self-loops aside.")
+@click.option("--self-loop-scale", default=1.0, help="Factor of the costs of self-loops and of leaving them.")
+def add_trans_probs(**given: Any) -> Operation:
+    """Add transition costs to the graph costs of lattices.
+
+    For lattices made without them.
+
+    \b
+    Example:
+      ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
+    """
+    return partial(graph.add_transition_costs, **given)
