@@ -11,7 +11,7 @@ from strategies_nnet3 import Builder
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import LanguageModel, load, sentence_logprobs
-from ninja.lm.protocol import word_logprobs
+from ninja.lm.trie import word_logprobs
 
 torch = pytest.importorskip("torch")
 

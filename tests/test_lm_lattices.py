@@ -11,7 +11,7 @@ from tiny_lstm import EXACT, MODULE, NUM_WORDS, VOCABULARY
 
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
-from ninja.lm.protocol import word_logprobs
+from ninja.lm.trie import word_logprobs
 from ninja.rescoring import rescore
 
 torch = pytest.importorskip("torch")  # a plain dependency; only a checkout without it has nothing to compare

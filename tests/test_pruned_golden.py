@@ -16,7 +16,7 @@ from ninja.evaluate import ErrorRate, read_text, score
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel, load
-from ninja.lm.protocol import sentence_logprobs
+from ninja.lm.trie import sentence_logprobs
 from ninja.rescoring import RescoreOptions, rescore
 
 ENGLISH = SHARED / "data" / "english"

@@ -17,7 +17,7 @@ from ninja.files import text as utf8
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
 from ninja.lm.load import CHECKPOINT, kind_of, load
-from ninja.lm.protocol import word_logprobs
+from ninja.lm.trie import word_logprobs
 
 BATCH = 256  # sentences scored side by side
 

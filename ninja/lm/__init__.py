@@ -9,8 +9,9 @@ from ninja.lm.load import load
 from ninja.lm.mixture import Mixture
 from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
-from ninja.lm.protocol import LanguageModel, sentence_logprobs
+from ninja.lm.protocol import LanguageModel
 from ninja.lm.train.recipe import Progress, Trained, TrainOptions
+from ninja.lm.trie import sentence_logprobs
 
 if TYPE_CHECKING:
     from ninja.lm.imported.torch_module import from_module

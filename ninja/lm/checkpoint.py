@@ -27,7 +27,7 @@ from ninja.errors import ModelError
 from ninja.files.output import opened
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
-from ninja.lm.kaldi import stored
+from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
 from ninja.lm.options import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
@@ -104,7 +104,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     precision = ""
     if isinstance(checkpoint.module, KaldiModel):
         # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
-        config, state = stored.pack(checkpoint.module)
+        config, state = rnnlm.pack(checkpoint.module)
     else:
         config = dataclasses.asdict(checkpoint.module.config)
         state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
@@ -155,7 +155,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     words = _check_words(content["words"].split("\n"), content["config"], path)
     _check_tensors(content["state"], path)
     parts = content["config"], content["state"], words, os.fspath(path)
-    module = stored.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
+    module = rnnlm.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
     return Checkpoint(module, words, content["card"])
 
 

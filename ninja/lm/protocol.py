@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -79,45 +78,3 @@ class LanguageModel(Protocol):
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
         raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
-
-
-def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Score whole sentences, all side by side.
-
-    Args:
-        lm: The language model; it holds no more slots afterwards than before.
-        sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty sentence is allowed.
-
-    Returns:
-        Natural-log probabilities, ``</s>`` included, float64 [sentences].
-
-    Raises:
-        OptionError: A word id is not one of the model's.
-    """
-    return np.array([each.sum(dtype=np.float64) for each in word_logprobs(lm, sentences)], np.float64)
-
-
-def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of some sentences, all side by side, as `sentence_logprobs` does.
-
-    Returns:
-        Natural-log probabilities of each sentence's words and last of ``</s>``, float32 [words + 1] each.
-    """
-    # Longest first, so that the sentences still running are a prefix of the batch.
-    order = sorted(range(len(sentences)), key=lambda place: -len(sentences[place]))
-    score = [np.empty(len(sentence) + 1, np.float32) for sentence in sentences]
-    slot = lm.start(len(sentences))
-    for time in range(len(sentences[order[0]]) + 1 if order else 0):
-        num_ending = sum(len(sentences[place]) == time for place in order)
-        running = len(order) - num_ending
-        word = np.full(len(order), lm.eos, np.int32)
-        word[:running] = [sentences[place][time] for place in order[:running]]
-        if len(word) and (word.min() < 0 or word.max() >= len(lm.vocabulary)):
-            raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
-        for place, logprob in zip(order, lm.logprob(slot, word), strict=True):
-            score[place][time] = logprob
-        lm.release(slot[running:])
-        longer = lm.advance(slot[:running], word[:running])
-        lm.release(slot[:running])
-        slot, order = longer, order[:running]
-    return score

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from ninja._core import WordTrie
 from ninja.errors import ModelError, OptionError
 from ninja.lm.protocol import LanguageModel
 
-__all__ = ["WordTrie", "score_trie"]
+__all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
 MAX_HISTORIES = 4096  # whose states are made in one call
 MAX_SCORES = 65_536  # asked for in one call
@@ -60,12 +61,56 @@ def score_trie(
     if not parent.size:
         return np.empty(0, np.float32)
     if not lm.scores_tries:
-        return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
+        return score_by_levels(lm, parent, word, max_histories, on_call)
     if on_call is not None:
         on_call()
     score = lm.score_trie(parent, word)
     _check("score_trie", score, parent)
     return score
+
+
+def score_by_levels(
+    lm: LanguageModel,
+    parent: Int32s,
+    word: Int32s,
+    max_histories: int = MAX_HISTORIES,
+    on_call: Callable[[], None] | None = None,
+) -> npt.NDArray[np.float32]:
+    """Score a trie as `score_trie` does, but word by word even with a model that could read it in one pass."""
+    return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
+
+
+def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Score whole sentences, all side by side.
+
+    Args:
+        lm: The language model; it holds no more slots afterwards than before.
+        sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty sentence is allowed.
+
+    Returns:
+        Natural-log probabilities, ``</s>`` included, float64 [sentences].
+
+    Raises:
+        OptionError: A word id is not one of the model's.
+    """
+    return np.array([each.sum(dtype=np.float64) for each in word_logprobs(lm, sentences)], np.float64)
+
+
+def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Score each word of some sentences, all side by side, as `sentence_logprobs` does.
+
+    Returns:
+        Natural-log probabilities of each sentence's words and last of ``</s>``, float32 [words + 1] each.
+    """
+    if lm.whole_sentences:
+        raise ModelError("a model of whole sentences scores no words; use it with nbest, and not in a mixture")
+    if not sentences:
+        return []
+    begin = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
+    word = np.fromiter(itertools.chain.from_iterable((*sentence, lm.eos) for sentence in sentences), np.int32)
+    trie = WordTrie()
+    node = trie.add(word, begin)
+    return np.split(score_trie(lm, trie.parent, trie.word)[node], begin[1:-1])
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
 from ninja.lm.options import LoadOptions
 from ninja.lm.text import LONGEST_SENTENCE
+from ninja.lm.trie import score_by_levels
 from ninja.lm.vocabulary import Words
 
 LONGEST_HISTORY = 2**31  # pieces, of a network that knows no limit
@@ -183,7 +184,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     lm.reads_tries(False)
     expected = lm.score_trie(parent, piece)
     lm.reads_tries(_agree(lambda: _with_tries(lm, parent, piece), expected, tolerance))
-    if lm._cache is not None and not _agree(lambda: _step_by_step(lm, parent, piece), expected, tolerance):
+    if lm._cache is not None and not _agree(lambda: score_by_levels(lm, parent, piece), expected, tolerance):
         without = PieceLM(model, bos, None, options)
         without.reads_tries(lm._block_nodes is not None)
         return without
@@ -193,20 +194,6 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
 def _with_tries(lm: PieceLM, parent: npt.NDArray[np.int32], piece: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
     lm.reads_tries(True)
     return lm.score_trie(parent, piece)
-
-
-def _step_by_step(lm: PieceLM, parent: npt.NDArray[np.int32], piece: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-    """Score a trie level by level, by the ordinary methods of the protocol."""
-    slots = np.empty(len(parent) + 1, np.int64)  # the last is that of <s>
-    slots[-1:] = lm.start(1)
-    score = np.empty(len(parent), np.float32)
-    level = np.flatnonzero(parent < 0)
-    while len(level):
-        score[level] = lm.logprob(slots[parent[level]], piece[level])
-        slots[level] = lm.advance(slots[parent[level]], piece[level])
-        level = np.flatnonzero(np.isin(parent, level))
-    lm.release(slots)
-    return score
 
 
 def _agree(scores: Any, expected: npt.NDArray[np.float32], tolerance: float) -> bool:

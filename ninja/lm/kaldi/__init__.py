@@ -1,5 +1,1 @@
-"""Kaldi's RNNLMs: its file formats, nnet3 graphs, and the language model they make.
-
-components, graph ──► nnet3 ──► rnnlm
-                       └──► stored: the same in a Ninja checkpoint
-"""
+"""Kaldi's RNNLMs: components and graph make nnet3 networks, and these with their words language models."""

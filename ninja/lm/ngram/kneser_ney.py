@@ -17,19 +17,25 @@ n-grams whose counts are counted, and how cutoffs are made up for. The models ar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import repeat
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ninja import _lm
 from ninja.errors import OptionError
-from ninja.lm.ngram.arpa import NEVER, BackoffNgrams, as_language_model, write_arpa
+from ninja.files.gzip import Packed
+from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.vocabulary import BOS, SPECIAL
 
+ROWS = 1 << 16  # n-grams written at once
+STDOUT = "-"
+NEVER = -99.0  # what stands for log10 of 0, the probability of <s>
 MAX_ORDER = 16
 _BOS = SPECIAL.index(BOS)
 _UNK = SPECIAL.index("<unk>")
@@ -83,6 +89,19 @@ class Discounts:
     counts_of_counts: tuple[int, int, int, int]  # n-grams that count 1, 2, 3, 4
 
 
+@dataclass(frozen=True, slots=True)
+class BackoffNgrams:
+    """The n-grams of one length of a back-off model, sorted by context."""
+
+    prefix: npt.NDArray[np.int32]  # the n-gram without its last word, a number among those one shorter; 0 for words
+    word: npt.NDArray[np.int32]  # the last word
+    logprob: npt.NDArray[np.float64]  # log10 P(last word | words before)
+    backoff: npt.NDArray[np.float64]  # log10 weight of backing off from this context; 0 where it is none
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedNgram:
     """A trained n-gram model, and facts about its text."""
@@ -104,13 +123,50 @@ class TrainedNgram:
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
         """Write the model as ARPA, packed where the name ends in ``.gz``; ``-`` is the standard output."""
-        write_arpa(self.words, self.lengths, os.fspath(path))
+        path = os.fspath(path)
+        if path == STDOUT:
+            output = StandardOutput()
+            for block in self._blocks():
+                output.write(block)
+            output.finish()
+            return
+        with opened(path) as file:
+            packed = Packed(file) if path.endswith(".gz") else None
+            for block in self._blocks():
+                (packed or file).write(block)
+            if packed is not None:
+                packed.close()
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
         """Return the model that `ninja.lm.load` makes of the written file; `name` stands for it in messages."""
-        model = as_language_model(self.words, self.lengths, name)
+        reader = _lm.ArpaReader(name, sum(map(len, self.lengths)))
+        for block in self._blocks():
+            reader.feed(block)
+        model = NgramLM(reader.finish()[0], self.words, name)
         model.unk_words = self.unk_words or None
         return model
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield the file in blocks of whole lines."""
+        heads = [f"ngram {length}={len(ngrams)}\n" for length, ngrams in enumerate(self.lengths, start=1)]
+        yield ("\\data\\\n" + "".join(heads)).encode()
+        spelled = np.array(self.words, object)
+        for length, ngrams in enumerate(self.lengths, start=1):
+            yield f"\n\\{length}-grams:\n".encode()
+            for first in range(0, len(ngrams), ROWS):
+                rows = slice(first, first + ROWS)
+                columns: list[list[str]] = []
+                number: npt.NDArray[Any] = np.arange(len(ngrams))[rows]
+                for shorter in reversed(self.lengths[:length]):
+                    columns.insert(0, spelled[shorter.word[number]].tolist())
+                    number = shorter.prefix[number]
+                # eight digits are more than a float32 has
+                logprob = map("%.8g\t".__mod__, ngrams.logprob[rows].tolist())
+                text = map(" ".join, zip(*columns, strict=True))
+                weight = ngrams.backoff[rows]
+                tail = map("\t%.8g\n".__mod__, weight.tolist()) if weight.any() else repeat("\n")
+                yield "".join(part for row in zip(logprob, text, tail, strict=False) for part in row).encode()
+        yield b"\n\\end\\\n"
 
 
 def train_ngram(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ninja.errors import FormatError, VocabularyError
-from ninja.lm.protocol import LanguageModel, word_logprobs
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.trie import word_logprobs
 
 BATCH = 1024  # sentences scored side by side
 LARGEST = 700.0  # nats that can be exponentiated
