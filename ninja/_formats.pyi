@@ -48,12 +48,8 @@ def slf_lines(
     decimals: int,
     log_base: float,
     linear: bool,
-    graph: bool,
-    acoustic: bool,
     end: bool,
     end_time: int,
-    on_node: list[bytes],
-    on_link: list[bytes],
 ) -> bytes: ...
 
 Machine = tuple[list[tuple[bytes, int]], Int32 | None, Int64, Int32, Int32, Float64, Float64]

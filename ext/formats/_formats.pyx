@@ -2,13 +2,15 @@
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport formats.texts as c
-from core.lattice cimport Arcs, arcs_of, copied, data_of, doubles, filled, floats, freeze, int32s, int64s, new_array, string_view
+from core.lattice cimport Arcs, arcs_of, data_of, doubles, filled, floats, freeze, int32s, int64s, new_array, string_view
 
 from ninja.errors import FormatError, LatticeError
 from ninja.lattice import SLOTS, Lattice
@@ -23,34 +25,19 @@ cdef bytes _bytes(string_view text):
     return PyBytes_FromStringAndSize(text.data(), text.size())
 
 
-cdef list _words(const vector[c.WordEntry]& entries):
-    """Return ``(word, line)`` of each word that has a number, from 1 on."""
-    cdef list result = []
-    cdef size_t number
-    for number in range(entries.size()):
-        if entries[number].word > 0:
-            result.append((_bytes(entries[number].text), entries[number].line))
-    return result
+cdef dict _found(c.Fault& fault, c.TextLattice& made, c.Vocabulary& words, str path, str key):
+    """Return the arrays of a lattice, ``(word, line)`` of each word and ``(word, times)`` of each one read as silence.
 
-
-cdef list _silent(const vector[c.WordEntry]& entries):
-    """Return ``(word, times)`` of each word that was read as silence."""
-    cdef list result = []
-    cdef size_t number
-    for number in range(entries.size()):
-        if entries[number].num_silent > 0:
-            result.append((_bytes(entries[number].text), entries[number].num_silent))
-    return result
-
-
-cdef int _raise(c.Fault& fault, str path, str key) except -1:
-    cdef object kind = LatticeError if fault.kind == c.kLattice else FormatError
-    cdef object line = fault.line if fault.line >= 0 else None
-    raise kind(fault.message.decode("ascii", "replace"), path, key=key, line=line)
-
-
-cdef dict _arrays(c.TextLattice& made):
-    cdef dict arrays = {
+    Raises:
+        LatticeError, FormatError: The reading failed.
+    """
+    cdef const vector[c.WordEntry]* entry = &words.entries()
+    cdef size_t i
+    if fault.kind != c.kNone:
+        kind = LatticeError if fault.kind == c.kLattice else FormatError
+        line = fault.line if fault.line >= 0 else None
+        raise kind(fault.message.decode("ascii", "replace"), path, key=key, line=line)
+    return {
         "arc_begin": int64s(made.arc_begin),
         "dst": int32s(made.dst),
         "word": int32s(made.word),
@@ -64,8 +51,12 @@ cdef dict _arrays(c.TextLattice& made):
         "time": int32s(made.time) if made.time.size() > 0 else None,
         "end_node": made.end_node,
         "end_time": made.end_time if made.end_time >= 0 else None,
+        "words": [(_bytes(entry[0][i].text), entry[0][i].line) for i in range(entry[0].size()) if entry[0][i].word > 0],
+        "silent": [
+            (_bytes(entry[0][i].text), entry[0][i].num_silent) for i in range(entry[0].size())
+            if entry[0][i].num_silent > 0
+        ],
     }
-    return arrays
 
 
 cdef vector[string] _strings(object names):
@@ -98,6 +89,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
     cdef c.SlfCost cost
     options.frame_shift = frame_shift
     options.keep = keep
+    options.words = <c.SlfWords>words
     options.fill = missing_score is not None
     options.missing_score = missing_score or 0.0
     for field, item, acoustic in costs:
@@ -107,41 +99,33 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
         options.costs.push_back(cost)
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
-    cdef c.SlfReading* reading = new c.SlfReading(
-        begin, begin + size, options, words, fold, _strings(silent), _strings(null)
-    )
-    cdef size_t number
-    try:
-        with nogil:
-            reading.read()
-        if reading.fault.kind != c.kNone:
-            _raise(reading.fault, path, key)
-        found = _arrays(reading.lattice)
-        found["words"] = _words(reading.parser.words.entries())
-        found["silent"] = _silent(reading.parser.words.entries())
-        found["header"] = [
-            (_bytes(reading.parser.header[number].name), _bytes(reading.parser.header[number].value))
-            for number in range(reading.parser.header.size())
-        ]
-        found["others"] = [
-            (_bytes(reading.parser.names[number]), reading.parser.on_links[number] != 0,
-             reading.parser.on_nodes[number] != 0)
-            for number in range(reading.parser.names.size())
-        ]
-        found["num_costs"] = list(reading.parser.num_costs)
-        found["fields"] = [
-            (reading.parser.fields[number].on_link, reading.parser.fields[number].row,
-             reading.parser.fields[number].name, _bytes(reading.parser.fields[number].value))
-            for number in range(reading.parser.fields.size())
-        ]
-        found["word_begins"] = reading.parser.word_begins
-        found["num_rounded"] = reading.parser.num_rounded
-        found["num_untimed"] = reading.parser.num_untimed
-        found["num_impossible"] = reading.parser.num_impossible
-        found["num_sublattices"] = reading.num_sublattices
-        return found
-    finally:
-        del reading
+    cdef unique_ptr[c.SlfParser] owner
+    owner.reset(new c.SlfParser(begin, begin + size, options))
+    cdef c.SlfParser* parser = owner.get()
+    cdef c.TextLattice made
+    cdef c.Fault fault
+    cdef size_t i
+    c.add_silent(parser.words, _strings(null), c.kNull)
+    c.add_silent(parser.words, _strings(silent), c.kSilent)
+    with nogil:
+        fault = c.read_text(dereference(parser), fold, b"node", made)
+    found = _found(fault, made, parser.words, path, key)
+    found["header"] = [
+        (_bytes(parser.header[i].name), _bytes(parser.header[i].value)) for i in range(parser.header.size())
+    ]
+    found["others"] = [
+        (_bytes(parser.names[i]), parser.on_links[i] != 0, parser.on_nodes[i] != 0) for i in range(parser.names.size())
+    ]
+    found["num_costs"] = list(parser.num_costs)
+    found["fields"] = [
+        (parser.fields[i].on_link, parser.fields[i].row, parser.fields[i].name, _bytes(parser.fields[i].value))
+        for i in range(parser.fields.size())
+    ]
+    found["num_rounded"] = parser.num_rounded
+    found["num_untimed"] = parser.num_untimed
+    found["num_impossible"] = parser.num_impossible
+    found["num_sublattices"] = parser.sections.size() - 1
+    return found
 
 
 def read_sphinx(bytes content not None, str path, str key, *, double base, cbool bracketed, list silent not None):
@@ -154,23 +138,21 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
-    cdef c.SphinxReading* reading = new c.SphinxReading(begin, begin + size, base, bracketed, _strings(silent))
-    try:
-        with nogil:
-            reading.read()
-        if reading.fault.kind != c.kNone:
-            _raise(reading.fault, path, key)
-        found = _arrays(reading.lattice)
-        found["words"] = _words(reading.words().entries())
-        found["silent"] = _silent(reading.words().entries())
-        found["base"] = reading.base()
-        found["frames"] = reading.num_frames()
-        found["variant"] = int32s(reading.variant())
-        found["first_end"] = int32s(reading.first_end())
-        found["last_end"] = int32s(reading.last_end())
-        return found
-    finally:
-        del reading
+    cdef unique_ptr[c.SphinxParser] owner
+    owner.reset(new c.SphinxParser(begin, begin + size, base, bracketed))
+    cdef c.SphinxParser* parser = owner.get()
+    cdef c.TextLattice made
+    cdef c.Fault fault
+    c.add_silent(parser.words, _strings(silent), c.kSilent)
+    with nogil:
+        fault = c.read_text(dereference(parser), 0, b"node", made)
+    found = _found(fault, made, parser.words, path, key)
+    found["base"] = parser.base
+    found["frames"] = parser.num_frames
+    found["variant"] = int32s(parser.variant)
+    found["first_end"] = int32s(parser.first_end)
+    found["last_end"] = int32s(parser.last_end)
+    return found
 
 
 def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str key, *, int fold, list null not None):
@@ -179,20 +161,19 @@ def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str ke
         raise ValueError("not in the file")
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
-    cdef c.PfsgReading* reading = new c.PfsgReading(begin + at, begin + size, line, fold, _strings(null))
-    try:
-        with nogil:
-            reading.read()
-        if reading.fault.kind != c.kNone:
-            _raise(reading.fault, path, key)
-        found = _arrays(reading.lattice)
-        found["words"] = _words(reading.words().entries())
-        found["name"] = _bytes(reading.name())
-        found["stop"] = reading.stop() - begin
-        found["line"] = reading.line()
-        return found
-    finally:
-        del reading
+    cdef unique_ptr[c.PfsgParser] owner
+    owner.reset(new c.PfsgParser(begin + at, begin + size, line))
+    cdef c.PfsgParser* parser = owner.get()
+    cdef c.TextLattice made
+    cdef c.Fault fault
+    c.add_silent(parser.words, _strings(null), c.kNull)
+    with nogil:
+        fault = c.read_text(dereference(parser), fold, b"node", made)
+    found = _found(fault, made, parser.words, path, key)
+    found["name"] = _bytes(parser.name)
+    found["stop"] = parser.at() - begin
+    found["line"] = parser.line()
+    return found
 
 
 def read_plf(bytes content not None, int64_t line, str path, str key, *, int kind, int32_t graph, int32_t acoustic,
@@ -205,24 +186,22 @@ def read_plf(bytes content not None, int64_t line, str path, str key, *, int kin
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
-    cdef c.PlfReading* reading = new c.PlfReading(begin, begin + size, line, kind, graph, acoustic, fold, _strings(null))
-    try:
-        with nogil:
-            reading.read()
-        if reading.fault.kind != c.kNone:
-            _raise(reading.fault, path, key)
-        found = _arrays(reading.lattice)
-        found["words"] = _words(reading.words().entries())
-        found["num_scores"] = max(reading.num_scores(), 0)
-        found["scores"] = freeze(copied(reading.scores().data(), reading.scores().size(), np.NPY_FLOAT64))
-        return found
-    finally:
-        del reading
+    cdef unique_ptr[c.PlfParser] owner
+    owner.reset(new c.PlfParser(begin, begin + size, line, <c.PlfScores>kind, graph, acoustic))
+    cdef c.PlfParser* parser = owner.get()
+    cdef c.TextLattice made
+    cdef c.Fault fault
+    c.add_silent(parser.words, _strings(null), c.kNull)
+    with nogil:
+        fault = c.read_text(dereference(parser), fold, b"state", made)
+    found = _found(fault, made, parser.words, path, key)
+    found["num_scores"] = max(parser.num_scores, 0)
+    found["scores"] = doubles(parser.scores)
+    return found
 
 
 def slf_lines(object lattice, object place, list texts not None, object time, *, double frame_shift, int decimals,
-              double log_base, cbool linear, cbool graph, cbool acoustic, cbool end, int32_t end_time,
-              list on_node not None, list on_link not None):
+              double log_base, cbool linear, cbool end, int32_t end_time):
     """Return the node and link lines of an HTK lattice as bytes.
 
     Args:
@@ -232,29 +211,18 @@ def slf_lines(object lattice, object place, list texts not None, object time, *,
         time: int32 [num_states], frames, or None.
         frame_shift, decimals: Seconds a frame, and with how many decimals they are written.
         log_base, linear: What scores are divided by, or whether they are probabilities.
-        graph, acoustic: Which costs are written.
         end, end_time: Add an end node behind the final states, at this frame.
-        on_node, on_link: bytes to stand at the end of each line, or empty lists; links into the end come last.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* places = <const int32_t*>data_of(place, np.NPY_INT32, arcs.num_arcs)
     cdef vector[string] words = _strings(texts)
-    cdef vector[string] behind_nodes = _strings(on_node)
-    cdef vector[string] behind_links = _strings(on_link)
-    cdef c.SlfStyle style
-    cdef string lines
+    cdef const int32_t* frames = NULL
     if time is not None:
-        style.time = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
-    style.frame_shift = frame_shift
-    style.decimals = decimals
-    style.log_base = log_base
-    style.linear = linear
-    style.graph = graph
-    style.acoustic = acoustic
-    style.end = end
-    style.end_time = end_time
+        frames = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef c.SlfStyle style = c.SlfStyle(frames, frame_shift, decimals, log_base, linear, end, end_time)
+    cdef string lines
     with nogil:
-        lines = c.slf_lines(arcs, places, words, style, behind_nodes, behind_links)
+        lines = c.slf_lines(arcs, places, words, style)
     return <bytes>lines
 
 

@@ -58,6 +58,8 @@ class SlfParser : public SlfScanner {
   SlfParser(const char* begin, const char* end, const SlfOptions& options)
       : SlfScanner(begin, end), num_costs(options.costs.size(), 0), options_(options), size_(end - begin) {}
 
+  int64_t size() const { return size_; }  // of the file, in bytes
+
   void parse() {
     bits_ = slf_cost_bits(options_.costs);
     while (true) {

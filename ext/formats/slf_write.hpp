@@ -19,7 +19,6 @@ struct SlfStyle {
   int decimals = 2;               // of times
   double log_base = 1;            // what natural logarithms are divided by
   bool linear = false;            // probabilities instead
-  bool graph = true, acoustic = true;
   bool end = false;  // a node more, behind the final states
   int32_t end_time = -1;
 };
@@ -33,9 +32,11 @@ class SlfLines {
   void node(int64_t number, int32_t time) {
     lines += "I=";
     integer(number);
-    if (style_.time == nullptr) return;
-    lines += "\tt=";
-    fixed(time * style_.frame_shift);
+    if (style_.time != nullptr) {
+      lines += "\tt=";
+      fixed(time * style_.frame_shift);
+    }
+    lines += '\n';
   }
 
   void link(int64_t number, int64_t start, int64_t end, const std::string& word, float graph, float acoustic) {
@@ -47,18 +48,10 @@ class SlfLines {
     integer(end);
     lines += "\tW=";
     lines += word;
-    if (style_.acoustic) {
-      lines += "\ta=";
-      score(acoustic);
-    }
-    if (style_.graph) {
-      lines += "\tl=";
-      score(graph);
-    }
-  }
-
-  void end_line(const std::vector<std::string>& fields, int64_t number) {
-    if (!fields.empty()) lines += fields[number];
+    lines += "\ta=";
+    score(acoustic);
+    lines += "\tl=";
+    score(graph);
     lines += '\n';
   }
 
@@ -98,33 +91,25 @@ class SlfLines {
   const SlfStyle& style_;
 };
 
-// Return the lines of all nodes and links. `place`: which of `texts` is the word of each arc. The fields in `on_node`
-// and `on_link` (empty, or one for each line, with blanks before them) stand at the ends of the lines.
+// Return the lines of all nodes and links. `place`: which of `texts` is the word of each arc.
 inline std::string slf_lines(const Arcs& arcs, const int32_t* place, const std::vector<std::string>& texts,
-                             const SlfStyle& style, const std::vector<std::string>& on_node,
-                             const std::vector<std::string>& on_link) {
+                             const SlfStyle& style) {
   SlfLines out(style);
   out.lines.reserve(16 * arcs.num_states + 48 * arcs.num_arcs + 64);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     out.node(state, style.time == nullptr ? 0 : style.time[state]);
-    out.end_line(on_node, state);
   }
-  if (style.end) {
-    out.node(arcs.num_states, style.end_time);
-    out.end_line(on_node, arcs.num_states);
-  }
+  if (style.end) out.node(arcs.num_states, style.end_time);
   int64_t state = 0, number = 0;
   for (; number < arcs.num_arcs; ++number) {
     while (arcs.arc_begin[state + 1] <= number) ++state;
     out.link(number, state, arcs.dst[number], texts[place[number]], arcs.graph[number], arcs.acoustic[number]);
-    out.end_line(on_link, number);
   }
   if (!style.end) return out.lines;
   static const std::string kNullWord = "!NULL";
   for (state = 0; state < arcs.num_states; ++state) {
     if (!is_final(arcs, state)) continue;
-    out.link(number, state, arcs.num_states, kNullWord, arcs.final_graph[state], arcs.final_acoustic[state]);
-    out.end_line(on_link, number++);
+    out.link(number++, state, arcs.num_states, kNullWord, arcs.final_graph[state], arcs.final_acoustic[state]);
   }
   return out.lines;
 }

@@ -49,75 +49,65 @@ cdef extern from "formats/text_lattices_read.hpp" namespace "ninja" nogil:
         int32_t row
         int32_t name
         string_view value
+    cdef enum class SlfWords(int):
+        kAuto
     cdef cppclass SlfOptions:
         double frame_shift
         cbool keep
+        SlfWords words
         vector[SlfCost] costs
         cbool fill
         double missing_score
+    cdef cppclass SlfSection:
+        pass
     cdef cppclass SlfParser:
+        SlfParser(const char*, const char*, const SlfOptions&) except +
         Vocabulary words
+        vector[SlfSection] sections
         vector[SlfEntry] header
         vector[SlfField] fields
         vector[string_view] names
         vector[char] on_links
         vector[char] on_nodes
         vector[int64_t] num_costs
-        cbool word_begins
         int64_t num_rounded
         int64_t num_untimed
         int64_t num_impossible
-    cdef cppclass SlfReading:
-        SlfReading(const char*, const char*, const SlfOptions&, int words, int fold, const vector[string]& silent,
-                   const vector[string]& null) except +
-        SlfParser parser
-        TextLattice lattice
-        Fault fault
-        int64_t num_sublattices
-        void read() except +
-    cdef cppclass SphinxReading:
-        SphinxReading(const char*, const char*, double base, cbool bracketed, const vector[string]& silent) except +
-        Vocabulary& words()
-        TextLattice lattice
-        Fault fault
-        double base()
-        int32_t num_frames()
-        const vector[int32_t]& variant()
-        const vector[int32_t]& first_end()
-        const vector[int32_t]& last_end()
-        void read() except +
-    cdef cppclass PfsgReading:
-        PfsgReading(const char*, const char*, int64_t line, int fold, const vector[string]& null) except +
-        Vocabulary& words()
-        TextLattice lattice
-        Fault fault
-        string_view name()
-        const char* stop()
+    cdef cppclass TextTokens:
+        Vocabulary words
         int64_t line()
-        void read() except +
-    cdef cppclass PlfReading:
-        PlfReading(const char*, const char*, int64_t line, int kind, int32_t graph, int32_t acoustic, int fold,
-                   const vector[string]& null) except +
-        Vocabulary& words()
-        TextLattice lattice
-        Fault fault
-        const vector[double]& scores()
-        int32_t num_scores()
-        void read() except +
+        const char* at()
+    cdef cppclass SphinxParser(TextTokens):
+        SphinxParser(const char*, const char*, double base, cbool bracketed) except +
+        vector[int32_t] variant
+        vector[int32_t] first_end
+        vector[int32_t] last_end
+        int32_t num_frames
+        double base
+    cdef cppclass PfsgParser(TextTokens):
+        PfsgParser(const char*, const char*, int64_t line) except +
+        string_view name
+    cdef enum class PlfScores(int):
+        kAuto
+    cdef cppclass PlfParser(TextTokens):
+        PlfParser(const char*, const char*, int64_t line, PlfScores kind, int32_t graph, int32_t acoustic) except +
+        vector[double] scores
+        int32_t num_scores
+    int kNull
+    int kSilent
+    void add_silent(Vocabulary& words, const vector[string]& names, int32_t word) except +
+    Fault read_text[Parser](Parser& parser, int32_t fold, const char* node_name, TextLattice& lattice) except +
 
 cdef extern from "formats/slf_write.hpp" namespace "ninja" nogil:
-    cdef cppclass SlfStyle:
+    cdef struct SlfStyle:
         const int32_t* time
         double frame_shift
         int decimals
         double log_base
         cbool linear
-        cbool graph
-        cbool acoustic
         cbool end
         int32_t end_time
-    string slf_lines(const Arcs& arcs, const int32_t* place, const vector[string]& texts, const SlfStyle& style,
-        const vector[string]& on_node, const vector[string]& on_link) except +
+    string slf_lines(const Arcs& arcs, const int32_t* place, const vector[string]& texts, const SlfStyle& style) except +
 
 cdef extern from "formats/fst_text.hpp" namespace "ninja" nogil:
     cdef enum class FstTextFault(int):

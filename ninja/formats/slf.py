@@ -231,12 +231,8 @@ def write_slf(
         decimals=_decimals(shift),
         log_base=1.0 if base in (0, 1) else math.log(base),
         linear=base == 0,
-        graph=True,
-        acoustic=True,
         end=end,
         end_time=0 if time is None else textual.end_frame(lattice, time),
-        on_node=[],
-        on_link=[],
     )
     return _header(lattice, base, encoding, end=end) + lines
 
