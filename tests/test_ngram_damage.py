@@ -249,7 +249,7 @@ def test_a_machine_that_is_no_backoff_grammar_is_refused(path, states, match):
 
 def test_a_grammar_without_a_start_or_with_a_tail_is_refused(path):
     refused(path, write_fst([(0.0, [])], start=-1), "no start state", READERS["grammar"][1])
-    refused(path, write_fst([(0.0, [])]) + b"x", "bytes follow the end of the machine", READERS["grammar"][1])
+    refused(path, write_fst([(0.0, [])]) + b"x", "1 bytes follow the end of the FST", READERS["grammar"][1])
 
 
 def test_a_symbol_table_that_is_not_utf_8_is_refused(path):

@@ -117,9 +117,8 @@ class EpsilonRemover {
       if (graph_.word[arc] != 0) is_wanted_[graph_.dst[arc]] = 1;
     }
     number_.resize(num_states_);
-    old_.resize(num_states_);
     top_sort(num_states_, begin_.data(), dst.data(), 0, number_.data());
-    for (int64_t state = 0; state < num_states_; ++state) old_[number_[state]] = static_cast<int32_t>(state);
+    old_ = in_new_order(number_);
     end_.assign(num_states_, {kInfinity, kInfinity});
     leads_.assign(num_states_, 0);
     for (const int32_t state : graph_.final_state) {
@@ -230,17 +229,11 @@ class EpsilonRemover {
       begin.push_back(static_cast<int64_t>(dst.size()));
     }
     top_sort(num_states_, begin.data(), dst.data(), 0, number_.data());
-    int32_t num_kept = 0;
-    for (int32_t state = 0; state < num_states_; ++state) {
-      if (number_[state] < 0) continue;
-      old_[number_[state]] = state;
-      ++num_kept;
-    }
     LatticeArrays to;
     to.arc_begin.push_back(0);
     to.ali_begin.push_back(0);
-    for (int32_t state = 0; state < num_kept; ++state) {
-      const Range& range = range_[old_[state]];
+    for (const int32_t state : in_new_order(number_)) {
+      const Range& range = range_[state];
       for (int64_t at = range.begin; at < range.end; ++at) {
         const int64_t arc = arcs_[at].arc;
         to.dst.push_back(number_[graph_.dst[arc]]);
@@ -252,10 +245,10 @@ class EpsilonRemover {
         to.ali_begin.push_back(static_cast<int64_t>(to.ali.size()));
       }
       to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-      to.final_graph.push_back(end_[old_[state]].graph);
-      to.final_acoustic.push_back(end_[old_[state]].acoustic);
+      to.final_graph.push_back(end_[state].graph);
+      to.final_acoustic.push_back(end_[state].acoustic);
     }
-    to.final_ali_begin.assign(num_kept + 1, 0);
+    to.final_ali_begin.assign(to.arc_begin.size(), 0);
     return to;
   }
 

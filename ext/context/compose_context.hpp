@@ -18,47 +18,32 @@ class ContextComposer {
  public:
   // Graph costs become `graph_share` of what they were plus what the tracker says.
   ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
-      : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs) {}
+      : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs),
+        pairs_(arcs.num_states) {}
 
   Composed compose(int32_t start) {
-    of_state_.resize(static_cast<size_t>(arcs_.num_states));
-    pair(0, start);
+    pairs_(0, start);
     out_.arc_begin.push_back(0);
     // Arcs lead to later states only: all sets of a lattice state are known when its turn comes.
     for (int64_t state = 0; state < arcs_.num_states; ++state) {
-      const int64_t num_arcs = static_cast<int64_t>(of_state_[state].size()) *
-                               (arcs_.arc_begin[state + 1] - arcs_.arc_begin[state]);
-      out_.too_large = num_arcs > max_arcs_ - static_cast<int64_t>(out_.dst.size());
+      int64_t num_pairs = 0;
+      for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) ++num_pairs;
+      out_.too_large = num_pairs * (arcs_.arc_begin[state + 1] - arcs_.arc_begin[state]) >
+                       max_arcs_ - static_cast<int64_t>(out_.dst.size());
       if (out_.too_large) return std::move(out_);
-      for (const int32_t at : of_state_[state]) {
+      for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) {
         leave(state, at);
         if (out_.impossible >= 0) return std::move(out_);
       }
-      std::vector<int32_t>().swap(of_state_[state]);
     }
-    for (int32_t& dst : out_.dst) dst = pairs_[dst].number;
+    pairs_.renumber(out_.dst);
     return std::move(out_);
   }
 
  private:
-  struct Pair {
-    int32_t set;
-    int32_t number = -1;  // its state in the new lattice
-  };
-
-  int32_t pair(int32_t state, int32_t set) {
-    int32_t& found = known_(state, set);
-    if (found < 0) {
-      found = static_cast<int32_t>(pairs_.size());
-      pairs_.push_back({set});
-      of_state_[state].push_back(found);
-    }
-    return found;
-  }
-
   void leave(int64_t state, int32_t at) {
-    const int32_t set = pairs_[at].set;
-    pairs_[at].number = static_cast<int32_t>(out_.state_map.size());
+    const int32_t set = pairs_.other(at);
+    pairs_.number(at, out_.state_map.size());
     out_.state_map.push_back(static_cast<int32_t>(state));
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
       float score;
@@ -67,7 +52,7 @@ class ContextComposer {
         out_.impossible = arc;
         return;
       }
-      out_.dst.push_back(pair(arcs_.dst[arc], after));
+      out_.dst.push_back(pairs_(arcs_.dst[arc], after));
       out_.graph.push_back(static_cast<float>(graph_share_ * arcs_.graph[arc] - score));
       out_.arc_map.push_back(arc);
     }
@@ -86,9 +71,7 @@ class ContextComposer {
   double graph_share_;
   int64_t max_arcs_;
   Composed out_;
-  PairMap known_;
-  std::vector<Pair> pairs_;
-  std::vector<std::vector<int32_t>> of_state_;  // [lattice states] pairs of each, in order of discovery
+  StatePairs pairs_;  // with the tracker's sets
 };
 
 inline Composed compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,

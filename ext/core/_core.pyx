@@ -7,7 +7,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport core.kernels as c
-from core.lattice cimport Alignments, Arcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, int32s, int64s, new_array, string_view
+from core.lattice cimport Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of, int32s, int64s, new_array, string_view
 
 import numpy
 
@@ -72,27 +72,14 @@ cdef class WordTrie:
         return node
 
 
-def write_image(str arc_type not None, const int64_t[::1] arc_begin not None, const int32_t[::1] dst not None,
-                const int32_t[::1] ilabel not None, const int32_t[::1] olabel not None,
-                const double[::1] cost not None, const double[::1] final_cost not None, bytes symbols not None=b""):
+def write_image(str arc_type not None, object arc_begin, object dst, object ilabel, object olabel, object cost,
+                object final_cost, bytes symbols not None=b""):
     """Return the binary image of a vector FST whose start is state 0; costs in float64, +inf = not final.
 
     `symbols`, unless empty, are the bytes of a symbol table for input and output labels.
     """
-    cdef c.FstArcs fst
+    cdef FstArcs fst = fst_of(arc_begin, dst, ilabel, olabel, cost, final_cost)
     cdef string name = arc_type.encode()
-    fst.num_states = final_cost.shape[0]
-    fst.num_arcs = dst.shape[0]
-    if arc_begin.shape[0] != fst.num_states + 1 or arc_begin[fst.num_states] != fst.num_arcs or not (
-            ilabel.shape[0] == olabel.shape[0] == cost.shape[0] == fst.num_arcs):
-        raise ValueError("the arrays of an FST differ in length")
-    fst.arc_begin = &arc_begin[0]
-    fst.final_cost = &final_cost[0] if fst.num_states > 0 else NULL
-    if fst.num_arcs > 0:
-        fst.dst = &dst[0]
-        fst.ilabel = &ilabel[0]
-        fst.olabel = &olabel[0]
-        fst.cost = &cost[0]
     image = PyBytes_FromStringAndSize(NULL, c.image_size(fst, name, len(symbols)))
     cdef char* to = PyBytes_AS_STRING(image)
     cdef const char* table = PyBytes_AS_STRING(symbols)
@@ -156,8 +143,8 @@ def parse_machine(bytes image not None):
     cdef c.Machine machine
     with nogil:
         machine = c.parse_machine(content, size)
-    if not machine.error.empty():
-        return machine.error.decode("utf-8", "replace"), machine.byte, None
+    if not machine.fst.error.empty():
+        return machine.fst.error.decode("utf-8", "replace"), machine.fst.byte, None
     return "", -1, (
         machine.start, int64s(machine.fst.arc_begin), int32s(machine.fst.dst), int32s(machine.fst.ilabel),
         int32s(machine.fst.olabel), doubles(machine.fst.cost), doubles(machine.fst.final_cost),

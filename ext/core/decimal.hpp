@@ -108,57 +108,10 @@ inline const char* parse_integer(const char* at, int32_t& number) {
   return at;
 }
 
-// Parse a cost in [at, end); null when there is none. `*end` must be readable and no part of a number.
-inline const char* parse_cost(const char* at, const char* end, float& cost) {
-  static constexpr double kPower[] = {1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  const char* begin = at;
-  const bool negative = *at == '-';
-  at += negative || *at == '+';
-  const char* first = at;
-  uint64_t digits = 0;
-  while (static_cast<unsigned char>(*at - '0') < 10) digits = digits * 10 + (*at++ - '0');
-  int64_t num_digits = at - first, places = 0;
-  if (*at == '.') {
-    const char* point = ++at;
-    while (static_cast<unsigned char>(*at - '0') < 10) digits = digits * 10 + (*at++ - '0');
-    places = at - point;
-    num_digits += places;
-  }
-  if (num_digits > 0 && num_digits <= 15 && places <= 22 && (*at | 32) != 'e') {
-    // Both operands are exact doubles, so the quotient is correctly rounded.
-    const double size = static_cast<double>(digits) / kPower[places];
-    cost = static_cast<float>(negative ? -size : size);
-    return at;
-  }
-  if (num_digits > 0) {
-    double size = 0;
-#ifdef __cpp_lib_to_chars
-    const auto [stop, failure] = std::from_chars(first, end, size);
-    if (failure == std::errc::result_out_of_range) return nullptr;
-#else
-    char* stop = nullptr;
-    size = std::strtod(first, &stop);
-#endif
-    cost = static_cast<float>(negative ? -size : size);
-    return stop;
-  }
-  const auto named = [&](const char* text, size_t length, float value) {
-    if (static_cast<size_t>(end - begin) < length || std::memcmp(begin, text, length) != 0) return false;
-    cost = value;
-    at = begin + length;
-    return true;
-  };
-  if (named("Infinity", 8, std::numeric_limits<float>::infinity())) return at;
-  if (named("-Infinity", 9, -std::numeric_limits<float>::infinity())) return at;
-  if (named("BadNumber", 9, std::numeric_limits<float>::quiet_NaN())) return at;
-  return nullptr;
-}
-
 // Parse a finite decimal number in [at, end); null when there is none. `*end` must be readable and no part of a number.
 inline const char* parse_decimal(const char* at, const char* end, double& number) {
-  static constexpr double kPower[] = {1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  static constexpr double kPower[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                      1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
   const bool negative = *at == '-';
   at += negative || *at == '+';
   const char* first = at;
@@ -189,6 +142,25 @@ inline const char* parse_decimal(const char* at, const char* end, double& number
   }
   number = negative ? -size : size;
   return at;
+}
+
+// Parse a cost as `parse_decimal` does, or OpenFst's name for one that is not finite.
+inline const char* parse_cost(const char* at, const char* end, float& cost) {
+  double number = 0;
+  if (const char* stop = parse_decimal(at, end, number)) {
+    cost = static_cast<float>(number);
+    return stop;
+  }
+  const auto named = [&](const char* text, size_t length, float value) {
+    if (static_cast<size_t>(end - at) < length || std::memcmp(at, text, length) != 0) return false;
+    cost = value;
+    at += length;
+    return true;
+  };
+  if (named("Infinity", 8, std::numeric_limits<float>::infinity())) return at;
+  if (named("-Infinity", 9, -std::numeric_limits<float>::infinity())) return at;
+  if (named("BadNumber", 9, std::numeric_limits<float>::quiet_NaN())) return at;
+  return nullptr;
 }
 
 }  // namespace ninja

@@ -89,11 +89,22 @@ inline char* put_states(char* to, const FstArcs& fst) {
   return to;
 }
 
-// Thrown inside this header only; parse_image turns it into ParsedFst::error.
+// Thrown while an image is parsed, and turned into the result's error before it leaves C++.
 struct Malformed {
   std::string message;
   int64_t byte;
 };
+
+// Parse, and note in the result what is malformed.
+template <class Result, class Work>
+void noting(Result& result, const Work& work) {
+  try {
+    work();
+  } catch (const Malformed& malformed) {
+    result.error = malformed.message;
+    result.byte = malformed.byte;
+  }
+}
 
 class Cursor {
  public:
@@ -278,17 +289,9 @@ inline void drop_zeros(ParsedFst& fst) {
 
 // Renumber the states, leaving out those whose new number is -1.
 inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
-  std::vector<int64_t> old(number.size());
-  int64_t reached = 0;
-  for (size_t state = 0; state < number.size(); ++state) {
-    if (number[state] < 0) continue;
-    old[number[state]] = static_cast<int64_t>(state);
-    ++reached;
-  }
   ParsedFst sorted;
   sorted.arc_begin.push_back(0);
-  for (int64_t i = 0; i < reached; ++i) {
-    const int64_t state = old[i];
+  for (const int32_t state : in_new_order(number)) {
     for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
       sorted.ilabel.push_back(fst.ilabel[arc]);
       sorted.olabel.push_back(fst.olabel[arc]);
@@ -429,12 +432,7 @@ inline void write_image(const FstArcs& fst, const std::string& arc_type, std::st
 inline ParsedFst parse_image(const char* bytes, int64_t size) {
   ParsedFst fst;
   fst_image::Cursor cursor(bytes, size);
-  try {
-    fst_image::parse(cursor, fst);
-  } catch (const fst_image::Malformed& malformed) {
-    fst.error = malformed.message;
-    fst.byte = malformed.byte;
-  }
+  fst_image::noting(fst, [&] { fst_image::parse(cursor, fst); });
   return fst;
 }
 

@@ -10,33 +10,30 @@
 
 namespace ninja {
 
-// An FST in any order, its arcs in the order of their input labels.
+// An FST as it was parsed; see ParsedFst for errors.
 struct Machine {
-  std::string error;
-  int64_t byte = -1;  // where the image is malformed; -1: it is well formed, but of no use
-  int64_t start = 0;
   ParsedFst fst;
+  int64_t start = -1;
 };
 
-inline Machine parse_machine(const char* bytes, int64_t size) {
+// Parse an image behind which nothing follows.
+inline Machine parse_any(const char* bytes, int64_t size) {
   Machine machine;
   fst_image::Cursor cursor(bytes, size);
-  try {
+  fst_image::noting(machine.fst, [&] {
     machine.start = fst_image::get_machine(cursor, machine.fst);
-  } catch (const fst_image::Malformed& malformed) {
-    machine.error = malformed.message;
-    machine.byte = malformed.byte;
-    return machine;
-  }
-  if (machine.start < 0) {
-    machine.error = "the FST is empty: it has no start state";
-  } else if (cursor.left() > 0) {
-    machine.error = std::to_string(cursor.left()) + " bytes follow the end of the FST";
-    machine.byte = cursor.at();
-  } else {
-    machine.error = fst_image::flaw(machine.fst);
-  }
-  if (!machine.error.empty()) return machine;
+    if (cursor.left() > 0) {
+      throw fst_image::Malformed{std::to_string(cursor.left()) + " bytes follow the end of the FST", cursor.at()};
+    }
+    machine.fst.error = machine.start < 0 ? "the FST is empty: it has no start state" : fst_image::flaw(machine.fst);
+  });
+  return machine;
+}
+
+// Parse an image, and put the arcs of each state in the order of their input labels.
+inline Machine parse_machine(const char* bytes, int64_t size) {
+  Machine machine = parse_any(bytes, size);
+  if (!machine.fst.error.empty()) return machine;
   ParsedFst& fst = machine.fst;
   std::vector<int64_t> order;
   std::vector<int32_t> spare;

@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, string_view
+from core.lattice cimport Alignments, Arcs, FstArcs, string_view
 
 cdef extern from "core/trie.hpp" namespace "ninja" nogil:
     cdef cppclass Trie:
@@ -17,15 +17,6 @@ cdef extern from "core/trie.hpp" namespace "ninja" nogil:
     void add_nodes(Trie&, const int32_t*, const int32_t*, int64_t, int32_t, int32_t*) except +
 
 cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
-    cdef struct FstArcs:
-        int64_t num_states
-        int64_t num_arcs
-        const int64_t* arc_begin
-        const int32_t* dst
-        const int32_t* ilabel
-        const int32_t* olabel
-        const double* cost
-        const double* final_cost
     cdef cppclass ParsedFst:
         string error
         int64_t byte
@@ -48,10 +39,9 @@ cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
 
 cdef extern from "core/fst_machine.hpp" namespace "ninja" nogil:
     cdef cppclass Machine:
-        string error
-        int64_t byte
-        int64_t start
         ParsedFst fst
+        int64_t start
+    Machine parse_any(const char* content, int64_t size) except +
     Machine parse_machine(const char* content, int64_t size) except +
 
 cdef extern from "core/times.hpp" namespace "ninja" nogil:

@@ -66,6 +66,17 @@ cdef extern from "core/copies.hpp" namespace "ninja" nogil:
         int64_t impossible
     Block copy(const Copies& copies, const Arcs& arcs, const Alignments& old) except +
 
+cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
+    cdef struct FstArcs:
+        int64_t num_states
+        int64_t num_arcs
+        const int64_t* arc_begin
+        const int32_t* dst
+        const int32_t* ilabel
+        const int32_t* olabel
+        const double* cost
+        const double* final_cost
+
 cdef extern from "core/scales.hpp" namespace "ninja" nogil:
     cdef struct Scales:
         double acoustic
@@ -137,6 +148,25 @@ cdef inline Alignments alignments_of(object lattice) except *:
     alignments.final_ali_begin = <const int64_t*>data_of(lattice.final_ali_begin, np.NPY_INT64, -1)
     alignments.final_ali = <const int32_t*>data_of(lattice.final_ali, np.NPY_INT32, -1)
     return alignments
+
+
+cdef inline FstArcs fst_of(object arc_begin, object dst, object ilabel, object olabel, object cost,
+                           object final_cost) except *:
+    """Borrow the arrays of an FST; valid while the caller holds them."""
+    cdef FstArcs fst
+    cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray?>final_cost)
+    cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray?>dst)
+    fst.num_states = num_states
+    fst.num_arcs = num_arcs
+    fst.arc_begin = <const int64_t*>data_of(arc_begin, np.NPY_INT64, num_states + 1)
+    fst.dst = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)
+    fst.ilabel = <const int32_t*>data_of(ilabel, np.NPY_INT32, num_arcs)
+    fst.olabel = <const int32_t*>data_of(olabel, np.NPY_INT32, num_arcs)
+    fst.cost = <const double*>data_of(cost, np.NPY_FLOAT64, num_arcs)
+    fst.final_cost = <const double*>data_of(final_cost, np.NPY_FLOAT64, num_states)
+    if fst.arc_begin[num_states] != num_arcs:
+        raise ValueError("the arrays of an FST differ in length")
+    return fst
 
 
 cdef inline object new_array(np.npy_intp length, int type_number):

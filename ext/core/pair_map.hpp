@@ -59,4 +59,40 @@ class PairMap {
   size_t num_ = 0;
 };
 
+// Pairs of a lattice state and a state of something else, numbered in the order in which they are met.
+class StatePairs {
+ public:
+  explicit StatePairs(int64_t num_states) : first_(num_states, -1), last_(num_states, -1) {}
+
+  int32_t operator()(int32_t state, int32_t other) {
+    int32_t& found = known_(state, other);
+    if (found >= 0) return found;
+    const int32_t made = found = static_cast<int32_t>(pairs_.size());
+    pairs_.push_back({other, -1, -1});
+    (first_[state] < 0 ? first_[state] : pairs_[last_[state]].next) = made;
+    last_[state] = made;
+    return made;
+  }
+
+  // The first pair of a lattice state, and the next one of the same state; -1: none.
+  int32_t first(int64_t state) const { return first_[state]; }
+  int32_t next(int32_t pair) const { return pairs_[pair].next; }
+  int32_t other(int32_t pair) const { return pairs_[pair].other; }
+
+  // Let a pair be a state of the new lattice; arcs that were made to enter pairs enter these states in the end.
+  void number(int32_t pair, size_t new_state) { pairs_[pair].number = static_cast<int32_t>(new_state); }
+  void renumber(std::vector<int32_t>& dst) const {
+    for (int32_t& pair : dst) pair = pairs_[pair].number;
+  }
+
+ private:
+  struct Pair {
+    int32_t other, next, number;
+  };
+
+  std::vector<Pair> pairs_;
+  std::vector<int32_t> first_, last_;  // [lattice states]
+  PairMap known_;
+};
+
 }  // namespace ninja

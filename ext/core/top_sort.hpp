@@ -38,4 +38,13 @@ inline std::vector<int32_t> top_sort(int64_t num_states, const int64_t* arc_begi
   return {};
 }
 
+// Return the old state of each new one: those that `top_sort` numbered, in their new order.
+inline std::vector<int32_t> in_new_order(const std::vector<int32_t>& new_state) {
+  std::vector<int32_t> old_state(new_state.size() - std::count(new_state.begin(), new_state.end(), -1));
+  for (size_t state = 0; state < new_state.size(); ++state) {
+    if (new_state[state] >= 0) old_state[new_state[state]] = static_cast<int32_t>(state);
+  }
+  return old_state;
+}
+
 }  // namespace ninja

@@ -77,8 +77,6 @@ inline void check_arc(const StagedArc& arc, int64_t number, int64_t state, int64
 // Reads one binary lattice at a time into a Staging.
 class BinaryScanner {
  public:
-  int64_t bytes_needed = 0;  // after kMore: at least so many more bytes must come
-
   // Args: window [at, end), bytes that follow it in the file (at most).
   // Moves `at` behind the lattice when complete; `offset` is the place in the file of `at`.
   Scan scan(const char*& at, const char* end, int64_t bytes_behind, int64_t offset, Staging& lattice, Fault& fault) {
@@ -114,7 +112,6 @@ class BinaryScanner {
       return fatal(cursor, std::string("the file ends inside ") + what + ": " + std::to_string(size) +
                                " bytes are needed, " + std::to_string(left + behind_) + " are left", fault);
     }
-    bytes_needed = size - left;
     return Scan::kMore;
   }
 

@@ -36,13 +36,11 @@ class TableParser {
   int64_t num_known = 0;
 
   int64_t line = 1;          // of the next entry, in text
-  int64_t bytes_needed = 0;  // to go on, where the window ended inside an entry
   bool broken = false;       // nothing more can be read of this archive
 
   // Read the entries of a window; returns the bytes consumed.
   int64_t parse(const Window& window, std::vector<Entry>& entries) {
     const char* at = window.begin;
-    bytes_needed = 0;
     broken = false;
     while (!broken) {
       int64_t lines = 0;
@@ -68,10 +66,8 @@ class TableParser {
     return at - window.begin;
   }
 
-  // Read the one lattice at the window's begin (kMore: `bytes_needed` is set), whose key is the caller's,
-  // and moves `at` behind it.
+  // Read the one lattice at the window's begin, whose key is the caller's, and move `at` behind it.
   Scan parse_one(const Window& window, const char*& at, Entry& entry) {
-    bytes_needed = 0;
     broken = false;
     line = 1;
     entry.key = {at, 0};
@@ -94,7 +90,6 @@ class TableParser {
     if (cursor < window.end && load<unsigned char>(cursor) == (kOpenFstMagic & 0xFF)) {
       state = binary_.scan(at, window.end, window.bytes_behind, window.offset + (at - window.begin), staging_,
                            entry.fault);
-      bytes_needed = binary_.bytes_needed;
     } else {
       while (cursor < window.end && blank(*cursor)) ++cursor;
       if (cursor == window.end && window.bytes_behind > 0) return Scan::kMore;

@@ -5,10 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from core.kernels cimport FstArcs
-
 cimport graph.kernels as c
-from core.lattice cimport Alignments, Arcs, Block, Scales, alignments_of, arcs_of, data_of, doubles, freeze, int32s, int64s, lattice_like, lattice_of, new_array, new_block
+from core.lattice cimport Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze, fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block
 
 from ninja.errors import LatticeError
 from ninja.graph.path import Path
@@ -390,10 +388,8 @@ def compose_pair(first not None, second not None, int64_t max_arcs):
     )
 
 
-def compose_fst(lattice not None, int64_t start, const int64_t[::1] arc_begin not None, const int32_t[::1] dst not None,
-                const int32_t[::1] ilabel not None, const int32_t[::1] olabel not None,
-                const double[::1] cost not None, const double[::1] final_cost not None, int32_t phi,
-                int64_t max_arcs):
+def compose_fst(lattice not None, int64_t start, object arc_begin, object dst, object ilabel, object olabel,
+                object cost, object final_cost, int32_t phi, int64_t max_arcs):
     """Compose a lattice, by its words, with what ``parse_machine`` gave.
 
     Returns:
@@ -401,17 +397,8 @@ def compose_fst(lattice not None, int64_t start, const int64_t[::1] arc_begin no
         arc of the lattice or -1, cost of the FST on each arc, state of the lattice, final cost of the FST there).
     """
     cdef Arcs arcs = arcs_of(lattice)
+    cdef FstArcs fst = fst_of(arc_begin, dst, ilabel, olabel, cost, final_cost)
     cdef c.ComposedFst found
-    cdef FstArcs fst
-    fst.num_states = final_cost.shape[0]
-    fst.num_arcs = dst.shape[0]
-    fst.arc_begin = &arc_begin[0]
-    fst.final_cost = &final_cost[0]
-    if fst.num_arcs > 0:
-        fst.dst = &dst[0]
-        fst.ilabel = &ilabel[0]
-        fst.olabel = &olabel[0]
-        fst.cost = &cost[0]
     with nogil:
         found = c.compose_fst(arcs, fst, start, phi, max_arcs)
     if found.too_large:

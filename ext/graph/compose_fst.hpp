@@ -127,11 +127,9 @@ class FstComposer {
   }
 
   ComposedFst sorted(const std::vector<int32_t>& number) const {
-    std::vector<int32_t> old(number.size());
-    for (size_t state = 0; state < number.size(); ++state) old[number[state]] = static_cast<int32_t>(state);
     ComposedFst out;
     out.arc_begin.push_back(0);
-    for (const int32_t state : old) {
+    for (const int32_t state : in_new_order(number)) {
       out.state_map.push_back(raw_.state_map[state]);
       out.final_cost.push_back(raw_.final_cost[state]);
       for (int64_t arc = raw_.arc_begin[state]; arc < raw_.arc_begin[state + 1]; ++arc) {

@@ -183,14 +183,13 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
   }
 
   const auto num_states = static_cast<int64_t>(subset_of.size());
-  std::vector<int32_t> number(num_states), old(num_states);
+  std::vector<int32_t> number(num_states);
   top_sort(num_states, raw.arc_begin.data(), raw.dst.data(), 0, number.data());
-  for (int64_t state = 0; state < num_states; ++state) old[number[state]] = static_cast<int32_t>(state);
   Determinized sorted;
   sorted.arc_begin.push_back(0);
   sorted.taken_begin.push_back(0);
   sorted.final_taken_begin.push_back(0);
-  for (const int32_t state : old) {
+  for (const int32_t state : in_new_order(number)) {
     for (int64_t arc = raw.arc_begin[state]; arc < raw.arc_begin[state + 1]; ++arc) {
       sorted.dst.push_back(number[raw.dst[arc]]);
       sorted.word.push_back(raw.word[arc]);

@@ -96,12 +96,9 @@ inline void write_sorted(const SearchedLattice& found, float acoustic_scale, Det
               [&](int32_t a, int32_t b) { return found.arcs[a].word < found.arcs[b].word; });
   }
   for (size_t i = 0; i < order.size(); ++i) dst[i] = found.arcs[order[i]].dst;
-  std::vector<int32_t> number(num_found), old;
+  std::vector<int32_t> number(num_found);
   top_sort(num_found, begin.data(), dst.data(), 0, number.data());
-  old.resize(num_found - std::count(number.begin(), number.end(), -1));
-  for (int64_t state = 0; state < num_found; ++state) {
-    if (number[state] >= 0) old[number[state]] = static_cast<int32_t>(state);
-  }
+  const std::vector<int32_t> old = in_new_order(number);
   std::vector<uint8_t> alive(num_found, 0);  // an end can be reached
   for (auto state = old.rbegin(); state != old.rend(); ++state) {
     alive[*state] = found.finals[*state].is_final;

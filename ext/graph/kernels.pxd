@@ -5,8 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.kernels cimport FstArcs
-from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, Scales
+from core.lattice cimport Alignments, Arcs, Block, FstArcs, LatticeArrays, Scales
 
 cdef extern from "graph/select.hpp" namespace "ninja" nogil:
     cdef cppclass Selection:

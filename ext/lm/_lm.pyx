@@ -9,6 +9,7 @@ from libcpp.memory cimport unique_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
+cimport core.kernels as k
 cimport lm.kernels as c
 cimport lm.ngram as n
 from core.lattice cimport Arcs, Composed, arcs_of, data_of, int32s, int64s, lattice_of_copies, new_array
@@ -165,7 +166,7 @@ def read_const_arpa(bytes content not None, str path not None):
 cdef class Grammar:
     """An OpenFst acceptor with back-off arcs."""
 
-    cdef c.GrammarFst machine
+    cdef k.Machine machine
     cdef object path
 
     def __init__(self, bytes content not None, str path not None):
@@ -173,7 +174,7 @@ cdef class Grammar:
         cdef int64_t size = len(content)
         self.path = path
         with nogil:
-            self.machine = move(c.parse_grammar(at, size))
+            self.machine = move(k.parse_any(at, size))
         if not self.machine.fst.error.empty():
             raise ModelError(
                 self.machine.fst.error.decode("utf-8", "replace"), path,

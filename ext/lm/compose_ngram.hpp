@@ -19,18 +19,17 @@ class NgramComposer {
   // `lm_word` is the model's word of each arc, -1 where it sees none; `extra` is a cost on top of the model's.
   NgramComposer(const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
                 double scale, int64_t max_arcs)
-      : arcs_(arcs), model_(model), lm_word_(lm_word), extra_(extra), eos_(eos), scale_(scale), max_arcs_(max_arcs) {}
+      : arcs_(arcs), model_(model), lm_word_(lm_word), extra_(extra), eos_(eos), scale_(scale), max_arcs_(max_arcs),
+        pairs_(arcs.num_states) {}
 
   Composed compose() {
-    first_.assign(static_cast<size_t>(arcs_.num_states), -1);
-    last_ = first_;
-    pair(0, model_.start);
+    pairs_(0, model_.start);
     out_.arc_begin.push_back(0);
     // Arcs lead to later states only: all model states of a lattice state are known when its turn comes.
     for (int64_t state = 0; state < arcs_.num_states; ++state) {
-      if (first_[state] < 0) continue;
+      if (pairs_.first(state) < 0) continue;
       int64_t num_pairs = 0;
-      for (int32_t at = first_[state]; at >= 0; at = pairs_[at].next) ++num_pairs;
+      for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) ++num_pairs;
       out_.too_large = num_pairs * (arcs_.arc_begin[state + 1] - arcs_.arc_begin[state]) >
                        max_arcs_ - static_cast<int64_t>(out_.dst.size());
       if (out_.too_large) return std::move(out_);
@@ -38,40 +37,24 @@ class NgramComposer {
       leave(state);
       if (out_.impossible >= 0) return std::move(out_);
     }
-    for (int32_t& dst : out_.dst) dst = pairs_[dst].number;
+    pairs_.renumber(out_.dst);
     return std::move(out_);
   }
 
  private:
-  struct Pair {
-    int32_t lm_state;
-    int32_t next;         // pair of the same lattice state, in order of discovery
-    int32_t number = -1;  // its state in the new lattice
-  };
-
-  int32_t pair(int32_t state, int32_t lm_state) {
-    int32_t& found = known_(state, lm_state);
-    if (found >= 0) return found;
-    const int32_t made = found = static_cast<int32_t>(pairs_.size());
-    pairs_.push_back({lm_state, -1});
-    (first_[state] < 0 ? first_[state] : pairs_[last_[state]].next) = made;
-    last_[state] = made;
-    return made;
-  }
-
   // Put all questions of a lattice state to the model at once.
   void ask(int64_t state) {
     asked_state_.clear();
     asked_word_.clear();
     const bool ends = is_final(arcs_, state);
-    for (int32_t at = first_[state]; at >= 0; at = pairs_[at].next) {
+    for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) {
       for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
         if (lm_word_[arc] < 0) continue;
-        asked_state_.push_back(pairs_[at].lm_state);
+        asked_state_.push_back(pairs_.other(at));
         asked_word_.push_back(lm_word_[arc]);
       }
       if (!ends) continue;
-      asked_state_.push_back(pairs_[at].lm_state);
+      asked_state_.push_back(pairs_.other(at));
       asked_word_.push_back(eos_);
     }
     logprob_.resize(asked_state_.size());
@@ -83,9 +66,9 @@ class NgramComposer {
   // Make the new states and arcs of a lattice state from the answers.
   void leave(int64_t state) {
     size_t answer = 0;
-    for (int32_t at = first_[state]; at >= 0; at = pairs_[at].next) {
-      pairs_[at].number = static_cast<int32_t>(out_.state_map.size());
-      const int32_t lm_state = pairs_[at].lm_state;  // pairs_ grows below
+    for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) {
+      pairs_.number(at, out_.state_map.size());
+      const int32_t lm_state = pairs_.other(at);
       out_.state_map.push_back(static_cast<int32_t>(state));
       for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
         double cost = arcs_.graph[arc];
@@ -95,8 +78,7 @@ class NgramComposer {
           cost += scale_ * (extra_[arc] - logprob_[answer]);
           after = static_cast<int32_t>(after_[answer++]);
         }
-        const int32_t to = pair(arcs_.dst[arc], after);
-        out_.dst.push_back(to);
+        out_.dst.push_back(pairs_(arcs_.dst[arc], after));
         out_.graph.push_back(static_cast<float>(cost));
         out_.arc_map.push_back(arc);
       }
@@ -118,9 +100,7 @@ class NgramComposer {
   double scale_;
   int64_t max_arcs_;
   Composed out_;
-  PairMap known_;
-  std::vector<Pair> pairs_;
-  std::vector<int32_t> first_, last_;  // [lattice states] pairs of each, -1: none
+  StatePairs pairs_;  // with the model's states
   std::vector<int64_t> asked_state_, after_;
   std::vector<int32_t> asked_word_;
   std::vector<float> logprob_;

@@ -213,12 +213,7 @@ class Reader {
 
 inline NumberedNgrams read_const_arpa(const char* bytes, int64_t size) {
   NumberedNgrams out;
-  try {
-    const_arpa::Reader(bytes, size).read(out);
-  } catch (const fst_image::Malformed& malformed) {
-    out.error = malformed.message;
-    out.byte = malformed.byte;
-  }
+  fst_image::noting(out, [&] { const_arpa::Reader(bytes, size).read(out); });
   return out;
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lm/const_arpa.hpp"
-#include "core/fst_image.hpp"
+#include "core/fst_machine.hpp"
 #include "lm/ngram.hpp"
 
 namespace ninja {
@@ -152,27 +152,7 @@ class Builder {
 
 }  // namespace grammar
 
-// A machine as parsed, with its start; see ParsedFst for errors.
-struct GrammarFst {
-  ParsedFst fst;
-  int64_t start = -1;
-};
-
-inline GrammarFst parse_grammar(const char* bytes, int64_t size) {
-  GrammarFst machine;
-  fst_image::Cursor cursor(bytes, size);
-  try {
-    machine.start = fst_image::get_machine(cursor, machine.fst);
-    if (cursor.left() > 0) throw fst_image::Malformed{"bytes follow the end of the machine", cursor.at()};
-    machine.fst.error = machine.start < 0 ? "the FST is empty: it has no start state" : fst_image::flaw(machine.fst);
-  } catch (const fst_image::Malformed& malformed) {
-    machine.fst.error = malformed.message;
-    machine.fst.byte = malformed.byte;
-  }
-  return machine;
-}
-
-inline NumberedNgrams grammar_of(const GrammarFst& machine, const GrammarLabels& label) {
+inline NumberedNgrams grammar_of(const Machine& machine, const GrammarLabels& label) {
   NumberedNgrams out;
   out.error = grammar::Builder(machine.fst, machine.start, label).build(out);
   return out;

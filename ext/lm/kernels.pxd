@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.kernels cimport ParsedFst
+from core.kernels cimport Machine
 from core.lattice cimport Arcs, Composed, string_view
 from lm.ngram cimport NgramModel
 
@@ -31,14 +31,11 @@ cdef extern from "lm/grammar.hpp" namespace "ninja" nogil:
         int32_t eos
         int32_t unk
     NumberedNgrams read_const_arpa(const char* content, int64_t size) except +
-    cdef cppclass GrammarFst:
-        ParsedFst fst
-    GrammarFst parse_grammar(const char* content, int64_t size) except +
     cdef struct GrammarLabels:
         int32_t backoff
         int32_t bos
         int32_t eos
-    NumberedNgrams grammar_of(const GrammarFst& machine, const GrammarLabels& label) except +
+    NumberedNgrams grammar_of(const Machine& machine, const GrammarLabels& label) except +
 
 cdef extern from "lm/compose_ngram.hpp" namespace "ninja" nogil:
     Composed compose_ngram(
