@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ninja.formats.fst_text import read_fst_text, write_fst_text
+from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.k2 import read_k2s, write_k2s
-from ninja.formats.kaldi.fst_archive import read_fst_archive, write_fst_archive
+from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry, read_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.formats.native_writer import NativeWriter
 from ninja.io import read
@@ -58,12 +58,12 @@ def main():
         k2, plain, native = (Path(folder, name) for name in ("k2.pt", "plain.pt", "native.arrow"))
         keys = [lattice.key for lattice in lattices]
         random.Random(1).shuffle(keys)
-        archive = write_fst_archive(lattices)
-        text = write_fst_archive(once, text=True)
+        archive = b"".join(map(fst_entry, lattices))
+        text = b"".join(fst_entry(one, FstArchiveWriteOptions(text=True)) for one in once)
         words = SymbolTable.from_words(
             [f"w{number}" for number in range(max(int(each.word.max()) for each in once) + 1)]
         )
-        named = [write_fst_text(each, words, labels="words") for each in once]
+        named = [write_fst_text(each, words, options=FstTextWriteOptions(labels="words")) for each in once]
         plain.write_bytes(whole := write_k2s(lattices, extras=False))
         runs = {
             "k2: write": lambda: plain.write_bytes(write_k2s(lattices, extras=False)),
@@ -78,7 +78,7 @@ def main():
             "native: read, unchecked": lambda: drain(NativeFile(native, check="none")),
             "native: by key": lambda: drain(map(NativeFile(native).__getitem__, keys)),
             "native: by key, used": lambda: use(map(NativeFile(native).__getitem__, keys)),
-            "FST archive: write": lambda: write_fst_archive(lattices),
+            "FST archive: write": lambda: b"".join(map(fst_entry, lattices)),
             "FST archive: read": lambda: drain(read_fst_archive(archive)),
             "FST archive: read from text": lambda: drain(read_fst_archive(text)),
             "FST text: read, words": lambda: drain(read_fst_text(each, "utt") for each in named),

@@ -22,8 +22,8 @@ import numpy as np
 
 from ninja.errors import NinjaError
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.fst_text import read_fst_text, write_fst_text
-from ninja.formats.kaldi.fst_archive import read_fst_archive, write_fst_archive
+from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
+from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry, read_fst_archive
 from ninja.io import read
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
@@ -107,13 +107,16 @@ def openfst(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
 def text(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
     words = SymbolTable.from_words(["<eps>", *(f"word{number}" for number in range(39))])
     small = replace(lattices[2], word=lattices[2].word % np.int32(40))
-    contents = [write_fst_text(lattices[0]), write_fst_text(lattices[1], acceptor=True)]
-    contents.append(write_fst_text(small, words, labels="words"))
+    contents = [write_fst_text(lattices[0]), write_fst_text(lattices[1], options=FstTextWriteOptions(acceptor=True))]
+    contents.append(write_fst_text(small, words, options=FstTextWriteOptions(labels="words")))
     return contents, lambda content: [read_fst_text(content, "utt")]
 
 
 def archive(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
-    binary, spelled = write_fst_archive(lattices), write_fst_archive(lattices, text=True)
+    binary, spelled = (
+        b"".join(map(fst_entry, lattices)),
+        b"".join(fst_entry(one, FstArchiveWriteOptions(text=True)) for one in lattices),
+    )
     return [binary, spelled, spelled + binary], lambda content: [one for _, one in read_fst_archive(content)]
 
 

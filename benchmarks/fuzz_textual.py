@@ -27,7 +27,7 @@ import reference_slf as slow
 from ninja.errors import NinjaError
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import read_plf
-from ninja.formats.slf import read_slf, write_slf
+from ninja.formats.slf import SlfWriteOptions, read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.lattice import Lattice
 
@@ -117,7 +117,12 @@ def sources(directory: Path, form: str) -> list[bytes]:
     if form == "slf":
         theanolm = (directory / "theanolm/lattice.slf").read_bytes()
         real = [*unpacked("ami_slf/*.lat.gz", 9999), theanolm, *unpacked("an4_pocketsphinx/*.slf.gz", 9999)]
-        rewritten = [write_slf(read_slf(content, "k"), base=base) for content in real[:2] for base in (10, 0) if base]
+        rewritten = [
+            write_slf(read_slf(content, "k"), options=SlfWriteOptions(base=base))
+            for content in real[:2]
+            for base in (10, 0)
+            if base
+        ]
         return [*real, *rewritten, SUBLATTICES, SUBLATTICES]
     sphinx = unpacked("an4_pocketsphinx/*.lat.gz", 9999)
     if form == "sphinx":

@@ -22,14 +22,14 @@ from ninja.formats import format as registry
 from ninja.formats.format import HEAD, by_mark, detect, formats
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import write_fst
-from ninja.formats.fst_text import write_fst_text
+from ninja.formats.fst_text import FstTextWriteOptions, write_fst_text
 from ninja.formats.k2 import write_k2, write_k2s
-from ninja.formats.kaldi.fst_archive import write_fst_archive
+from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.mesh import write_mesh
 from ninja.formats.native_writer import write_native
 from ninja.formats.nbest import NBest, sentence, write_objects, write_srilm
 from ninja.formats.pfsg import write_pfsg
-from ninja.formats.plf import write_plf
+from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.slf import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
@@ -79,16 +79,20 @@ WRITERS = {
     "sphinx": write_sphinx,
     "pfsg": write_pfsg,
     "plf": write_plf,
-    "plf, both scores": lambda lattice, words: write_plf(lattice, words, scores="both"),
+    "plf, both scores": lambda lattice, words: write_plf(lattice, words, options=PlfWriteOptions(scores="both")),
     "mesh": lambda lattice, words: write_mesh(confusion_network(mbr_decode(lattice), words=words)).encode(),
     "openfst": lambda lattice, words: write_fst(lattice),
     "openfst, log64": lambda lattice, words: write_fst(lattice, "log64"),
     "fst-text": lambda lattice, words: write_fst_text(lattice),
-    "fst-text, words": lambda lattice, words: write_fst_text(lattice, words, labels="words"),
-    "fst-text, acceptor": lambda lattice, words: write_fst_text(lattice, acceptor=True),
-    "fst-text, acceptor of words": lambda lattice, words: write_fst_text(lattice, words, labels="words", acceptor=True),
-    "fst-ark": lambda lattice, words: write_fst_archive([lattice, lattice]),
-    "fst-ark, text": lambda lattice, words: write_fst_archive([lattice, lattice], text=True),
+    "fst-text, words": lambda lattice, words: write_fst_text(
+        lattice, words, options=FstTextWriteOptions(labels="words")
+    ),
+    "fst-text, acceptor": lambda lattice, words: write_fst_text(lattice, options=FstTextWriteOptions(acceptor=True)),
+    "fst-text, acceptor of words": lambda lattice, words: write_fst_text(
+        lattice, words, options=FstTextWriteOptions(labels="words", acceptor=True)
+    ),
+    "fst-ark": lambda lattice, words: 2 * fst_entry(lattice),
+    "fst-ark, text": lambda lattice, words: 2 * fst_entry(lattice, FstArchiveWriteOptions(text=True)),
     "k2": lambda lattice, words: write_k2(lattice),
     "k2, several": lambda lattice, words: write_k2s([lattice, lattice]),
     "native": write_native,

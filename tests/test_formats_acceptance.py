@@ -30,7 +30,7 @@ from ninja.formats.nbest import (
     write_objects,
 )
 from ninja.formats.pfsg import read_pfsg, write_pfsg
-from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
+from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, write_plf
 from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
@@ -206,7 +206,9 @@ def test_real_lattices_come_back_from_every_format_that_spells_words(name):
     assert read_slf(write_slf(lattice), "k", words=words).identical(lattice)
     both = PlfOptions("score", graph=0, acoustic=1)
     untimed = replace(lattice, time=None, frame_shift=None)
-    assert read_plf(write_plf(lattice, scores="both"), "k", words=words, options=both).identical(untimed)
+    assert read_plf(
+        write_plf(lattice, options=PlfWriteOptions(scores="both")), "k", words=words, options=both
+    ).identical(untimed)
     fst = read_fst(write_fst(lattice), "k").with_words(words)
     assert (fst.arc_begin.tolist(), fst.dst.tolist(), fst.word.tolist()) == (
         lattice.arc_begin.tolist(), lattice.dst.tolist(), lattice.word.tolist()

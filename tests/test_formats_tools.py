@@ -21,9 +21,9 @@ from strategies_text import FILES, needs_files, needs_openfst, unpacked
 
 from ninja import SymbolTable
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.fst_text import read_fst_text, write_fst_text
-from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive, write_fst_archive
-from ninja.formats.slf import SlfOptions, read_slf, write_slf
+from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
+from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive
+from ninja.formats.slf import SlfOptions, SlfWriteOptions, read_slf, write_slf
 
 SAMPLE = Path(__file__).parent / "data/english/formats"
 GOLDEN = SHARED / "golden/english/lat.ark.gz"
@@ -89,7 +89,7 @@ def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
             same_rows(tool("fstprint", "--acceptor=false", *table, path), printed(lattice, words))
             # What is written as text with words is the same machine, and symbol tables within a file are read.
             text, compiled = tmp_path / "a.txt", tmp_path / "b.fst"
-            text.write_bytes(write_fst_text(lattice, words, labels="words"))
+            text.write_bytes(write_fst_text(lattice, words, options=FstTextWriteOptions(labels="words")))
             options = "--keep_isymbols", "--keep_osymbols", "--keep_state_numbering", f"--arc_type={arc_type}"
             tool("fstcompile", *table, *options, text, compiled)
             tool("fstequal", "--delta=0.001", path, compiled)
@@ -122,7 +122,7 @@ def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
 @needs_openfst
 def test_each_entry_of_a_kaldi_archive_of_fsts_is_an_fst_of_openfst():
     several = real_lattices()[:10]
-    content, at = write_fst_archive(several), 0
+    content, at = b"".join(map(fst_entry, several)), 0
     for lattice in several:
         entry = fst_entry(lattice)
         key, _, image = content[at : at + len(entry)].partition(b" ")  # Kaldi: the key, a blank, the FST
@@ -161,7 +161,9 @@ def same_as_checked(lattice, content, names, base=1.0):
 @settings(max_examples=80)
 @given(lattices(max_word=len(NAMES) - 1), st.sampled_from([1.0, 10.0, 1.0001]))
 def test_a_strict_checker_takes_what_is_written(lattice, base):
-    same_as_checked(lattice, write_slf(lattice, SymbolTable.from_words(NAMES), base=base), NAMES, base)
+    same_as_checked(
+        lattice, write_slf(lattice, SymbolTable.from_words(NAMES), options=SlfWriteOptions(base=base)), NAMES, base
+    )
 
 
 def test_a_strict_checker_takes_real_lattices_of_kaldi():
@@ -182,7 +184,7 @@ def test_a_strict_checker_takes_real_files_of_htk_written_again():
     for name in ["theanolm/lattice.slf", *(str(path.relative_to(FILES)) for path in paths)]:
         lattice = read_slf(unpacked(name), "", options=SlfOptions(key="utterance"))
         check_htk(write_slf(lattice))
-        check_htk(write_slf(lattice, base=10.0))
+        check_htk(write_slf(lattice, options=SlfWriteOptions(base=10.0)))
 
 
 GOOD = b"""VERSION=1.1

@@ -20,7 +20,7 @@ from strategies_text import needs_openfst
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
+from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -36,7 +36,7 @@ def tool(*arguments: object) -> str:
 @given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
 def test_what_is_written_is_read_back(lattice: Lattice, acceptor: bool, labels: Any) -> None:
     lattice = lattice.with_words(WORDS)
-    content = write_fst_text(lattice, labels=labels, acceptor=acceptor)
+    content = write_fst_text(lattice, options=FstTextWriteOptions(labels=labels, acceptor=acceptor))
     if lattice.num_arcs:
         options = FstTextOptions(acceptor=acceptor, labels=labels)
         assert same_with_total(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
@@ -77,7 +77,7 @@ def test_openfsts_tools_print_and_verify_what_is_written(
     binary, text, compiled, words = folder / "a.fst", folder / "a.txt", folder / "b.fst", folder / "words.txt"
     words.write_text("".join(f"{word} {number}\n" for word, number in WORDS))
     binary.write_bytes(write_fst(lattice, arc_type))
-    text.write_bytes(write_fst_text(lattice.with_words(WORDS), labels="words"))
+    text.write_bytes(write_fst_text(lattice.with_words(WORDS), options=FstTextWriteOptions(labels="words")))
     tool("fstcompile", "--keep_state_numbering", f"--arc_type={arc_type}", f"--isymbols={words}",
          f"--osymbols={words}", text, compiled)  # fmt: skip
     tool("fstequal", "--delta=0.0001", binary, compiled)
@@ -217,7 +217,7 @@ def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
 def test_states_may_have_any_names_and_arcs_any_order(
     lattice: Lattice, acceptor: bool, chance: random.Random, apart: int
 ) -> None:
-    lines = write_fst_text(lattice, acceptor=acceptor).decode().splitlines()
+    lines = write_fst_text(lattice, options=FstTextWriteOptions(acceptor=acceptor)).decode().splitlines()
     name = [str(number) for number in chance.sample(range(apart, apart + 3 * lattice.num_states), lattice.num_states)]
     first, rest = lines[0], lines[1:]
     chance.shuffle(rest)
@@ -279,11 +279,13 @@ def test_words_and_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(OptionError, match="labels is 'both'"):
         FstTextOptions(labels="both")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="labels is 'both'"):
-        write_fst_text(chain(), labels="both")  # type: ignore[arg-type]
+        write_fst_text(chain(), options=FstTextWriteOptions(labels="both"))  # type: ignore[arg-type]
     with pytest.raises(SymbolError, match="the words of the lattice have no names"):
-        write_fst_text(chain(), labels="words")
+        write_fst_text(chain(), options=FstTextWriteOptions(labels="words"))
     with pytest.raises(SymbolError, match="cannot be written without quotes"):
-        write_fst_text(chain(), SymbolTable.from_words(["<eps>", "a b", "c"]), labels="words")
+        write_fst_text(
+            chain(), SymbolTable.from_words(["<eps>", "a b", "c"]), options=FstTextWriteOptions(labels="words")
+        )
 
 
 @settings(max_examples=300)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies_text import needs_files, unpacked
 
 from ninja.errors import NinjaError
-from ninja.formats.fst_text import read_fst_text, write_fst_text
+from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.slf import read_slf
 from ninja.lattice import Lattice, check
 
@@ -143,5 +143,7 @@ def test_real_fsts_in_text_that_lost_something_are_refused_or_mean_the_same(
 @lru_cache
 def real_fst(name: str, acceptor: bool, spelled: bool) -> tuple[bytes, Lattice]:
     lattice = real_slf(name)[1]
-    content = write_fst_text(lattice, labels="words" if spelled else "ids", acceptor=acceptor)
+    content = write_fst_text(
+        lattice, options=FstTextWriteOptions(labels="words" if spelled else "ids", acceptor=acceptor)
+    )
     return content, read_fst_text(content, "k")

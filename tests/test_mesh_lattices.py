@@ -13,7 +13,7 @@ from reference_graph import read_kaldi
 
 from ninja.consensus import ConfusionNetwork, confusion_network, mbr_decode
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.mesh import MeshOptions, is_mesh, read_mesh_lattices, write_mesh
+from ninja.formats.mesh import FORMAT, MeshOptions, read_mesh_lattices, write_mesh
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales, check
 from ninja.lattice.symbols import SymbolTable
@@ -211,7 +211,7 @@ def test_options_out_of_their_range_are_refused(options, message):
     ],
 )
 def test_a_mesh_is_known_by_its_first_lines(head, known):
-    assert is_mesh(head) is known
+    assert bool(FORMAT.mark(head)) is known
 
 
 names = st.text("abcXYZ가é-_'<>", min_size=1, max_size=6)

@@ -14,6 +14,7 @@ from strategies_text import any_lattices, lattice_of
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.pfsg import PfsgOptions, read_pfsg, read_pfsgs, write_pfsg
+from ninja.formats.textual import OneCost
 from ninja.lattice import check
 from ninja.lattice.symbols import SymbolTable
 
@@ -107,7 +108,7 @@ def test_cycles_and_unknown_words_are_refused():
 
 @given(any_lattices(unit=1 / 10000.5))
 def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
-    content = write_pfsg(lattice, acoustic_scale=2.0)
+    content = write_pfsg(lattice, options=OneCost(acoustic_scale=2.0))
     again = read_pfsg(content, "k", words=lattice.words)
     total = lattice.graph + 2 * lattice.acoustic
     finals = lattice.final_graph + 2 * lattice.final_acoustic
@@ -125,7 +126,7 @@ def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
 
 def test_one_of_the_costs_can_be_written_alone():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
-    assert [write_pfsg(lattice, costs=costs).split()[-4] for costs in ("graph", "acoustic", "total")] == [
+    assert [write_pfsg(lattice, None, OneCost(costs)).split()[-4] for costs in ("graph", "acoustic", "total")] == [
         b"-10000", b"-20001", b"-30002",
     ]  # fmt: skip
 
@@ -141,7 +142,7 @@ def test_the_first_and_the_last_node_have_no_word():
 def test_what_cannot_be_written_is_refused():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
-        write_pfsg(lattice, costs="x")
+        write_pfsg(lattice, options=OneCost(costs="x"))
     with pytest.raises(SymbolError, match="without quotes"):
         write_pfsg(lattice, SymbolTable.from_words(["<eps>", "a b"]))
     with pytest.raises(SymbolError, match="name of epsilon"):

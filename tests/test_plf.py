@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from strategies_text import accepts, any_lattices, lattice_of
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.plf import PlfOptions, read_plf, read_plfs, write_plf
+from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, write_plf
 from ninja.graph import best_path
 from ninja.lattice import check
 from ninja.lattice.symbols import SymbolTable
@@ -156,11 +156,16 @@ def test_lines_of_a_file_are_read_one_by_one():
 
 @given(any_lattices(unit=0.37))
 def test_what_is_written_reads_back(lattice):
-    content = write_plf(lattice, scores="both")
+    content = write_plf(lattice, options=PlfWriteOptions(scores="both"))
     again = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
     np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(lattice), rtol=1e-5)
     assert again.identical(lattice)
-    total = read_plf(write_plf(lattice, acoustic_scale=0.5), "k", words=lattice.words, options=PlfOptions("score"))
+    total = read_plf(
+        write_plf(lattice, options=PlfWriteOptions(acoustic_scale=0.5)),
+        "k",
+        words=lattice.words,
+        options=PlfOptions("score"),
+    )
     np.testing.assert_array_equal(
         total.graph, (lattice.graph + 0.5 * lattice.acoustic.astype(float)).astype(np.float32)
     )
@@ -170,7 +175,7 @@ def test_what_is_written_reads_back(lattice):
 def test_what_cannot_be_written_is_refused():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
-        write_plf(lattice, scores="x")
+        write_plf(lattice, options=PlfWriteOptions(scores="x"))
     with pytest.raises(SymbolError, match="name of epsilon"):
         write_plf(lattice, SymbolTable.from_words(["<eps>", "*EPS*"]))
     with pytest.raises(SymbolError, match="cannot be written"):

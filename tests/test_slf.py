@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.slf import SlfOptions, read_slf, write_slf
+from ninja.formats.slf import SlfOptions, SlfWriteOptions, read_slf, write_slf
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -308,7 +308,7 @@ def lattices(draw):
 
 @given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
 def test_what_is_written_reads_back_bit_for_bit(lattice, base):
-    content = write_slf(lattice, base=base)
+    content = write_slf(lattice, options=SlfWriteOptions(base=base))
     again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
     reached = np.zeros(lattice.num_states, bool)
     reached[0] = True
@@ -319,7 +319,7 @@ def test_what_is_written_reads_back_bit_for_bit(lattice, base):
         assert again.identical(lattice)
         assert (again.time is None) == (lattice.time is None)
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)
-    assert write_slf(again, base=base) == content
+    assert write_slf(again, options=SlfWriteOptions(base=base)) == content
 
 
 @given(lattices())
@@ -333,18 +333,18 @@ def test_probabilities_read_back_but_for_their_last_digits(lattice):
         > 700
     ):
         with pytest.raises(LatticeError, match="too large for a probability"):
-            write_slf(lattice, base=0)
+            write_slf(lattice, options=SlfWriteOptions(base=0))
         return
-    again = read_slf(write_slf(lattice, base=0), "key of it", words=lattice.words)
+    again = read_slf(write_slf(lattice, options=SlfWriteOptions(base=0)), "key of it", words=lattice.words)
     np.testing.assert_allclose(again.graph, lattice.graph, rtol=1e-6, atol=1e-12)
 
 
 def test_what_cannot_be_written_is_refused():
     lattice = read_slf(SMALL, "k")
     with pytest.raises(OptionError, match="base is -1"):
-        write_slf(lattice, base=-1)
+        write_slf(lattice, options=SlfWriteOptions(base=-1))
     with pytest.raises(OptionError, match="frame_shift is -1"):
-        write_slf(lattice, frame_shift=-1)
+        write_slf(lattice, options=SlfWriteOptions(frame_shift=-1))
     with pytest.raises(SymbolError, match="give their symbol table"):
         write_slf(lattice.with_words(None))
     with pytest.raises(SymbolError, match="name of epsilon"):
@@ -373,7 +373,8 @@ def test_times_of_alignments_are_written():
         final_ali_begin=[0, 0, 2],
         final_ali=[8, 8],
     )
-    assert write_slf(lattice, SymbolTable.from_words(["<eps>"]), frame_shift=0.03).splitlines()[5:8] == [
+    content = write_slf(lattice, SymbolTable.from_words(["<eps>"]), SlfWriteOptions(frame_shift=0.03))
+    assert content.splitlines()[5:8] == [
         b"I=0\tt=0.00", b"I=1\tt=0.09", b"I=2\tt=0.15",
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from strategies_text import FILES, accepts, any_lattices, lattice_of, needs_file
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.slf import read_slf, write_slf
-from ninja.formats.sphinx import SphinxOptions, read_sphinx, write_sphinx
+from ninja.formats.sphinx import SphinxOptions, SphinxWriteOptions, read_sphinx, write_sphinx
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -205,7 +205,7 @@ def test_any_lattice_is_written_with_its_sentences_and_acoustic_scores(lattice):
 def test_what_cannot_be_written_is_refused():
     lattice = lattice_of([(0, 1, 1, 0, 1)], {1: (0, 0)})
     with pytest.raises(OptionError, match="base is 1"):
-        write_sphinx(lattice, base=1.0)
+        write_sphinx(lattice, options=SphinxWriteOptions(base=1.0))
     with pytest.raises(SymbolError, match="'a b' cannot be written without quotes"):
         write_sphinx(lattice, SymbolTable.from_words(["<eps>", "a b"]))
     with pytest.raises(LatticeError, match="beyond 32 bits"):

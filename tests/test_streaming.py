@@ -20,7 +20,7 @@ from ninja.formats.content import Content
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi import fst_archive
-from ninja.formats.kaldi.fst_archive import fst_entry
+from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.pieces import Window, numbered_lines
 from ninja.io.reader import read, vocabulary
 from ninja.lattice import Lattice
@@ -104,8 +104,8 @@ PIECES: dict[str, list[bytes]] = {
     ],
     "fst-ark": [
         fst_entry(fst(3).with_key("a")),
-        fst_entry(fst(4).with_key("b"), arc_type="log64"),
-        fst_entry(fst(5).with_key("c"), text=True),
+        fst_entry(fst(4).with_key("b"), options=FstArchiveWriteOptions(arc_type="log64")),
+        fst_entry(fst(5).with_key("c"), options=FstArchiveWriteOptions(text=True)),
         fst_entry(fst(6).with_key("d"))[:-4] + b"\0\0\0\1",
         b"e \n0 1 2 x\n\n",
         b"f \n\n",
@@ -200,7 +200,7 @@ SOUND = {  # an entry of each, by its number
     "ctm": lambda n: b"u%d 1 0.00 0.10 one 0.5\nu%d 1 0.20 0.10 two\n" % (n, n),
     "columns": lambda n: b"u%d-1 -1 -2 | one two\nu%d-2 -1 -3 | one\n" % (n, n),
     "mesh": lambda n: b"name u%d\nnumaligns 1\nalign 0 one 0.5 *DELETE* 0.5\n" % n,
-    "fst-ark": lambda n: fst_entry(fst(3).with_key(f"u{n}"), text=n % 2 == 0),
+    "fst-ark": lambda n: fst_entry(fst(3).with_key(f"u{n}"), options=FstArchiveWriteOptions(text=n % 2 == 0)),
     "named-text": lambda n: b"u%d \n0 1 one 1,2,\n1 2 <eps> 0,0,\n2 0,0,\n\n" % n,
     "nemo:beam=2": lambda n: b"one two\t-1.%d\none\t-2.5\n" % n,
     "nbest-kaldi": lambda n: b"u%d-1 \n0 1 5 1,2,\n1\n\nu%d-2 \n0 1 6 1,3,\n1\n\n" % (n, n),

@@ -10,12 +10,13 @@ import reference_slf as slow
 from hypothesis import given
 from strategies_text import FILES, SMALL, SUBLATTICES, any_lattices, needs_files
 
-from ninja.formats.pfsg import is_pfsg, read_pfsg, write_pfsg
-from ninja.formats.plf import PlfOptions, is_plf, read_plf, write_plf
-from ninja.formats.slf import is_slf, read_slf, write_slf
-from ninja.formats.sphinx import is_sphinx, write_sphinx
+from ninja.formats.format import by_name
+from ninja.formats.pfsg import read_pfsg, write_pfsg
+from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, write_plf
+from ninja.formats.slf import read_slf, write_slf
+from ninja.formats.sphinx import write_sphinx
 
-KNOWN = {"slf": is_slf, "sphinx": is_sphinx, "pfsg": is_pfsg, "plf": is_plf}
+KNOWN = {name: by_name(name, "read").mark for name in ("slf", "sphinx", "pfsg", "plf")}
 
 
 def recognised(content):
@@ -65,7 +66,10 @@ def test_what_is_written_is_known_and_means_the_same_after_a_tour(lattice):
     slf = read_slf(write_slf(lattice), "k", words=lattice.words)
     assert slf.identical(lattice)
     plf = read_plf(
-        write_plf(slf, scores="both"), "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1)
+        write_plf(slf, options=PlfWriteOptions(scores="both")),
+        "k",
+        words=lattice.words,
+        options=PlfOptions("score", graph=0, acoustic=1),
     )
     assert plf.identical(lattice)
     pfsg = read_pfsg(write_pfsg(plf), "k", words=lattice.words)

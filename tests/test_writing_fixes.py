@@ -16,7 +16,7 @@ from ninja.files.stream import Stream
 from ninja.formats.content import Content
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
+from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.nbest import (
     CtmOptions,
     each_column_list,
@@ -27,7 +27,8 @@ from ninja.formats.nbest import (
     read_objects,
 )
 from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
-from ninja.formats.plf import write_plf
+from ninja.formats.plf import PlfWriteOptions, write_plf
+from ninja.formats.textual import OneCost
 from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -236,8 +237,10 @@ def test_the_reader_of_files_goes_on_behind_a_bad_entry(form, content):
 
 WRITERS = {
     "openfst": lambda **costs: read_fst(write_fst(SMALL, **costs), "u"),
-    "fst-text": lambda **costs: read_fst_text(write_fst_text(SMALL, acceptor=False, **costs), "u"),
-    "pfsg": lambda **costs: read_pfsg(write_pfsg(SMALL, **costs), "u"),
+    "fst-text": lambda **costs: read_fst_text(
+        write_fst_text(SMALL, options=FstTextWriteOptions(acceptor=False, **costs)), "u"
+    ),
+    "pfsg": lambda **costs: read_pfsg(write_pfsg(SMALL, options=OneCost(**costs)), "u"),
 }
 
 
@@ -272,7 +275,7 @@ def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_p
         output.write(SMALL)
     assert "unscaled acoustic costs" not in output.lost
     with pytest.raises(OptionError, match="writes costs unscaled"):
-        write_plf(SMALL, scores="acoustic", acoustic_scale=2.0)
+        write_plf(SMALL, options=PlfWriteOptions(scores="acoustic", acoustic_scale=2.0))
 
 
 def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():

@@ -50,12 +50,6 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     output symbol table becomes the lattice's, or an input one where every arc has the same label on both sides. Arcs of
     infinite weight, the semiring's zero, are left out.
 
-    Args:
-        content: The whole file.
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        options: How the file is understood.
-
     Raises:
         FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
         LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a negative label.

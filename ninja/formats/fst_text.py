@@ -62,15 +62,7 @@ def read_fst_text(
 
     Words are the output labels (input labels are dropped), graph costs the weights, acoustic costs 0. The first line's
     state is the start. States in topological order keep their order; otherwise those that can be reached are sorted.
-
-    Args:
-        content: The whole file.
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        words: Symbol table (``--osymbols``) of the output labels; None: ids stay ids, and words get a table of their
-            own, epsilon 0.
-        options: How the lines are understood.
-        line: Number of the first line, for error messages.
+    Without `words` (``--osymbols``) ids stay ids, and words get a table of their own. ``line`` numbers the first line.
 
     Raises:
         FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once,
@@ -179,38 +171,34 @@ def _ids(
     return np.array([EPSILON, *(int(label) for label, _ in labels)], np.int32), naming.words
 
 
+@dataclass(frozen=True, slots=True)
+class FstTextWriteOptions(textual.OneCost):
+    """Options of ``write_fst_text``."""
+
+    labels: Literal["ids", "words"] = "ids"  # ids of words, or their names, epsilon <eps>
+    acceptor: bool = False  # one label an arc, for fstcompile --acceptor, rather than the word twice
+
+
 def write_fst_text(
     lattice: Lattice,
     words: SymbolTable | None = None,
-    *,
-    labels: Literal["ids", "words"] = "ids",
-    acceptor: bool = False,
-    costs: Literal["total", "graph", "acoustic"] = "total",
-    acoustic_scale: float = 1.0,
+    options: FstTextWriteOptions = FstTextWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
     """Return a lattice as an FST in text: a word acceptor with one cost; alignments and times stay behind.
 
     Weights have the digits that read back as the same cost; those of 0 are left out, as fstprint does.
 
-    Args:
-        lattice: The lattice.
-        words: Its symbol table, for names; None: the one attached to it.
-        labels: "ids": labels are word ids. "words": their names, epsilon ``<eps>``.
-        acceptor: One label an arc, for ``fstcompile --acceptor``, rather than the word twice.
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
-        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
-        encoding: Of the file.
-
     Raises:
-        OptionError: An argument is none of the above.
+        OptionError: There are no such labels.
         SymbolError: A word has no name, or one with blanks in it.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
-    if labels not in ("ids", "words"):
-        raise OptionError(f"labels is {labels!r}, but ids or words is needed")
-    if labels == "ids":
+    if options.labels not in ("ids", "words"):
+        raise OptionError(f"labels is {options.labels!r}, but ids or words is needed")
+    costs, scale = options.costs, options.acoustic_scale
+    if options.labels == "ids":
         names = [str(number) for number in lattice.word.tolist()]
     else:
         place, encoded = textual.spelled(lattice, words, textual.EPSILON_NAME, encoding)
@@ -218,16 +206,16 @@ def write_fst_text(
             textual.refuse_blanks(name, lattice.key)
         spelled = [name.decode(encoding) for name in encoded]
         names = [spelled[number] for number in place.tolist()]
-    cost = _digits(textual.one_cost(lattice.graph, lattice.acoustic, costs, acoustic_scale))
+    cost = _digits(textual.one_cost(lattice.graph, lattice.acoustic, costs, scale))
     final = lattice.is_final
     ends = np.flatnonzero(final)
-    end_cost = textual.one_cost(lattice.final_graph[ends], lattice.final_acoustic[ends], costs, acoustic_scale)
+    end_cost = textual.one_cost(lattice.final_graph[ends], lattice.final_acoustic[ends], costs, scale)
     end_of = dict(zip(ends.tolist(), _digits(end_cost), strict=True))
     begin, dst = lattice.arc_begin.tolist(), lattice.dst.tolist()
     rows = []
     for state in range(lattice.num_states):
         for arc in range(begin[state], begin[state + 1]):
-            label = names[arc] if acceptor else f"{names[arc]}\t{names[arc]}"
+            label = names[arc] if options.acceptor else f"{names[arc]}\t{names[arc]}"
             rows.append(f"{state}\t{dst[arc]}\t{label}{cost[arc]}\n")
         if state in end_of:
             rows.append(f"{state}{end_of[state]}\n")
@@ -273,26 +261,9 @@ def _fits(fields: list[bytes]) -> bool:
     return len(fields) < 5 or _WEIGHT.fullmatch(fields[4]) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class FstTextWriteOptions(textual.OneCost):
-    """Options of ``write_fst_text``."""
-
-    labels: Literal["ids", "words"] = "ids"
-    acceptor: bool = False
-
-
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     textual.refuse_empty(lattice)
-    options = settings.options
-    return write_fst_text(
-        lattice,
-        settings.words,
-        labels=options.labels,
-        acceptor=options.acceptor,
-        costs=options.costs,
-        acoustic_scale=options.acoustic_scale,
-        encoding=settings.encoding,
-    )
+    return write_fst_text(lattice, settings.words, settings.options, settings.encoding)
 
 
 def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Field]:

@@ -48,15 +48,6 @@ class MeshOptions:
             raise OptionError(f"least is {self.least}, but must be a posterior, at least 0 and below 1")
 
 
-def is_mesh(head: bytes) -> bool:
-    """Tell whether a file begins as a word mesh does: a name perhaps, then the number of positions.
-
-    Args:
-        head: Its first bytes, some thousands or all.
-    """
-    return _FIRST.match(head) is not None
-
-
 def read_mesh_lattices(
     content: Pieces,
     key: str,
@@ -68,14 +59,8 @@ def read_mesh_lattices(
 
     The boundaries of the positions become states, words arcs from one to the next; the graph cost is the negative
     logarithm of the posterior, ``*DELETE*`` is epsilon. States have times where the words of the mesh all have some,
-    and those at one position the same. A mesh of no positions is the empty sentence.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        key: Utterance id of a mesh without a name; numbered from 1 where several meshes are in the file.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: one of each mesh's own words is made, epsilon 0.
-        options: How a mesh becomes a lattice.
+    and those at one position the same. A mesh of no positions is the empty sentence; one without a name has the key,
+    with a number from 1 where several meshes are in the file.
 
     Yields:
         The lattice of each mesh, or what is wrong with it: another line than a mesh has or a last line that does not
@@ -314,7 +299,7 @@ FORMAT = Format(
     about="word meshes of SRILM (confusion networks)",
     holds="network",
     extensions=(".mesh",),
-    mark=is_mesh,
+    mark=_FIRST.match,
     read=Read(_entries, MeshOptions),
     keeps=frozenset({"key", "times", "graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(

@@ -34,10 +34,6 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     A state becomes a node for each word that begins (ends) there. Final costs stand on links to an end node, unless
     the lattice ends in one state without any.
 
-    Args:
-        lattice: The lattice; a state is final.
-        words: Where the word of a node stands.
-
     Raises:
         LatticeError: The result would be out of proportion: at some state many words end and many begin.
     """

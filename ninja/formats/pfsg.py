@@ -16,6 +16,7 @@ from ninja.formats.content import Content, keyed
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.nodes import word_nodes
 from ninja.formats.pieces import Pieces, Window
+from ninja.formats.textual import OneCost
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -26,6 +27,7 @@ _LARGEST = 2**31 - 1
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM knows it
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
 _BLANK = re.compile(rb"\s+")
+_DEFAULTS = OneCost()
 _NEXT = re.compile(rb"\n(?=\s*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 
@@ -41,15 +43,6 @@ class PfsgOptions:
         textual.check_encoding(self.encoding)
 
 
-def is_pfsg(head: bytes) -> bool:
-    """Tell whether a file begins as a PFSG does: a name, then the number of nodes.
-
-    Args:
-        head: Its first bytes, some thousands or all.
-    """
-    return _FIRST.match(head) is not None
-
-
 def read_pfsg(
     content: bytes,
     key: str,
@@ -61,13 +54,6 @@ def read_pfsg(
 
     Nodes become states, transitions become arcs with the word of the node they enter. A transition's only cost becomes
     the graph cost. There are no times.
-
-    Args:
-        content: The whole file, unpacked, with one PFSG in it (see ``read_pfsgs`` for more).
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
-        options: How the file is understood.
 
     Raises:
         FormatError: The file is no PFSG, damaged, cut short (as one is whose last line does not end), or there is more
@@ -92,15 +78,6 @@ def read_pfsgs(
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice | NinjaError]:
     """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        path: As for ``read_pfsg``.
-        words: As for ``read_pfsg``.
-        options: As for ``read_pfsg``.
-
-    Yields:
-        Each lattice, or what is wrong with it: its words, a cycle, a cost beyond float32.
 
     Raises:
         FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
@@ -167,26 +144,16 @@ def _found(content: bytes, at: int, line: int, key: str, path: str | None, optio
 def write_pfsg(
     lattice: Lattice,
     words: SymbolTable | None = None,
-    *,
-    costs: Literal["total", "graph", "acoustic"] = "total",
-    acoustic_scale: float = 1.0,
+    options: OneCost = _DEFAULTS,
     encoding: str = "utf-8",
 ) -> bytes:
     """Return a lattice as the bytes of a PFSG file.
 
-    Every state becomes a node for each word that ends there, with the transitions that this needs. Costs are rounded
-    to 1/10000.5; times and alignments stay behind, and of two costs the sum is left. Reading what was read from a PFSG
-    gives the same lattice.
-
-    Args:
-        lattice: The lattice; its key becomes the name.
-        words: Its symbol table; None: the one attached to it.
-        costs: Cost of a transition: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
-        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
-        encoding: Of the file.
+    The key becomes the name. Every state becomes a node for each word that ends there, with the transitions that this
+    needs. Costs are rounded to 1/10000.5; times and alignments stay behind, and of two costs the sum is left. Reading
+    what was read from a PFSG gives the same lattice.
 
     Raises:
-        OptionError: An argument is none of the above.
         SymbolError: A word has no name, or one with blanks in it.
         LatticeError: No state is final, a cost is beyond 32 bits, or words on nodes would need too many transitions.
 
@@ -198,7 +165,7 @@ def write_pfsg(
     for name in names:
         textual.refuse_blanks(name, lattice.key)
     made = word_nodes(lattice, "end")
-    cost = textual.one_cost(made.graph, made.acoustic, costs, acoustic_scale)
+    cost = textual.one_cost(made.graph, made.acoustic, options.costs, options.acoustic_scale)
     score = np.rint(-cost * SCALE)
     if np.abs(score).max(initial=0) > _LARGEST:
         raise LatticeError("a cost is beyond the whole numbers of a PFSG (214,737)", key=lattice.key)
@@ -218,16 +185,15 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
 
 
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    costs, scale = settings.options.costs, settings.options.acoustic_scale
-    return write_pfsg(lattice, settings.words, costs=costs, acoustic_scale=scale, encoding=settings.encoding)
+    return write_pfsg(lattice, settings.words, settings.options, settings.encoding)
 
 
 FORMAT = Format(
     name="pfsg",
     about="finite-state grammars of SRILM (PFSG), which lattice-tool writes",
     extensions=(".pfsg",),
-    mark=is_pfsg,
+    mark=_FIRST.match,
     read=Read(_entries, PfsgOptions),
     keeps=frozenset({"paths", "key", "graph", "acoustic", "unscaled", "names"}),
-    write=Write(_encode, options=textual.OneCost, keeps=textual.kept_by_options, key_is_field=True, encoded_keys=True),
+    write=Write(_encode, options=OneCost, keeps=textual.kept_by_options, key_is_field=True, encoded_keys=True),
 )

@@ -6,7 +6,7 @@ Not read: scores of an arc that ``PlfOptions`` does not name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Content
+from ninja.formats.content import Content, keyed
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.formats.textual import kept_costs
@@ -49,15 +49,6 @@ class PlfOptions:
                 raise OptionError(f"there is no score {which}; they are counted from 0")
 
 
-def is_plf(head: bytes) -> bool:
-    """Tell whether a file begins as PLF does: with a line in three parentheses, empty lines and "()" before it or not.
-
-    Args:
-        head: Its first bytes, some thousands or all.
-    """
-    return _FIRST.match(head) is not None
-
-
 def read_plf(
     content: bytes,
     key: str,
@@ -75,13 +66,7 @@ def read_plf(
     column add up to 1, or if every one is 1. A line without columns, or an empty one, is the empty sentence. There are
     no times.
 
-    Args:
-        content: The line, with or without its end.
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: one of the line's own words is made, epsilon 0.
-        options: How the line is understood.
-        line: Its number, for error messages.
+    The content may lack the end of the line, of which ``line`` is the number.
 
     Raises:
         FormatError: The line is no PLF lattice, is cut short, or has scores of another kind.
@@ -114,31 +99,35 @@ def read_plfs(
     path: str | None = None,
     words: SymbolTable | None = None,
     options: PlfOptions = PlfOptions(),
+    key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read the lattices of a PLF file, one a line; the numbers of the lines, from 1, are the keys.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        path: As for ``read_plf``.
-        words: As for ``read_plf``.
-        options: As for ``read_plf``.
-
-    Yields:
-        The lattice of each line, or what is wrong with it.
-    """
+    """Read the lattices of a PLF file, one a line, with the keys that are made of the numbers of lines, from 1."""
     for number, line, _ in numbered_lines(content):
+        key = key_of(number)
         try:
-            yield read_plf(line, str(number), path, words, options, line=number)
+            yield read_plf(line, key, path, words, options, line=number)
         except NinjaError as error:
+            error.key = error.key or key
             yield error
+
+
+@dataclass(frozen=True, slots=True)
+class PlfWriteOptions:
+    """Options of ``write_plf``."""
+
+    # total: acoustic_scale * acoustic + graph; both: the graph score, then the acoustic score, unscaled
+    scores: Literal["total", "graph", "acoustic", "both"] = "total"
+    acoustic_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        textual.check_finite("acoustic_scale", self.acoustic_scale)
+        check_one_cost("scores", self.scores, self.acoustic_scale)
 
 
 def write_plf(
     lattice: Lattice,
     words: SymbolTable | None = None,
-    *,
-    scores: Literal["total", "graph", "acoustic", "both"] = "total",
-    acoustic_scale: float = 1.0,
+    options: PlfWriteOptions = PlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
     """Return a lattice as one PLF line, with its end.
@@ -146,16 +135,7 @@ def write_plf(
     Scores are natural logarithms, with the digits that read back as the same cost. Final costs stand on arcs with
     *EPS* to a last state, unless the lattice ends in its last state without any. Times and alignments stay behind.
 
-    Args:
-        lattice: The lattice.
-        words: Its symbol table; None: the one attached to it.
-        scores: What an arc has: "total" = ``acoustic_scale * acoustic + graph``, one of its two terms, or "both":
-            the graph score, then the acoustic score, unscaled.
-        acoustic_scale: Factor of the acoustic cost.
-        encoding: Of the file.
-
     Raises:
-        OptionError: An argument is none of the above.
         SymbolError: A word has no name.
         LatticeError: No state is final.
 
@@ -172,10 +152,10 @@ def write_plf(
     end = lattice.num_states if _needs_end(lattice) else lattice.num_states - 1
 
     def columns(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> list[str]:
-        if scores == "both":
+        if options.scores == "both":
             rows = zip(_digits(graph), _digits(acoustic), strict=True)
             return [f"{one}, {other}" for one, other in rows]
-        return _digits(textual.one_cost(graph, acoustic, scores, acoustic_scale).astype(np.float32))
+        return _digits(textual.one_cost(graph, acoustic, options.scores, options.acoustic_scale).astype(np.float32))
 
     score = columns(lattice.graph, lattice.acoustic)
     final_score = dict(
@@ -209,32 +189,11 @@ def _needs_end(lattice: Lattice) -> bool:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -> Iterator[Entry]:
-    for number, row, _ in numbered_lines(content.blocks()):
-        key = content.numbered(number)
-        try:
-            lattice = read_plf(row, key, content.name, words, options, line=number)
-        except NinjaError as error:
-            error.key = error.key or key
-            yield key, error
-        else:
-            yield key, lattice
-
-
-@dataclass(frozen=True, slots=True)
-class PlfWriteOptions:
-    """Options of ``write_plf``."""
-
-    scores: Literal["total", "graph", "acoustic", "both"] = "total"
-    acoustic_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        textual.check_finite("acoustic_scale", self.acoustic_scale)
-        check_one_cost("scores", self.scores, self.acoustic_scale)
+    return keyed(read_plfs(content.blocks(), content.name, words, options, content.numbered))
 
 
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    scores, scale = settings.options.scores, settings.options.acoustic_scale
-    return write_plf(lattice, settings.words, scores=scores, acoustic_scale=scale, encoding=settings.encoding)
+    return write_plf(lattice, settings.words, settings.options, settings.encoding)
 
 
 def _kept(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]:
@@ -247,7 +206,7 @@ FORMAT = Format(
     name="plf",
     about="Python lattices of Moses (PLF), one a line",
     extensions=(".plf",),
-    mark=is_plf,
+    mark=_FIRST.match,
     read=Read(_entries, PlfOptions),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
     write=Write(_encode, options=PlfWriteOptions, keeps=_kept),

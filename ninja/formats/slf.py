@@ -86,15 +86,6 @@ class SlfOptions:
         return result
 
 
-def is_slf(head: bytes) -> bool:
-    """Tell whether a file begins as an HTK lattice does: comments, then a field of the header.
-
-    Args:
-        head: Its first bytes, some thousands or all.
-    """
-    return _FIRST.match(textual.first_line(head)) is not None
-
-
 def read_slf(
     content: bytes,
     key: str,
@@ -118,12 +109,7 @@ def read_slf(
     probabilities of 1: ``missing_score=0`` reads these. A node to begin or to end with needs no word. What leaves the
     last node, or enters the first, is refused.
 
-    Args:
-        content: The whole file, unpacked.
-        key: Utterance id the lattice is to have, unless ``options.key`` says that the header names it.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
-        options: How the file is understood.
+    ``options.key`` may say that the header names the lattice.
 
     Raises:
         FormatError: The file is no HTK lattice, damaged or cut short, as one is whose last line does not end; a word
@@ -178,8 +164,9 @@ class SlfWriteOptions:
     frame_shift: float | None = None  # seconds; None: the lattice's own, else 0.01
 
     def __post_init__(self) -> None:
-        if self.base is not None:
-            _check_base(self.base)
+        if self.base is not None and not (self.base == 0 or 1 <= self.base < math.inf):
+            message = "0 (probabilities), 1 (natural logarithms) or more are needed"
+            raise OptionError(f"base is {self.base}, but {message}")
         if self.frame_shift is not None:
             textual.checked_shift(self.frame_shift)
 
@@ -187,9 +174,7 @@ class SlfWriteOptions:
 def write_slf(
     lattice: Lattice,
     words: SymbolTable | None = None,
-    *,
-    base: float | None = None,
-    frame_shift: float | None = None,
+    options: SlfWriteOptions = SlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
     """Return a lattice as the bytes of an HTK file, words on its links.
@@ -199,15 +184,7 @@ def write_slf(
     lattice: with natural or other logarithms bit for bit, with probabilities (``base=0``) but for their last digit.
     Alignments stay behind; the times that they give are written.
 
-    Args:
-        lattice: The lattice.
-        words: Its symbol table; None: the one attached to it.
-        base: Of the logarithms; 0: probabilities; None: natural.
-        frame_shift: Seconds; None: the lattice's own, else 0.01.
-        encoding: Of the file.
-
     Raises:
-        OptionError: ``base`` or ``frame_shift`` is out of its range.
         SymbolError: A word has no name.
         LatticeError: No state is final, or a cost is too large for a probability.
 
@@ -215,8 +192,8 @@ def write_slf(
     """
     textual.refuse_empty(lattice)
     textual.check_encoding(encoding)
-    base = 1.0 if base is None else _check_base(base)
-    shift = textual.checked_shift(frame_shift or lattice.frame_shift or 0.01)
+    base = 1.0 if options.base is None else options.base
+    shift = textual.checked_shift(options.frame_shift or lattice.frame_shift or 0.01)
     if base == 0:
         _check_probabilities(lattice)
     place, names = textual.spelled(lattice, words, NULL, encoding)
@@ -235,12 +212,6 @@ def write_slf(
         end_time=0 if time is None else textual.end_frame(lattice, time),
     )
     return _header(lattice, base, encoding, end=end) + lines
-
-
-def _check_base(base: float) -> float:
-    if not (base == 0 or 1 <= base < math.inf):
-        raise OptionError(f"base is {base}, but 0 (probabilities), 1 (natural logarithms) or more are needed")
-    return base
 
 
 def _header(lattice: Lattice, base: float, encoding: str, *, end: bool) -> bytes:
@@ -293,8 +264,7 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    base, shift = settings.options.base, settings.options.frame_shift
-    return write_slf(lattice, settings.words, base=base, frame_shift=shift, encoding=settings.encoding)
+    return write_slf(lattice, settings.words, settings.options, settings.encoding)
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
@@ -308,7 +278,7 @@ FORMAT = Format(
     about="lattice of HTK and SRILM (SLF), one a file",
     extensions=(".slf", ".lat"),
     aliases=("htk",),
-    mark=is_slf,
+    mark=lambda head: _FIRST.match(textual.first_line(head)),
     read=Read(one_lattice(read_slf), SlfOptions),
     keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True),

@@ -29,6 +29,11 @@ _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
 
 
+def _check_base(base: float) -> None:
+    if not 1 < base < math.inf:
+        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
+
+
 @dataclass(frozen=True, slots=True)
 class SphinxOptions:
     """How a Sphinx lattice is understood."""
@@ -42,17 +47,8 @@ class SphinxOptions:
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
         textual.check_encoding(self.encoding)
-        if self.base is not None and not 1 < self.base < math.inf:
-            raise OptionError(f"base is {self.base}, but Sphinx takes logarithms to a base greater than 1")
-
-
-def is_sphinx(head: bytes) -> bool:
-    """Tell whether a file begins as a Sphinx lattice does: comments, then the number of frames.
-
-    Args:
-        head: Its first bytes, some thousands or all.
-    """
-    return _FIRST.fullmatch(textual.first_line(head)) is not None
+        if self.base is not None:
+            _check_base(self.base)
 
 
 def read_sphinx(
@@ -68,13 +64,6 @@ def read_sphinx(
     leave and its acoustic score. Pronunciations are taken off the words ("to(2)" is "to"), fillers become epsilon.
     There are no language model scores, so graph costs are 0.
 
-    Args:
-        content: The whole file, unpacked.
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: one of the file's own words is made, epsilon 0.
-        options: How the file is understood.
-
     Raises:
         FormatError: The file is no Sphinx lattice, damaged or cut short, or an edge leaves the last node or enters the
             first.
@@ -83,19 +72,27 @@ def read_sphinx(
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_read).
     """
-    found = _formats.read_sphinx(
-        bytes(content),
-        path,
-        key,
-        base=options.base or 0.0,
-        bracketed=options.bracketed,
-        silent=[word.encode(options.encoding) for word in sorted(options.silent)],
-    )
+    silent = [word.encode(options.encoding) for word in sorted(options.silent)]
+    base = options.base or 0.0
+    found = _formats.read_sphinx(bytes(content), path, key, base=base, bracketed=options.bracketed, silent=silent)
     return textual.Naming(key, path, words, options.encoding).lattice(found, options.frame_shift)
 
 
+@dataclass(frozen=True, slots=True)
+class SphinxWriteOptions:
+    """Options of ``write_sphinx``."""
+
+    base: float = BASE  # of the logarithms
+
+    def __post_init__(self) -> None:
+        _check_base(self.base)
+
+
 def write_sphinx(
-    lattice: Lattice, words: SymbolTable | None = None, *, base: float = BASE, encoding: str = "utf-8"
+    lattice: Lattice,
+    words: SymbolTable | None = None,
+    options: SphinxWriteOptions = SphinxWriteOptions(),
+    encoding: str = "utf-8",
 ) -> bytes:
     """Return a lattice as the bytes of a Sphinx file.
 
@@ -103,14 +100,7 @@ def write_sphinx(
     rounded to whole logarithms in ``base`` (1.0001: to 0.0001), graph costs stay behind, as do alignments; their times,
     or the lattice's, are written (0 where there are none). Reading what was read from Sphinx gives the same lattice.
 
-    Args:
-        lattice: The lattice.
-        words: Its symbol table; None: the one attached to it.
-        base: Of the logarithms.
-        encoding: Of the file.
-
     Raises:
-        OptionError: ``base`` is not greater than 1.
         SymbolError: A word has no name, or one that Sphinx would take for something else.
         LatticeError: No state is final, a score is beyond 32 bits, or words on nodes would need too many edges.
 
@@ -118,8 +108,7 @@ def write_sphinx(
     """
     textual.refuse_empty(lattice)
     textual.check_encoding(encoding)
-    if not 1 < base < math.inf:
-        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
+    base = options.base
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         textual.refuse_blanks(name, lattice.key)
@@ -150,23 +139,8 @@ def write_sphinx(
     return b"\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class SphinxWriteOptions:
-    """Options of ``write_sphinx``."""
-
-    base: float = BASE  # of the logarithms
-
-    def __post_init__(self) -> None:
-        _check_base(self.base)
-
-
-def _check_base(base: float) -> None:
-    if not 1 < base < math.inf:
-        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
-
-
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    return write_sphinx(lattice, settings.words, base=settings.options.base, encoding=settings.encoding)
+    return write_sphinx(lattice, settings.words, settings.options, settings.encoding)
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
@@ -181,7 +155,7 @@ FORMAT = Format(
     name="sphinx",
     about="lattice of CMU Sphinx, one a file",
     extensions=(".sphinx", ".lat"),
-    mark=is_sphinx,
+    mark=lambda head: _FIRST.fullmatch(textual.first_line(head)),
     read=Read(one_lattice(read_sphinx), SphinxOptions),
     keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SphinxWriteOptions, files="each", also_lost=_misread),

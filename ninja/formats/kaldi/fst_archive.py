@@ -6,15 +6,14 @@ Not read: input labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
-from ninja.formats.fst_binary import MAGIC, CostName, FstWriteOptions, read_fst_at, write_fst
-from ninja.formats.fst_image import ArcType
-from ninja.formats.fst_text import FstTextOptions, read_fst_text, write_fst_text
+from ninja.formats.fst_binary import MAGIC, FstWriteOptions, read_fst_at, write_fst
+from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.pieces import Pieces, Window
 from ninja.formats.textual import kept_by_options, refuse_empty
 from ninja.lattice import Lattice
@@ -34,24 +33,12 @@ _MARK = re.compile(
 _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
-def read_fst_archive(
-    content: Pieces,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-) -> Iterator[tuple[str, Lattice | NinjaError]]:
+def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
 
     Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for one
     because it has a cycle, costs only itself; damage in a binary one ends the reading, since nobody knows where the
     next begins.
-
-    Args:
-        content: The archive: all of it, or pieces of any size.
-        path: File name for error messages.
-        words: Symbol table to attach; its lack of a word is that lattice's error.
-
-    Yields:
-        Each key with its lattice, or with what is wrong with it.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """
@@ -78,7 +65,7 @@ def read_fst_archive(
             return
         line += window.content.count(b"\n", window.at, end)
         window.at = end
-        yield key, found if isinstance(found, NinjaError) else _attached(found, words, path)
+        yield key, found
 
 
 def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
@@ -147,84 +134,37 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
         return error
 
 
-def _attached(lattice: Lattice, words: SymbolTable | None, path: str | None) -> Lattice | NinjaError:
-    if words is None or lattice.words is not None:
-        return lattice
-    try:
-        for number in set(lattice.word.tolist()) - {0}:
-            words.word(number)
-    except NinjaError as error:
-        error.key = lattice.key
-        return error
-    return lattice.with_words(words)
+@dataclass(frozen=True, slots=True)
+class FstArchiveWriteOptions(FstWriteOptions):
+    """Options of ``fst_entry``; Kaldi's tools read "standard" machines."""
+
+    text: bool = False  # as in ark,t:, which a name with .txt means, too
 
 
-def fst_entry(
-    lattice: Lattice,
-    *,
-    text: bool = False,
-    arc_type: ArcType = "standard",
-    costs: CostName = "total",
-    acoustic_scale: float = 1.0,
-) -> bytes:
+def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWriteOptions()) -> bytes:
     """Return a lattice as an entry of a Kaldi archive of FSTs: word acceptors with one cost.
 
-    Args:
-        lattice: The lattice.
-        text: As in ``ark,t:`` rather than ``ark:``.
-        arc_type: Semiring of a binary machine; Kaldi's tools read "standard".
-        costs: As for ``write_fst``.
-        acoustic_scale: As for ``write_fst``.
-
     Raises:
-        OptionError: An argument is none of those, or the key has blanks in it.
+        OptionError: The key has blanks in it.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
         raise OptionError("a key of an archive has no blanks and is not empty", key=lattice.key)
-    if not text:
-        return key + b" " + write_fst(lattice, arc_type, costs, acoustic_scale)
+    if not options.text:
+        return key + b" " + write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale)
     if not lattice.is_final.any():
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
-    return key + b" \n" + write_fst_text(lattice, costs=costs, acoustic_scale=acoustic_scale) + b"\n"
-
-
-def write_fst_archive(
-    lattices: Iterable[Lattice],
-    *,
-    text: bool = False,
-    arc_type: ArcType = "standard",
-    costs: CostName = "total",
-    acoustic_scale: float = 1.0,
-) -> bytes:
-    """Return lattices as the bytes of a Kaldi archive of FSTs; see ``fst_entry``."""
-    return b"".join(
-        fst_entry(lattice, text=text, arc_type=arc_type, costs=costs, acoustic_scale=acoustic_scale)
-        for lattice in lattices
-    )
+    text = FstTextWriteOptions(costs=options.costs, acoustic_scale=options.acoustic_scale)
+    return key + b" \n" + write_fst_text(lattice, None, text) + b"\n"
 
 
 def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
     return read_fst_archive(content.pieces(), content.name)
 
 
-@dataclass(frozen=True, slots=True)
-class FstArchiveWriteOptions(FstWriteOptions):
-    """Options of ``fst_entry``."""
-
-    text: bool = False  # as in ark,t:, which a name with .txt means, too
-
-
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     refuse_empty(lattice)
-    options = settings.options
-    return fst_entry(
-        lattice,
-        text=options.text,
-        arc_type=options.arc_type,
-        costs=options.costs,
-        acoustic_scale=options.acoustic_scale,
-    )
+    return fst_entry(lattice, settings.options)
 
 
 FORMAT = Format(
