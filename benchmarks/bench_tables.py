@@ -20,11 +20,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from ninja import write
 from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.k2 import read_k2s, write_k2s
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry, read_fst_archive
 from ninja.formats.native import NativeFile
-from ninja.formats.native_writer import NativeWriter
 from ninja.io import read
 from ninja.lattice.symbols import SymbolTable
 
@@ -43,9 +43,9 @@ def use(lattices):
 
 
 def write_native(lattices, path):
-    with open(path, "wb") as file, NativeWriter(file) as writer:
+    with write(path, to="native") as output:
         for lattice in lattices:
-            writer.write(lattice)
+            output.write(lattice)
 
 
 def main():

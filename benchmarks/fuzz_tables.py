@@ -14,11 +14,15 @@ import io
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from ninja.errors import NinjaError
 from ninja.formats.fst_binary import read_fst, write_fst
@@ -35,14 +39,17 @@ Reader = Callable[[bytes], Iterable[object]]
 
 
 def k2(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
-    from ninja.formats.k2 import read_k2s, write_k2, write_k2s
+    from whole_files import write_k2
+
+    from ninja.formats.k2 import read_k2s, write_k2s
 
     return [write_k2s(lattices), write_k2s(lattices, extras=False), write_k2(lattices[0])], read_k2s
 
 
 def native(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
+    from whole_files import write_natives
+
     from ninja.formats.native import NativeFile
-    from ninja.formats.native_writer import write_natives
 
     words = SymbolTable.from_words([f"word{number}" for number in range(40)])
     named = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED, read_kaldi
+from whole_files import network_of_json, read_meshes
 
 from ninja.consensus import (
     ConfusionNetwork,
@@ -18,10 +19,9 @@ from ninja.consensus import (
     mbr_decode,
     path_ctm,
 )
-from ninja.errors import FormatError, InputError, LatticeError, OptionError, SymbolError
-from ninja.formats.mesh import write_mesh
-from ninja.formats.mesh_lines import read_meshes
-from ninja.formats.network_json import read_networks, write_network
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.mesh import read_mesh_lattices, write_mesh
+from ninja.formats.network_json import write_network
 from ninja.graph import best_path, from_arcs, path_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -85,19 +85,16 @@ def test_meshes_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathF
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_json_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, all_: list) -> None:
-    path = tmp_path_factory.getbasetemp() / "some.json"
-    path.write_text("".join(write_network(network) for network in all_))
-    for found, network in zip(read_networks(path), all_, strict=True):
-        assert found.identical(network)
+def test_json_says_what_a_network_holds(all_: list) -> None:
+    for network in all_:
+        assert network_of_json(write_network(network)).identical(network)
 
 
 def test_networks_of_real_lattices_are_read_as_they_were_written(tmp_path: Path) -> None:
     archive = Path(__file__).parent / "data" / "english" / "graph" / "lat.ark.gz"
     made = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
     (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(write_mesh, made)).encode()))
-    (tmp_path / "a.json").write_text("".join(map(write_network, made)))
-    for read in (read_meshes(tmp_path / "a.mesh.gz"), read_networks(tmp_path / "a.json")):
+    for read in (read_meshes(tmp_path / "a.mesh.gz"), map(network_of_json, map(write_network, made))):
         assert [found.identical(network) for found, network in zip(read, made, strict=True)] == [True] * len(made)
 
 
@@ -156,41 +153,10 @@ def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
         ("numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n", 3, "info on 'b', which does not stand at position 0"),
     ],
 )
-def test_damaged_meshes_are_refused_with_their_line(tmp_path: Path, text: str, line: int, message: str) -> None:
-    path = tmp_path / "bad.mesh"
-    path.write_text(text)
-    with pytest.raises(FormatError, match=message) as caught:
-        list(read_meshes(path))
-    assert (caught.value.path, caught.value.line) == (str(path), line)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "no confusion network: Expecting property name"),
-        ("[]", "no confusion network: list indices"),
-        ('{"key": "a"}', "no confusion network: lacks 'bins'"),
-        ('{"key": 1, "bins": []}', "the key is no text"),
-        ('{"key": "a", "bins": [[{"word": 5, "posterior": 1}]]}', "a word is neither text nor null"),
-        ('{"key": "a", "bins": [[{"word": "b", "posterior": "1"}]]}', "'1' is no number"),
-        ('{"key": "a", "bins": [[{"word": "b", "posterior": NaN}]]}', "the posterior nan is no probability"),
-        ('{"key": "a", "bins": [[{"word": "b", "posterior": 1.5}]]}', "the posterior 1.5 is no probability"),
-        ('{"key": "a", "bins": [[{"word": "b", "posterior": 1, "start": true}]]}', "True is no number"),
-        ('{"key": "a", "bins": 5}', "no confusion network"),
-    ],
-)
-def test_damaged_json_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text('{"key": "good", "bins": []}\n' + text + "\n")
-    with pytest.raises(FormatError, match=message) as caught:
-        list(read_networks(path))
-    assert (caught.value.path, caught.value.line) == (str(path), 2)
-
-
-@pytest.mark.parametrize("read", [read_meshes, read_networks])
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: object) -> None:
-    with pytest.raises(InputError, match="nothing: cannot be read"):
-        list(read(tmp_path / "nothing"))
+def test_damaged_meshes_are_refused_with_their_line(text: str, line: int, message: str) -> None:
+    (error,) = read_mesh_lattices(text.encode(), "bad", "bad.mesh")
+    assert isinstance(error, FormatError)
+    assert (error.message, error.path, error.line) == (message, "bad.mesh", line)
 
 
 @pytest.mark.parametrize("word", ["*DELETE*", "two words", ""])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from strategies_text import SMALL, SUBLATTICES, lattice_of
+from whole_files import read_meshes
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.mesh_lines import read_meshes
 from ninja.formats.nbest import read_espnet
 from ninja.graph import lattice_nbest
 from ninja.io import read, write

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
 from strategies_text import needs_files
+from whole_files import write_k2, write_natives
 
 from ninja import read
 from ninja._tables import TableWriter
@@ -23,10 +24,9 @@ from ninja.formats.format import HEAD, by_mark, detect, formats
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import write_fst
 from ninja.formats.fst_text import FstTextWriteOptions, write_fst_text
-from ninja.formats.k2 import write_k2, write_k2s
+from ninja.formats.k2 import write_k2s
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.mesh import write_mesh
-from ninja.formats.native_writer import write_native
 from ninja.formats.nbest import NBest, sentence, write_objects, write_srilm
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import PlfWriteOptions, write_plf
@@ -95,7 +95,7 @@ WRITERS = {
     "fst-ark, text": lambda lattice, words: 2 * fst_entry(lattice, FstArchiveWriteOptions(text=True)),
     "k2": lambda lattice, words: write_k2(lattice),
     "k2, several": lambda lattice, words: write_k2s([lattice, lattice]),
-    "native": write_native,
+    "native": lambda lattice, words: write_natives([lattice], words),
     "json": lambda lattice, words: write_objects([best(lattice, words)]),
     "json, times": lambda lattice, words: write_objects([best(lattice, words, timed=True)]),
     "srilm": lambda lattice, words: write_srilm(best(lattice, words), "scores"),

@@ -8,10 +8,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from whole_files import write_natives
 
 from ninja.formats.format import Reader
 from ninja.formats.k2 import write_k2s
-from ninja.formats.native_writer import write_natives
 from ninja.formats.nbest import NBest, sentence, write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs

@@ -17,8 +17,7 @@ import ninja as package
 from ninja import consensus
 from ninja.consensus import confusion_network, mbr_decode
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.mesh import MeshOptions, read_mesh_lattices, write_mesh
-from ninja.formats.mesh_lines import Mesh
+from ninja.formats.mesh import Mesh, MeshOptions, read_mesh_lattices, write_mesh
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable

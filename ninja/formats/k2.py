@@ -1,33 +1,37 @@
 """k2's lattices: an Fsa or FsaVec as ``torch.save(fsa.as_dict(), FILE)`` leaves it, read and written without k2.
 
-Not read: attributes of arcs and of the file other than scores, words, their names and the one of ``k2_extras``.
+Not read: attributes of arcs and of the file other than scores, words, their names and our own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _formats
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats import k2_extras, k2_file
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.formats import k2_file
 from ninja.formats.content import Content, keyed
 from ninja.formats.format import ALL_FIELDS, Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
-from ninja.formats.textual import refuse_empty
+from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
+from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.symbols import SymbolTable
 
 FINAL = -1  # k2's label of arcs into the final state
 Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
-Keys = Sequence[str] | Callable[[int], str] | None
+EXTRAS = "ninja"  # attribute of the file with keys, alignments and times, which k2 carries along unread
+VERSION = 1
+NO_LABELS = frozen(np.zeros(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,99 +48,49 @@ class K2Options:
             raise OptionError(f"words is {self.words!r}, but one of auto, aux_labels, labels is needed")
 
 
-def read_k2(
-    content: bytes | os.PathLike[str],
-    key: str,
-    path: str | None = None,
-    words: SymbolTable | None = None,
-    options: K2Options = K2Options(),
-) -> Lattice:
-    """Read the lattice of a k2 file that holds one.
-
-    Scores become costs with their sign turned: lm_scores the graph cost, the rest of the score the acoustic cost. Arcs
-    into the final state become final costs. States in topological order keep their numbers; otherwise those that can
-    be reached are sorted. An arc with several words (ragged aux_labels) becomes several arcs, costs on the first.
-
-    Args:
-        content: The whole file, or a ``Path``, which is mapped and must not change meanwhile.
-        key: Utterance id the lattice is to have.
-        path: File name for error messages.
-        words: Symbol table that the word ids must be in; None: the file's own ``aux_labels_sym``, if it has one.
-        options: How the file is understood.
-
-    Raises:
-        FormatError: Not a k2 file, damaged, with anything but tensors, numbers and names in it, or not one FSA.
-        LatticeError: A cycle, no path, an infinite score or a negative word.
-        SymbolError: A word id is not in ``words``.
-
-    Source: k2, k2/python/k2/fsa.py (as_dict, from_dict), k2/csrc/fsa_utils.h (FsaToTensor, FsaVecToTensor).
-    """
-    machines = k2_file.read(content, path, key)
-    if machines.count != 1:
-        raise FormatError(f"{machines.count} FSAs in one file, but one lattice is wanted", path, key=key)
-    return _Reader(machines, path, words, options).lattice(0, key)
-
-
 def read_k2s(
     content: bytes | os.PathLike[str],
     path: str | None = None,
-    words: SymbolTable | None = None,
     options: K2Options = K2Options(),
-    *,
-    keys: Keys = None,
+    key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read all lattices of a k2 file.
+    """Read all lattices of a k2 file; a ``Path`` is mapped and must not change meanwhile.
 
-    Args:
-        content: As for ``read_k2``.
-        path: As for ``read_k2``.
-        words: As for ``read_k2``.
-        options: As for ``read_k2``.
-        keys: Utterance ids; None: those we wrote into the file, else the numbers of the FSAs, from 1. A function of
-            such a number makes the ids where the file has none.
-
-    Yields:
-        Each lattice, or what is wrong with it.
+    Scores become costs with their sign turned: lm_scores the graph cost, the rest of the score the acoustic cost. Arcs
+    into the final state become final costs. States in topological order keep their numbers; otherwise those that can
+    be reached are sorted. An arc with several words (ragged aux_labels) becomes several arcs, costs on the first. Keys
+    are those we wrote into the file, else they are made of the numbers of the FSAs, from 1.
 
     Raises:
-        FormatError: The file is no k2 file, or damaged.
-        OptionError: There are more or fewer keys than FSAs.
+        FormatError: Not a k2 file, damaged, or with anything but tensors, numbers and names in it.
+
+    Source: k2, k2/python/k2/fsa.py (as_dict, from_dict), k2/csrc/fsa_utils.h (FsaToTensor, FsaVecToTensor).
     """
     machines = k2_file.read(content, path)
-    reader = _Reader(machines, path, words, options)
-    for number, key in enumerate(_keys(machines, reader.extras, keys)):
+    reader = _Reader(machines, path, options)
+    extras = reader.extras
+    for number in range(machines.count):
         try:
-            yield reader.lattice(number, key)
+            yield reader.lattice(number, key_of(number + 1) if extras is None else extras.keys[number])
         except NinjaError as error:
             yield error
-
-
-def _keys(machines: Machines, extras: k2_extras.Extras | None, keys: Keys) -> Sequence[str]:
-    if keys is None or callable(keys):
-        name = keys or str
-        return [name(number + 1) for number in range(machines.count)] if extras is None else extras.keys
-    if len(keys) != machines.count:
-        raise OptionError(f"{len(keys)} keys for {machines.count} FSAs")
-    return keys
 
 
 class _Reader:
     """The lattices of one file."""
 
-    def __init__(self, machines: Machines, path: str | None, words: SymbolTable | None, options: K2Options) -> None:
+    def __init__(self, machines: Machines, path: str | None, options: K2Options) -> None:
         self._path = path
         self._options = options
         aux = machines.attributes.get("aux_labels")
         if options.words == "aux_labels" and aux is None:
             raise FormatError("no aux_labels in the file; take the labels for the words", path)
-        self.extras = k2_extras.read(machines, path)
+        self.extras = _read_extras(machines, path)
         self._from_labels = aux is None or options.words == "labels"
         self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
         self._lm = k2_file.scores(self._machines, "lm_scores", path)
         self._am = None if self._lm is None else k2_file.scores(self._machines, "am_scores", path)
-        own = machines.symbols("labels_sym" if self._from_labels else "aux_labels_sym", path)
-        self._words = own if words is None else words
-        self._known = _known(words)
+        self._words = machines.symbols("labels_sym" if self._from_labels else "aux_labels_sym", path)
         self._arc_begin = self._machines.arc_begin.tolist()
         self._num_states = np.diff(self._machines.state_begin).tolist()
         self._zeros = frozen(np.zeros(max(self._arc_begin[-1], *self._num_states, 0) + 2, np.int64))
@@ -157,77 +111,11 @@ class _Reader:
         if arrays is None:
             kind = FormatError if malformed else LatticeError
             raise kind(f"arc {arc} {error}" if arc >= 0 else error, self._path, key=key)
-        if self._known is not None:
-            word = arrays[2]
-            if (strange := word >= len(self._known)).any() or (strange := ~self._known[word]).any():
-                message = f"word id {word[strange][0]} is not in the symbol table; is it the right one?"
-                raise SymbolError(message, self._path, key=key)
         if self.extras is not None and self.extras.fits(number, arrays):
             return self.extras.lattice(number, key, arrays, self._words)
         begin, final_begin = self._zeros[: len(arrays[1]) + 1], self._zeros[: len(arrays[5]) + 1]
-        none = k2_extras.NO_LABELS
+        none = NO_LABELS
         return _formats.whole_lattice(key, arrays, begin, none, final_begin, none, "compact", None, None, self._words)
-
-
-def _known(words: SymbolTable | None) -> npt.NDArray[np.bool_] | None:
-    """Return which ids a table has, bool [largest id + 1]; epsilon always belongs to it."""
-    if words is None:
-        return None
-    ids = np.fromiter((number for _, number in words), np.int64, len(words))
-    known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
-    known[ids] = True
-    known[0] = True
-    return known
-
-
-def write_k2(lattice: Lattice, *, extras: bool = True) -> bytes:
-    """Return a lattice as the bytes of a k2 file with one Fsa; see ``write_k2s``.
-
-    Args:
-        lattice: The lattice.
-        extras: As for ``write_k2s``.
-
-    Raises:
-        LatticeError: No state is final, or a cost is beyond float32.
-    """
-    return _written([lattice], vector=False, extras=extras)
-
-
-def write_k2s(lattices: Iterable[Lattice], *, extras: bool = True) -> bytes:
-    """Return lattices as the bytes of a k2 file with an FsaVec, for ``k2.Fsa.from_dict(torch.load(FILE))``.
-
-    Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``; words stand in aux_labels, and in
-    the labels unless a raw lattice has its alignment there. Final costs stand on arcs with -1 into the final state.
-
-    Args:
-        lattices: The lattices.
-        extras: Also keep keys, alignments, times and frame shifts, in an attribute that k2 carries along unread.
-            Without it they are lost; the names of the words always are.
-
-    Raises:
-        LatticeError: No state is final, or a cost is beyond float32.
-    """
-    return _written(list(lattices), vector=True, extras=extras)
-
-
-def _written(lattices: list[Lattice], *, vector: bool, extras: bool) -> bytes:
-    tables = [_arcs(lattice) for lattice in lattices]
-    empty = np.zeros((0, 4), np.int32)
-    arcs = np.concatenate([empty, *(table[0] for table in tables)])
-    columns = {
-        "aux_labels": np.concatenate([empty[:, 0], *(table[1] for table in tables)]),
-        "lm_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[2] for table in tables)]),
-        "am_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[3] for table in tables)]),
-    }
-    tensor = arcs
-    if vector:
-        states = np.cumsum([0, *(lattice.num_states + 1 for lattice in lattices)])
-        begins = np.cumsum([0, *(len(table[0]) for table in tables)])
-        if max(states[-1], 4 * begins[-1]) > np.iinfo(np.int32).max:
-            raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices a file")
-        tensor = np.concatenate([[len(lattices), 0], states, begins, arcs.ravel()]).astype(np.int32)
-    others = {k2_extras.NAME: k2_extras.made(lattices, arcs)} if extras else {}
-    return k2_file.written(tensor, columns, others)
 
 
 def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
@@ -267,7 +155,7 @@ def _labels(lattice: Lattice) -> Int32:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: K2Options) -> Iterator[Entry]:
-    return keyed(read_k2s(content.mapped(), content.name, None, options, keys=content.numbered))
+    return keyed(read_k2s(content.mapped(), content.name, options, content.numbered))
 
 
 def _is_k2(head: bytes) -> bool:
@@ -282,39 +170,197 @@ class K2WriteOptions:
 
 
 class _Encoder:
-    """Lattices kept in memory until the file is complete: an FsaVec begins with the counts of all."""
+    """Lattices kept in memory until the file is complete: an FsaVec begins with the counts of all.
+
+    Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``; words stand in aux_labels, and in
+    the labels unless a raw lattice has its alignment there. Final costs stand on arcs with -1 into the final state.
+    """
 
     def __init__(self, settings: WriteSettings) -> None:
         self._extras = settings.options.extras
         self._lattices: list[Lattice] = []
+        self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
         """Take a lattice, if the file can hold it."""
-        _check(lattice)
+        self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
 
     def end(self) -> bytes:
         """Return the file."""
-        return write_k2s(self._lattices, extras=self._extras)
+        empty = np.zeros((0, 4), np.int32)
+        arcs = np.concatenate([empty, *(table[0] for table in self._tables)])
+        columns = {
+            "aux_labels": np.concatenate([empty[:, 0], *(table[1] for table in self._tables)]),
+            "lm_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[2] for table in self._tables)]),
+            "am_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[3] for table in self._tables)]),
+        }
+        states = np.cumsum([0, *(lattice.num_states + 1 for lattice in self._lattices)])
+        begins = np.cumsum([0, *(len(table[0]) for table in self._tables)])
+        if max(states[-1], 4 * begins[-1]) > np.iinfo(np.int32).max:
+            raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices a file")
+        tensor = np.concatenate([[len(self._lattices), 0], states, begins, arcs.ravel()]).astype(np.int32)
+        others = {EXTRAS: _extras(self._lattices, arcs)} if self._extras else {}
+        return k2_file.written(tensor, columns, others)
 
 
-def _check(lattice: Lattice) -> None:
-    """Refuse a lattice that would keep all the others out of their file.
-
-    Raises:
-        LatticeError: No state is final, or the sum of two costs is beyond float32.
-    """
-    refuse_empty(lattice)
-    final = lattice.is_final
-    with np.errstate(over="ignore"):
-        sums = (lattice.graph + lattice.acoustic, lattice.final_graph[final] + lattice.final_acoustic[final])
-    if not all(np.isfinite(each).all() for each in sums):
-        raise LatticeError("graph and acoustic cost of an arc add up to more than float32 holds", key=lattice.key)
+def write_k2s(lattices: Iterable[Lattice], *, extras: bool = True) -> bytes:
+    """Return lattices as the bytes of a k2 file with an FsaVec, for ``k2.Fsa.from_dict(torch.load(FILE))``."""
+    encoder = _Encoder(WriteSettings(K2WriteOptions(extras), None))
+    for lattice in lattices:
+        encoder.add(lattice)
+    return encoder.end()
 
 
 def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
     return keeps if options.extras else keeps - {"key", "alignments", "times", "raw"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Extras:
+    """The attribute, checked against the arcs it belongs to."""
+
+    keys: Sequence[str]
+    kinds: Sequence[str]
+    frame_shifts: Sequence[float | None]
+    arc_first: Int64  # [lattices + 1], arcs of the lattices before
+    state_first: Int64  # [lattices + 1]
+    ali_begin: Int64  # [all arcs + 1]
+    ali: Int32
+    final_ali_begin: Int64  # [all states + 1]
+    final_ali: Int32
+    timed: Sequence[bool]
+    time: Int32  # [all states], or empty: nobody has times
+
+    def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
+        """Tell whether a lattice has the arcs and states that it had when it was written."""
+        arcs = self.arc_first[number + 1] - self.arc_first[number]
+        states = self.state_first[number + 1] - self.state_first[number]
+        return len(arrays[1]) == arcs and len(arrays[5]) == states
+
+    def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
+        """Return a lattice with what belongs to it."""
+        first, last = self.arc_first[number], self.arc_first[number + 1]
+        first_state, last_state = self.state_first[number], self.state_first[number + 1]
+        begin = self.ali_begin[first : last + 1]
+        final_begin = self.final_ali_begin[first_state : last_state + 1]
+        return _formats.whole_lattice(
+            key,
+            arrays,
+            frozen(begin - begin[0]),
+            frozen(self.ali[begin[0] : begin[-1]]),
+            frozen(final_begin - final_begin[0]),
+            frozen(self.final_ali[final_begin[0] : final_begin[-1]]),
+            self.kinds[number],
+            frozen(self.time[first_state:last_state]) if self.timed[number] else None,
+            self.frame_shifts[number],
+            words,
+        )
+
+
+def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
+    """Return the attribute for lattices whose arcs, int32 [arcs, 4], are written."""
+
+    def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
+        return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
+
+    timed = [lattice.time is not None for lattice in lattices]
+    unknown = [np.full(lattice.num_states, -1) if lattice.time is None else lattice.time for lattice in lattices]
+    return {
+        "version": VERSION,
+        "fingerprint": _fingerprint(arcs),
+        # One string: torch is slow with many small ones.
+        "lattices": json.dumps([[each.key, each.kind, each.frame_shift, each.time is not None] for each in lattices]),
+        "arcs": joined([np.array([lattice.num_arcs]) for lattice in lattices]),
+        "states": joined([np.array([lattice.num_states]) for lattice in lattices]),
+        "lengths": joined([np.diff(lattice.ali_begin) for lattice in lattices]),
+        "alignment": joined([lattice.ali for lattice in lattices]),
+        "final_lengths": joined([np.diff(lattice.final_ali_begin) for lattice in lattices]),
+        "final_alignment": joined([lattice.final_ali for lattice in lattices]),
+        "time": joined(unknown) if any(timed) else NO_LABELS.copy(),
+    }
+
+
+def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
+    """Return the attribute of a file, if it has one that still belongs to its arcs: k2 carries it over any change.
+
+    Raises:
+        FormatError: It is damaged.
+    """
+    found = machines.others.get(EXTRAS)
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        return None
+    if found.get("fingerprint") != _fingerprint(machines.arcs.reshape(-1, 4)):
+        return None
+    try:
+        return _checked_extras(found, machines)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise FormatError(f"the attribute {EXTRAS!r} of the file is damaged: {error}", path) from error
+
+
+def _checked_extras(found: dict[str, Any], machines: Machines) -> _Extras:
+    count = machines.count
+
+    def numbers(name: str, length: int) -> Int32:
+        tensor = found[name]
+        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # one that repeats a few bytes could claim any length
+            raise ValueError(f"{name} is not written as a plain tensor is")
+        array: Int32 = tensor.array()
+        if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
+            raise ValueError(f"{name} is not [{length}] int32")
+        return array
+
+    def begins(lengths: Int32, pool: Int32) -> Int64:
+        begin = offsets(lengths)
+        if (lengths < 0).any() or begin[-1] != len(pool):
+            raise ValueError("the lengths of alignments do not add up")
+        return begin
+
+    # An arc for each of ours but the ones that are final costs, and one state less than k2's, which has the final one.
+    states, arcs = numbers("states", count), numbers("arcs", count)
+    rows = machines.arcs.reshape(-1, 4)
+    ends = np.concatenate([[0], np.cumsum(rows[:, 2] == -1)])[machines.arc_begin]
+    fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
+    in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
+    if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
+        # The file of a single FSA does not say how many states it has, but the one its final arcs enter does.
+        raise ValueError("it belongs to other arcs")
+    alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
+    rows_of = json.loads(found["lattices"])
+    if len(rows_of) != count:
+        raise ValueError(f"{len(rows_of)} lattices, but {count} FSAs")
+    keys, kinds, shifts, timed = (tuple(column) for column in zip(*rows_of, strict=True)) if rows_of else ((),) * 4
+    if not all(type(key) is str for key in keys) or not all(type(flag) is bool for flag in timed):
+        raise ValueError("a key that is no string")
+    if not set(kinds) <= {"compact", "raw"}:
+        raise ValueError("a kind that there is not")
+    if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
+        raise ValueError("a frame shift that is not positive")
+    arc_first = offsets(arcs)
+    state_first = offsets(states)
+    lengths, final_lengths = numbers("lengths", int(arc_first[-1])), numbers("final_lengths", int(state_first[-1]))
+    return _Extras(
+        keys,
+        kinds,
+        shifts,
+        arc_first,
+        state_first,
+        begins(lengths, alignment),
+        alignment,
+        begins(final_lengths, final_alignment),
+        final_alignment,
+        timed,
+        numbers("time", int(state_first[-1]) if any(timed) else 0),
+    )
+
+
+def _fingerprint(arcs: Int32) -> int:
+    """Return a number that changes with the shape and the labels of the arcs, int32 [arcs, 4], but not with scores."""
+    from isal import isal_zlib
+
+    ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once
+    return int(isal_zlib.crc32(np.ascontiguousarray(arcs[:, 2]), isal_zlib.crc32(ends)))
 
 
 FORMAT = Format(

@@ -71,13 +71,8 @@ class Machines:
         return SymbolTable(((word, number) for number, word in sorted(entries.items())), path)
 
 
-def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | None = None) -> Machines:
+def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines:
     """Read the FSAs of a file, without k2.
-
-    Args:
-        content: The whole file, or where it is.
-        path: File name for error messages.
-        key: Utterance id for error messages.
 
     Raises:
         FormatError: It is no such file, or damaged.
@@ -86,7 +81,7 @@ def read(content: bytes | os.PathLike[str], path: str | None = None, key: str | 
     path = os.fspath(content) if path is None and not isinstance(content, bytes) else path
 
     def refuse(message: str) -> FormatError:
-        return FormatError(message, path, key=key)
+        return FormatError(message, path)
 
     try:
         whole = content if isinstance(content, bytes) else torch_file.mapped(content, path)
@@ -191,11 +186,6 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
 
 def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
     """Split arcs with several words into several arcs.
-
-    Args:
-        machines: The FSAs.
-        words: Their words, by arc; None: the labels are words.
-        path: File name for error messages.
 
     Returns:
         The FSAs; and the word of each of their arcs, int32 [arcs], or None. Scores stand on the first piece of an arc,

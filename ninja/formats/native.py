@@ -7,25 +7,27 @@ same columns. The column ``word`` is dictionary-encoded by the symbol table: too
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ninja._columns import Columns
-from ninja.errors import FormatError, InputError, NinjaError, OptionError
+from ninja._columns import Columns, checksum
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import native_schema
 from ninja.formats.content import Content
-from ninja.formats.format import ALL_FIELDS, Entry, Format, Read, Write
+from ninja.formats.format import ALL_FIELDS, Entry, Format, Read, Write, WriteSettings
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
-from ninja.formats.native_writer import NativeEncoder
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
 TOGETHER = 64  # lattices that are made at once
+BATCH = 1 << 25  # bytes of arrays that make a record batch
+_NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
 class NativeFile:
@@ -209,8 +211,10 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
             raise FormatError(f"{name} has an empty element", path)
         offsets.append(np.frombuffer(begin, np.int64, rows + 1) if rows else np.zeros(1, np.int64))
         lists.append(np.frombuffer(content, dtype, len(values)) if len(values) else np.zeros(0, dtype))
-    none = np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
-    sums, summed = _checksums(_whole(table.column(CHECKSUM), path)) if schema.has_checksums else none
+    sums, summed = np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
+    if schema.has_checksums:
+        column = _whole(table.column(CHECKSUM), path)
+        sums, summed = native_schema.plain(column, np.uint32), native_schema.present(column)
     return Columns(
         offsets,
         lists,
@@ -233,39 +237,106 @@ def _whole(column: Any, path: str | None) -> Any:
     return column
 
 
-def _checksums(column: Any) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
-    return native_schema.plain(column, np.uint32), native_schema.present(column)
-
-
-def read_native(content: bytes, key: str, path: str | None = None, words: SymbolTable | None = None) -> Lattice:
-    """Read the lattice of a file of ours that holds one.
-
-    Args:
-        content: The whole file; the lattice's arrays lie in it.
-        key: Utterance id the lattice is to have; empty: its own.
-        path: File name for error messages.
-        words: Symbol table to attach; None: the file's own.
-
-    Raises:
-        FormatError: It is no such file, damaged, or has not one lattice.
-        LatticeError: The lattice breaks an invariant.
-        DependencyError: pyarrow is not installed.
-    """
-    file = NativeFile(content, path, check="all")
-    if len(file) != 1:
-        raise FormatError(f"{len(file)} lattices in one file, but one is wanted", path, key=key or None)
-    lattice = next(iter(file))
-    lattice = lattice.with_key(key) if key else lattice
-    return lattice if words is None else lattice.with_words(words)
-
-
 def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
     with NativeFile(content.mapped(), content.name) as file:
         yield from ((each.key, each) for each in file) if content.late else file.entries()
 
 
-def _is_arrow(head: bytes) -> bool:
-    return head.startswith(b"ARROW1")
+class NativeEncoder:
+    """A file of ours being written, a record batch at a time; access by key comes with the format."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._arrow = arrow()
+        self._words = settings.words
+        self._written = _Written()
+        self._writer: Any = None
+        self._dictionary: Any = None
+        self._schema: Any = None
+        self._pending: list[Lattice] = []
+        self._size = 0
+        self._num_words = 1 << 31
+
+    def add(self, lattice: Lattice) -> bytes:
+        """Take a lattice, and return the bytes that follow those before; the first decides on the symbol table.
+
+        Raises:
+            LatticeError: Its key is empty or holds a control character.
+            SymbolError: A word is not in the symbol table of the file.
+            UnicodeEncodeError: Its key is no text that a file can hold.
+        """
+        if _NO_KEY.fullmatch(lattice.key):
+            message = f"the key {lattice.key!r} is empty or holds a control character; give the lattice another"
+            raise LatticeError(message, key=lattice.key)
+        lattice.key.encode()  # an error of this lattice only
+        if self._writer is None:
+            self._begin(lattice.words if self._words is None else self._words)
+        largest = int(lattice.word.max(initial=0))
+        if largest >= self._num_words:
+            raise SymbolError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
+        self._pending.append(lattice)
+        self._size += sum(getattr(lattice, name).nbytes for name in COLUMNS if name != "time")
+        if self._size >= BATCH:
+            self._flush()
+        return self._written.take()
+
+    def end(self) -> bytes:
+        """Return the last lattices and the footer, without which the file cannot be read."""
+        if self._writer is None:
+            self._begin(self._words)
+        if self._pending:
+            self._flush()
+        self._writer.close()
+        return self._written.take()
+
+    def _begin(self, words: SymbolTable | None) -> None:
+        self._schema, self._dictionary = native_schema.schema(words)
+        if self._dictionary is not None:
+            self._num_words = len(self._dictionary)
+        self._writer = self._arrow.ipc.new_file(self._written, self._schema)
+
+    def _flush(self) -> None:
+        pyarrow, lattices = self._arrow, self._pending
+        columns = [
+            pyarrow.array([lattice.key for lattice in lattices], pyarrow.string()),
+            pyarrow.array([lattice.kind for lattice in lattices], pyarrow.string()),
+            pyarrow.array([lattice.frame_shift for lattice in lattices], pyarrow.float64()),
+        ]
+        for name, dtype in COLUMNS.items():
+            arrays = [getattr(lattice, name) for lattice in lattices]
+            empty = np.zeros(0, dtype)
+            values = pyarrow.array(np.concatenate([empty, *(each for each in arrays if each is not None)]))
+            lengths = [0 if each is None else len(each) for each in arrays]
+            offsets = pyarrow.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+            if name == "word" and self._dictionary is not None:
+                values = pyarrow.DictionaryArray.from_arrays(values, self._dictionary, safe=False)
+            missing = pyarrow.array([each is None for each in arrays]) if name == "time" else None
+            columns.append(
+                pyarrow.LargeListArray.from_arrays(offsets, values, type=self._schema.field(name).type, mask=missing)
+            )
+        columns.append(pyarrow.array([checksum(lattice) for lattice in lattices], pyarrow.uint32()))
+        self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
+        self._pending = []
+        self._size = 0
+
+
+class _Written(io.RawIOBase):
+    """A stream that Arrow writes to, of which the bytes so far can be taken."""
+
+    def __init__(self) -> None:
+        self._found: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._found.append(bytes(memoryview(content)))
+        return len(content)
+
+    def take(self) -> bytes:
+        """Return the bytes that were written since the last time."""
+        content = b"".join(self._found)
+        self._found = []
+        return content
 
 
 FORMAT = Format(
@@ -273,7 +344,7 @@ FORMAT = Format(
     about="Ninja's own: an Arrow file that is mapped, with everything a lattice has",
     extensions=(".arrow",),
     aliases=("arrow",),
-    mark=_is_arrow,
+    mark=lambda head: head.startswith(native_schema.MAGIC),
     read=Read(_entries),
     keeps=ALL_FIELDS,
     write=Write(encoder=NativeEncoder),
