@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.entities.normalise import Normalisation, Normaliser, normalise
+from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
 PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])
+
+
+def normalise(text, words=None, rules=AS_TABLE):
+    return Normaliser(words, rules)(text)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_spelling_twice_is_spelling_once(text: str, more: list[str], rules: Norm
     table = SymbolTable.from_words(words[: 1 + len(words) // 2]) if with_table else None
     spell = Normaliser(table, rules)
     once = spell(text)
-    assert spell(once) == once == normalise(text, table, rules)
+    assert spell(once) == once == Normaliser(table, rules)(text)
     assert once.split() == once.split(" ") or not once
     if table is not None and rules.case in ("words", "keep"):
         known = [word for word in text.split() if word in table and word != "<eps>"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import Alignment, ErrorRate, align, oracle_rate
@@ -31,19 +31,12 @@ class Outcomes:
     scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
-        """Return the outcome of a lattice.
-
-        Raises:
-            LatticeError: It has no symbol table, or no path leads from its start to a final state.
-            SymbolError: The symbol table lacks a word of the best path.
-        """
+        """Return the outcome of a lattice that has a symbol table."""
         if lattice.words is None:
             raise LatticeError("its words are only numbers; give their symbol table", key=lattice.key)
         best = best_path(lattice, self.scales)
-        reference = self.references.get(lattice.key)
-        nearest = None
-        if reference is not None:
-            nearest = oracle_rate(oracle(lattice, lattice.words.ids(reference)))
+        said = self.references.get(lattice.key)
+        nearest = None if said is None else oracle_rate(oracle(lattice, lattice.words.ids(said)))
         try:
             crossing = depth(lattice)
         except LatticeError:
@@ -91,23 +84,17 @@ class Comparison:
     """The outcomes of a test set. Rates are over the utterances that are in both and have a reference."""
 
     utterances: tuple[Utterance, ...]  # in the order of the references
-    absences: tuple[Absence, ...] = field(default=())  # only those that hold keys
+    absences: tuple[Absence, ...] = ()  # only those that hold keys
 
     @property
     def rates(self) -> tuple[ErrorRate, ErrorRate]:
         """Word errors of the best paths, before and after."""
-        return (
-            sum((each.alignment_before.rate() for each in self.utterances), ErrorRate()),
-            sum((each.alignment_after.rate() for each in self.utterances), ErrorRate()),
-        )
+        return _sums((each.alignment_before.rate(), each.alignment_after.rate()) for each in self.utterances)
 
     @property
     def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
         """Word errors of the paths nearest to the references, before and after."""
-        return (
-            sum((each.before.oracle or ErrorRate() for each in self.utterances), ErrorRate()),
-            sum((each.after.oracle or ErrorRate() for each in self.utterances), ErrorRate()),
-        )
+        return _sums((each.before.oracle or ErrorRate(), each.after.oracle or ErrorRate()) for each in self.utterances)
 
     @property
     def gained(self) -> list[Utterance]:
@@ -138,32 +125,29 @@ def compare(
         FormatError: No utterance is in all three.
     """
     utterances = tuple(
-        Utterance(
-            key,
-            tuple(said),
-            before[key],
-            after[key],
-            align(said, before[key].words),
-            align(said, after[key].words),
-        )
+        Utterance(key, tuple(said), one, other, align(said, one.words), align(said, other.words))
         for key, said in references.items()
-        if key in before and key in after
+        if (one := before.get(key)) and (other := after.get(key))
     )
     if not utterances:
         raise FormatError(
             "no utterance has a reference and a lattice both before and after; do the ids belong together?"
         )
-    broken_before, broken_after = (set(each) for each in failed)
-    absences = (
-        Absence("lattices before that could not be used", tuple(failed[0])),
-        Absence("lattices after that could not be used", tuple(failed[1])),
-        Absence("references without a lattice before", _without(references, {*before, *broken_before})),
-        Absence("references without a lattice after", _without(references, {*after, *broken_after})),
-        Absence("lattices before without a reference", _without(before, references)),
-        Absence("lattices after without a reference", _without(after, references)),
-    )
-    return Comparison(utterances, tuple(each for each in absences if each.keys))
+    absences = {
+        "lattices before that could not be used": failed[0],
+        "lattices after that could not be used": failed[1],
+        "references without a lattice before": _without(references, {*before, *failed[0]}),
+        "references without a lattice after": _without(references, {*after, *failed[1]}),
+        "lattices before without a reference": _without(before, references),
+        "lattices after without a reference": _without(after, references),
+    }
+    return Comparison(utterances, tuple(Absence(what, tuple(keys)) for what, keys in absences.items() if keys))
 
 
-def _without(keys: Mapping[str, object], others: Mapping[str, object] | set[str]) -> tuple[str, ...]:
-    return tuple(key for key in keys if key not in others)
+def _without(keys: Iterable[str], others: Container[str]) -> list[str]:
+    return [key for key in keys if key not in others]
+
+
+def _sums(pairs: Iterable[tuple[ErrorRate, ErrorRate]]) -> tuple[ErrorRate, ErrorRate]:
+    both = list(pairs)
+    return sum((before for before, _ in both), ErrorRate()), sum((after for _, after in both), ErrorRate())

@@ -27,15 +27,14 @@ def report_page(
     """
     drawn = drawings or {}
     before, after = comparison.rates
+    utterances, gained, lost = comparison.utterances, len(comparison.gained), len(comparison.lost)
     return render(
         "report.html",
         (*STYLES, "report.css"),
         (*SCRIPTS, "report.js"),
         {
-            "utterances": [_row(each) for each in comparison.utterances],
-            "lattices": {
-                key: [None if each is None else each.as_dict() for each in pair] for key, pair in drawn.items()
-            },
+            "utterances": [_row(each) for each in utterances],
+            "lattices": {key: [each and each.as_dict() for each in pair] for key, pair in drawn.items()},
         },
         title=f"{names[0]} → {names[1]}",
         names=names,
@@ -44,11 +43,11 @@ def report_page(
         rows=_figures(comparison),
         absences=[(each.what, len(each.keys), each.keys[:LISTED]) for each in comparison.absences],
         histograms=[
-            each for each in (changes([each.change for each in comparison.utterances]), _depths(comparison)) if each
+            each for each in (changes([each.change for each in utterances]), depths(*_depths(comparison))) if each
         ],
-        gained=len(comparison.gained),
-        lost=len(comparison.lost),
-        same=len(comparison.utterances) - len(comparison.gained) - len(comparison.lost),
+        gained=gained,
+        lost=lost,
+        same=len(utterances) - gained - lost,
         drawn=len(drawn),
     )
 
@@ -79,18 +78,21 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
         _count("deletions", *(rate.deletions for rate in rates)),
         _percent("oracle word error rate", *(rate.wer for rate in oracles)),
     ]
-    depth = [
-        _mean([outcome.depth for outcome in side if outcome.depth is not None])
-        for side in ([each.before for each in comparison.utterances], [each.after for each in comparison.utterances])
-    ]
-    if depth[0] is not None and depth[1] is not None:
-        rows.append(("mean depth", f"{depth[0]:.2f}", f"{depth[1]:.2f}", _signed(depth[1] - depth[0], 2), ""))
-    arcs = [
-        sum(each.before.arcs for each in comparison.utterances),
-        sum(each.after.arcs for each in comparison.utterances),
-    ]
-    rows.append(("arcs", f"{arcs[0]:,}", f"{arcs[1]:,}", _signed(arcs[1] - arcs[0], 0), ""))
+    depth = _depths(comparison)
+    if all(depth):
+        before, after = (sum(each) / len(each) for each in depth)
+        rows.append(("mean depth", f"{before:.2f}", f"{after:.2f}", _signed(after - before, 2), ""))
+    arcs = [(each.before.arcs, each.after.arcs) for each in comparison.utterances]
+    before, after = map(sum, zip(*arcs, strict=True))
+    rows.append(("arcs", f"{before:,}", f"{after:,}", _signed(after - before, 0), ""))
     return rows
+
+
+def _depths(comparison: Comparison) -> tuple[list[float], list[float]]:
+    """Return the depths of the lattices before and after that have one."""
+    sides = zip(*((each.before.depth, each.after.depth) for each in comparison.utterances), strict=True)
+    before, after = ([depth for depth in side if depth is not None] for side in sides)
+    return before, after
 
 
 def _percent(name: str, before: float, after: float) -> tuple[str, str, str, str, str]:
@@ -111,14 +113,3 @@ def _signed(value: float, digits: int) -> str:
 
 def _kind(before: float, after: float) -> str:
     return "good" if after < before else "bad" if after > before else ""
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _depths(comparison: Comparison) -> Any:
-    return depths(
-        [each.before.depth for each in comparison.utterances if each.before.depth is not None],
-        [each.after.depth for each in comparison.utterances if each.after.depth is not None],
-    )

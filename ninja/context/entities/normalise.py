@@ -42,24 +42,11 @@ class Normalisation:
 AS_TABLE = Normalisation()
 
 
-def normalise(text: str, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> str:
-    """Normalise a phrase to the spelling of a symbol table; doing it again changes nothing.
-
-    For many phrases make one ``Normaliser``, which remembers words.
-
-    Args:
-        text: The phrase as written.
-        words: The table; without it words keep their case, unless `rules` gives one, and their parts.
-        rules: Rules that apply.
-
-    Returns:
-        Words parted by single blanks; empty if nothing is left.
-    """
-    return Normaliser(words, rules)(text)
-
-
 class Normaliser:
-    """Normaliser of many phrases, with a cache of words."""
+    """Normalises phrases to the spelling of a symbol table; doing it again changes nothing.
+
+    Without a table words keep their case, unless `rules` give one, and their parts.
+    """
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
         self.words = words
@@ -68,15 +55,10 @@ class Normaliser:
         self._table_case: Case | None = None
 
     def __call__(self, text: str) -> str:
-        """Normalise one phrase."""
-        spelled = []
-        for word in text.split():
-            found = self._seen.get(word)
-            if found is None:
-                found = self._seen[word] = self._word(word)
-            if found:
-                spelled.append(found)
-        return " ".join(spelled)
+        """Return the words of a phrase parted by single blanks; empty if nothing is left."""
+        words = text.split()
+        self._seen.update((word, self._word(word)) for word in words if word not in self._seen)
+        return " ".join(filter(None, map(self._seen.__getitem__, words)))
 
     def _word(self, word: str) -> str:
         rules = self.rules
