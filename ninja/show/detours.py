@@ -27,11 +27,7 @@ class Detours:
     # complete path takes it
 
 
-def detours(
-    lattice: Lattice,
-    scales: Scales = Scales(),
-    paths: Sequence[npt.NDArray[np.int64]] = (),
-) -> Detours:
+def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDArray[np.int64]] = ()) -> Detours:
     """Divide a lattice into detours, in the order in which a growing beam would include them.
 
     Args:

@@ -136,26 +136,18 @@ class Drawing:
     def _readable(self) -> int:
         """Count the detours shown at first."""
         ends = np.cumsum([len(row) for row in self.rows])
-        marked = {int(arc) for arc in self.best.arcs} | {
-            int(arc) for arc in ([] if self.oracle is None else self.oracle.arcs)
-        }
+        marked = {*self.best.arcs.tolist(), *([] if self.oracle is None else self.oracle.arcs.tolist())}
         needed = sum(row[0] in marked for row in self.rows)  # these come first
         return max(needed, int(np.searchsorted(ends, READABLE, side="right")))
 
     def _pairs(self) -> dict[str, list[tuple[str | None, str | None]]] | None:
         if self.reference is None or self.oracle is None:
             return None
-        return {
-            "best": list(align(self.reference, self.spell(self.best.words)).pairs),
-            "oracle": list(align(self.reference, self.spell(self.oracle.words)).pairs),
-        }
+        shown = {"best": self.best.words, "oracle": self.oracle.words}
+        return {name: list(align(self.reference, self.spell(words)).pairs) for name, words in shown.items()}
 
 
-def draw(
-    lattice: Lattice,
-    reference: Sequence[str] | None = None,
-    options: ShowOptions = ShowOptions(),
-) -> Drawing:
+def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
     """Choose the arcs of a lattice to draw, and place them.
 
     The best path is drawn first, then that nearest to the reference, then others by their cost.
@@ -206,12 +198,8 @@ def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) 
 
 
 def _labels(lattice: Lattice) -> list[str]:
-    words = lattice.words
-    spelled = {
-        number: str(number) if words is None else words.word(number)
-        for number in np.unique(lattice.word).tolist()
-        if number
-    }
+    used, words = np.unique(lattice.word).tolist(), lattice.words
+    spelled = {number: str(number) if words is None else words.word(number) for number in used if number}
     return [spelled.get(number, "") for number in lattice.word.tolist()]
 
 

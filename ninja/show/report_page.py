@@ -42,9 +42,7 @@ def report_page(
         after=after,
         rows=_figures(comparison),
         absences=[(each.what, len(each.keys), each.keys[:LISTED]) for each in comparison.absences],
-        histograms=[
-            each for each in (changes([each.change for each in utterances]), depths(*_depths(comparison))) if each
-        ],
+        histograms=list(filter(None, (changes([each.change for each in utterances]), depths(*_depths(comparison))))),
         gained=gained,
         lost=lost,
         same=len(utterances) - gained - lost,
