@@ -60,15 +60,7 @@ def score_biased(
 ) -> BiasedRate:
     """Count word errors over a test set, apart on the rare words of each utterance and on the others.
 
-    Args:
-        references: Words said, by utterance id.
-        hypotheses: Words recognised; ids without a reference are counted, not scored.
-        lists: Biasing list of each reference; those of other utterances are left alone.
-        mode: Of references without a hypothesis, as in ``score``.
-
-    Raises:
-        FormatError: A reference has no biasing list, or as in ``score``.
-        OptionError: ``mode`` is none of the three.
+    Arguments and errors are those of ``score``, with the biasing list of each reference, which must have one.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
         Shallow Fusion"; its benchmark's score.py for the alignment and the rules of counting.

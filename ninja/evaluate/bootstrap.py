@@ -75,10 +75,10 @@ def bootstrap(
     ones. A replication without a single word said has no rate and is left out.
 
     Args:
-        references: Words said, by utterance id.
-        hypotheses: Words recognised.
+        references: As in ``score``.
+        hypotheses: As in ``score``.
         others: Words recognised by a second system.
-        mode: Of references without a hypothesis, or without one of the two: as ``score``.
+        mode: Of references without a hypothesis, or without one of the two: as in ``score``.
         replications: How many test sets are drawn.
         seed: Of the generator; the same seed gives the same figures.
 
@@ -93,7 +93,8 @@ def bootstrap(
     check_range("seed", seed, least=0)
     systems = [hypotheses] if others is None else [hypotheses, others]
     both = hypotheses if others is None else {key: () for key in hypotheses if key in others}
-    keys = scored_keys(references, both, mode) if mode != "all" else _any_of(references, systems)
+    # Where all references count, each system must have a hypothesis for at least one.
+    *_, keys = (scored_keys(references, each, mode) for each in (systems if mode == "all" else [both]))
     words = np.array([len(references[key]) for key in keys], np.int64)
     if not words.any():
         raise FormatError("the references hold no word: there is no word error rate")
@@ -111,12 +112,7 @@ def bootstrap(
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:
-    """Draw utterances with replacement, as many as there are, and add up their counts.
-
-    Args:
-        counts: Counts by utterance, int64 [utterances] each, at least one utterance.
-        replications: How often.
-        seed: Of the generator.
+    """Draw utterances with replacement, as many as there are, and add up their counts, int64 [utterances] each.
 
     Returns:
         Sums, int64 [replications] for each of ``counts``; a replication is made of the same utterances in all.
@@ -131,13 +127,6 @@ def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Cou
         for total, each in zip(sums, counts, strict=True):
             total[begin:end] = each[chosen].sum(axis=1)
     return sums
-
-
-def _any_of(references: Mapping[str, Sequence[str]], systems: Sequence[Mapping[str, Sequence[str]]]) -> list[str]:
-    """List all references; each system must have a hypothesis for at least one, else the ids do not belong together."""
-    for system in systems:
-        scored_keys(references, system, "all")
-    return list(references)
 
 
 def _interval(rates: npt.NDArray[np.float64]) -> Interval:

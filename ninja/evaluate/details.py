@@ -30,20 +30,13 @@ def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment
 
 
 def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separator: str = SEPARATOR) -> str:
-    """Write an alignment on one line, as Kaldi's align-text does.
-
-    Raises:
-        FormatError: A word is the special symbol or the separator.
-    """
+    """Write an alignment on one line, as Kaldi's align-text does; no word may be the special symbol or separator."""
     cells = _cells(key, alignment, special, separator)
     return f"{key} {f' {separator} '.join(f'{said} {heard}' for said, heard in cells)}".rstrip()
 
 
 def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> str:
     """Write an alignment on four lines, as ``per_utt`` holds it: reference, hypothesis, operations, their counts.
-
-    Raises:
-        FormatError: A word is the special symbol.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_utt_details.pl.
     """
@@ -61,15 +54,7 @@ def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> s
 
 
 def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str]) -> dict[str, ErrorRate]:
-    """Count the errors of each speaker, in the order of their names.
-
-    Args:
-        alignments: By utterance id.
-        speakers: Speaker of each utterance.
-
-    Raises:
-        FormatError: An utterance has no speaker.
-    """
+    """Count the errors of each speaker, in the order of their names; every utterance needs a speaker."""
     rates: dict[str, ErrorRate] = {}
     for key, alignment in alignments.items():
         if key not in speakers:

@@ -22,13 +22,7 @@ def read_records(
 ) -> dict[str, Value]:
     """Read the record of each utterance, by its id; ``.gz`` is unpacked.
 
-    Args:
-        path: The file.
-        parser: From the whole text to the function that turns a line into an utterance id and a value.
-
-    Raises:
-        FormatError: The parser refuses a line, an id occurs twice, the file is empty, not UTF-8 or damaged.
-        InputError: The file cannot be read.
+    `parser` makes of the whole text the function that turns a line into an utterance id and a value.
     """
     text = utf8.read(path)
     if not text:

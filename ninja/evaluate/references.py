@@ -36,9 +36,6 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
         words: Symbol table of the lattices, if the references are words.
         oov: Id of words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
 
-    Returns:
-        The ids, and the words that the table lacks.
-
     Raises:
         FormatError: Without a table, something is not the id of a word.
 
@@ -55,13 +52,7 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
-    """Return the id of a word, or of an id in decimal.
-
-    Raises:
-        OptionError: It is neither.
-
-    Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
-    """
+    """Return the id of a word, or of an id in decimal."""
     if is_id(word) and int(word) != EPSILON:
         return int(word)
     found = None if words is None else words.id(word)

@@ -77,7 +77,7 @@ def oracle_score(
     """Count the errors of the nearest path of each lattice, the least that rescoring could reach.
 
     Args:
-        lattices: Lattices; those without a reference are counted, not scored.
+        lattices: Those without a reference are counted, not scored.
         references: Words said, by utterance id; those without a lattice are counted as missing, not scored.
         words: Symbol table of the lattices.
         unknown: Id of reference words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
@@ -87,8 +87,7 @@ def oracle_score(
         LatticeError: A lattice has no path to a final state.
         FormatError: No lattice has a reference.
     """
-    total = ErrorRate()
-    found = set()
+    total, found = ErrorRate(), set()
     said = number(references, words, unknown).ids
     for lattice in lattices:
         if lattice.key not in said:

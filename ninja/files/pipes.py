@@ -1,4 +1,4 @@
-"""What gives its bytes once, the standard input and other pipes: looked at first, and then read from the begin."""
+"""Standard input and other pipes, which give their bytes once: looked at first, then read from the begin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK_KEPT = 1 << 20
 
 
 def gives_bytes_once(path: str) -> bool:
-    """Tell whether what a path names gives its bytes to the first who reads them: the standard input, a pipe."""
+    """Tell whether a path names what can be read only once: the standard input, a pipe."""
     if path == STDIN:
         return True
     try:
@@ -31,7 +31,7 @@ def gives_bytes_once(path: str) -> bool:
 
 @dataclass(slots=True)
 class _Peeked:
-    """What was read of a place that gives its bytes once, before anybody opened it as a source."""
+    """The bytes read of a pipe before it was opened as a source."""
 
     raw: IO[bytes]  # where the rest comes from
     stdin: object  # whose bytes these are, if they are the standard input's
@@ -44,7 +44,7 @@ _peeked: dict[str, _Peeked] = {}
 
 
 def is_peeked(path: str) -> bool:
-    """Tell whether somebody looked at what a pipe gives, and nobody took it yet."""
+    """Tell whether the first bytes of a pipe were looked at, and not read yet."""
     return path in _peeked
 
 
@@ -99,7 +99,7 @@ def _keep(path: str, peeked: _Peeked) -> None:
 
 def _peeked_of(path: str) -> _Peeked | None:
     peeked = _peeked.get(path)
-    if path == STDIN and peeked is not None and peeked.stdin is not sys.stdin:  # somebody put another stream there
+    if path == STDIN and peeked is not None and peeked.stdin is not sys.stdin:  # it was replaced
         del _peeked[path]
         return None
     return peeked
@@ -118,10 +118,6 @@ def after_peeking(path: str) -> tuple[IO[bytes], bytes]:
     return peeked.raw, peeked.content
 
 
-def _unread(path: str) -> IO[bytes]:
-    return _unread_input() if path == STDIN else opened(path)
-
-
 def opened(path: str) -> IO[bytes]:
     """Open a file or a pipe."""
     try:
@@ -132,14 +128,16 @@ def opened(path: str) -> IO[bytes]:
         raise InputError(f"cannot be read: {error}", path.replace("\0", "?")) from error
 
 
-def _unread_input() -> IO[bytes]:
+def _unread(path: str) -> IO[bytes]:
+    if path != STDIN:
+        return opened(path)
     if sys.stdin is None:
         raise InputError("is closed", "standard input")
     try:
         # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
         return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
     except (AttributeError, OSError, ValueError):
-        return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # somebody put another stream there
+        return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # it was replaced
 
 
 class _ReadOne:
