@@ -92,20 +92,9 @@ class CtcFound:
         return list(dict.fromkeys(word for name in self.names() for word in self.alike[name]))
 
     def lattice(
-        self,
-        key: str,
-        words: SymbolTable | None = None,
-        unknown: str | None = None,
-        frame_shift: float | None = None,
+        self, key: str, words: SymbolTable | None = None, unknown: str | None = None, frame_shift: float | None = None
     ) -> Lattice:
-        """Make a lattice, of at least one sequence; see ``ctc_lattice``.
-
-        Args:
-            key: Utterance id.
-            words: Symbol table that the words must be in; None: one of the words found is made.
-            unknown: Word of the table that stands for those it lacks; None: these are refused.
-            frame_shift: Seconds per frame.
-        """
+        """Make a lattice, of at least one sequence; arguments are those of ``ctc_lattice``."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
         names = self.names()
@@ -135,14 +124,7 @@ class CtcFound:
 def found_of(
     result: tuple[npt.NDArray[Any], ...], num_frames: int, units: CtcUnits, lexicon: CtcLexicon | None
 ) -> CtcFound:
-    """Make word sequences of the kernel's unit sequences; those with the same words become one.
-
-    Args:
-        result: The arrays of ``_ctc.search``.
-        num_frames: Of the matrix.
-        units: The units.
-        lexicon: The words allowed; None: any.
-    """
+    """Make word sequences of the unit sequences that ``_ctc.search`` found; those with the same words become one."""
     parent, state, unit_begin, unit, total, word_begin, place, begin, end, cost, alignment = result
     known: dict[tuple[str, ...], int] = {}
     name = np.array([known.setdefault(each, len(known)) for each in _said(state, unit_begin, unit, units, lexicon)])

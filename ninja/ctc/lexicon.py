@@ -25,6 +25,10 @@ class CtcLexicon:
     words: dict[int, tuple[str, ...]]  # those whose spelling ends in a state
 
 
+_NONE = np.zeros(0, np.int32)
+NO_LEXICON = CtcLexicon(np.zeros(1, np.int64), _NONE, _NONE, np.zeros(0, np.uint8), {})  # any words are allowed
+
+
 def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits, path: str | None = None) -> CtcLexicon:
     """Make a lexicon of words and their spellings.
 
@@ -84,7 +88,6 @@ def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexico
     Raises:
         FormatError: A line without units.
         SymbolError: A unit that the model lacks, or that cannot stand there.
-        InputError: The file cannot be read.
     """
     rows = (fields or [""] for _, fields in read_fields(path))
     return ctc_lexicon(((word, spelling) for word, *spelling in rows), units, os.fspath(path))

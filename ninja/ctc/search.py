@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja import _ctc
 from ninja.ctc.found import CtcFound, CtcHypothesis, found_of
-from ninja.ctc.lexicon import CtcLexicon
+from ninja.ctc.lexicon import NO_LEXICON, CtcLexicon
 from ninja.ctc.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, OptionError, check_range
 from ninja.lattice import Lattice
@@ -39,12 +39,9 @@ class CtcOptions:
 def log_probabilities(
     matrix: npt.ArrayLike, scale: Literal["logprob", "logit", "prob"] = "logprob", key: str | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return a matrix as natural log-probabilities, float64 [frames, units].
+    """Return a model's output [frames, units] as natural log-probabilities, float64.
 
-    Args:
-        matrix: Output of a model, [frames, units].
-        scale: Kind of its numbers: natural log-probabilities, scores before the softmax, or probabilities.
-        key: Utterance id, for the message.
+    `scale` is the kind of its numbers: natural log-probabilities, scores before the softmax, or probabilities.
 
     Raises:
         ModelError: It is no matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
@@ -129,15 +126,15 @@ def ctc_search(
     if options.min_logprob > -math.inf:
         kept = (values >= options.min_logprob) | (values == values.max(axis=1, keepdims=True, initial=-math.inf))
         values = np.where(kept, values, -np.inf)
-    empty = np.zeros(0, np.int32)
+    tree = NO_LEXICON if lexicon is None else lexicon
     found = _ctc.search(
         values,
         units.blank,
         units.kind,
-        np.zeros(1, np.int64) if lexicon is None else lexicon.child_begin,
-        empty if lexicon is None else lexicon.unit,
-        empty if lexicon is None else lexicon.child,
-        np.zeros(0, np.uint8) if lexicon is None else lexicon.is_word,
+        tree.child_begin,
+        tree.unit,
+        tree.child,
+        tree.is_word,
         options.beam,
         options.score_beam,
         options.max_units,

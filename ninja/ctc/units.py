@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import DependencyError, FormatError, InputError, OptionError
+from ninja.errors import DependencyError, FormatError, OptionError
 from ninja.files import text as utf8
 from ninja.lattice.arrays import frozen
 
@@ -81,17 +81,13 @@ def ctc_units(
 
 
 def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
-    """Read the names of a model's columns.
+    """Read the names of a model's columns, in the order of their numbers, which must run from 0 without a gap.
 
     The file is a ``tokens.txt`` (on each line a name and its number), a list (a name on each line, numbered from 0) or
     a JSON object of names and numbers, as Hugging Face's ``vocab.json``: its content says which.
 
-    Returns:
-        The names in the order of their numbers, which must run from 0 without a gap.
-
     Raises:
         FormatError: None of these, two names for a number, or a number left out.
-        InputError: The file cannot be read.
     """
     name = os.fspath(path)
     content = utf8.read(name)
@@ -125,7 +121,6 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     Raises:
         DependencyError: The sentencepiece library is not installed.
         FormatError: The file is no such model.
-        InputError: It cannot be read.
     """
     name = os.fspath(path)
     try:
@@ -133,11 +128,7 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     except ImportError as error:
         message = "reading a sentencepiece model needs the library; pip install sentencepiece, or give a tokens.txt"
         raise DependencyError(message) from error
-    try:
-        with open(name, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", name) from error
+    content = utf8.content(name)
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
         return [model.id_to_piece(number) for number in range(model.get_piece_size())]
