@@ -1,6 +1,5 @@
 """Models of Hugging Face: a word's score is the sum over its pieces, however it is asked for."""
 
-import importlib.util
 import math
 from dataclasses import replace
 
@@ -11,12 +10,10 @@ from hypothesis import strategies as st
 from reference_rescore import close, path_costs, path_costs_under
 from strategies import lattices
 
-from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 from ninja.lm.huggingface.causal import CausalLM
-from ninja.lm.huggingface.loading import open_directory
-from ninja.lm.options import LoadOptions
 from ninja.rescoring import RescoreOptions, rescore
 
 torch = pytest.importorskip("torch")
@@ -144,33 +141,10 @@ def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice)
     assert close(run(lattice, lm, algorithm), path_costs_under(lattice, plain.logprob, EXACT, 0.25))
 
 
-def test_half_precision_gives_nearly_the_same_scores():
-    parent, word = make_trie(load(folder("gpt2"), words=TABLE))
-    expected = load(folder("gpt2"), words=TABLE).score_trie(parent, word)
-    for dtype in ("bfloat16", "float16"):
-        lm = open_directory(folder("gpt2"), LoadOptions(words=TABLE), dtype=dtype)
-        assert lm._pieces._model.dtype == getattr(torch, dtype)
-        for got in (lm.score_trie(parent, word), stepwise(lm, parent, word)):
-            assert 0 < np.abs(got - expected).max() < 0.3
-    with pytest.raises(OptionError, match="dtype is 'int8'; it must be one of float32, float16, bfloat16"):
-        open_directory(folder("gpt2"), LoadOptions(words=TABLE), dtype="int8")
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_a_device_that_torch_lacks_is_named(kind):
     with pytest.raises(OptionError, match="torch cannot use the device 'toaster'"):
         load(folder(kind), "toaster", words=TABLE)
-
-
-def test_a_device_map_is_the_librarys():
-    if importlib.util.find_spec("accelerate") is None:
-        with pytest.raises((DependencyError, ModelError), match=r"[Aa]ccelerate"):
-            open_directory(folder("gpt2"), LoadOptions(words=TABLE), device_map="auto")
-        return
-    parent, word = make_trie(load(folder("gpt2"), words=TABLE))
-    expected = load(folder("gpt2"), words=TABLE).score_trie(parent, word)
-    mapped = open_directory(folder("gpt2"), LoadOptions(words=TABLE), device_map={"": "cpu"})
-    np.testing.assert_allclose(mapped.score_trie(parent, word), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral"])
@@ -213,22 +187,6 @@ def test_a_word_that_cannot_be_spelled_is_unknown():
     assert spelled(llama, "<unk>") == [0]
     assert gpt2.vocabulary.id("Zoë") is not None  # bytes spell everything
     assert gpt2.vocabulary.id("<eps>") is None
-
-
-def test_casing_is_applied_before_words_are_split():
-    table = SymbolTable.from_words(["<eps>", "THE", "Cat", "Zoë"])
-
-    def written(casing):
-        lm = open_directory(folder("gpt2"), LoadOptions(words=table), casing=casing)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
-        return [tokenizer.decode(spelled(lm, w, first=f)).strip() for w in ("THE", "Cat", "Zoë") for f in (True, False)]
-
-    assert written("keep") == ["THE", "THE", "Cat", "Cat", "Zoë", "Zoë"]
-    assert written("lower") == ["the", "the", "cat", "cat", "zoë", "zoë"]
-    assert written("upper") == ["THE", "THE", "CAT", "CAT", "ZOË", "ZOË"]
-    assert written("sentence") == ["The", "the", "Cat", "cat", "Zoë", "zoë"]
-    with pytest.raises(OptionError, match="casing is 'title'; it must be one of keep, lower, upper, sentence"):
-        open_directory(folder("gpt2"), LoadOptions(words=table), casing="title")
 
 
 @given(st.data())

@@ -25,6 +25,13 @@ def device_of(name: str) -> torch.device:
         raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
 
 
+def reason(error: Exception) -> str:
+    """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
+    if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error) or "llocat" in str(error):
+        raise error
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+
+
 def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias in float32.
 

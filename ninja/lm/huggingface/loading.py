@@ -7,32 +7,24 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.compute import device_of, reason
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.masked import MaskedLM
 from ninja.lm.huggingface.piece_network import open_pieces
-from ninja.lm.huggingface.spelling import Casing, spell
+from ninja.lm.huggingface.spelling import spell
 from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
-
-DType = Literal["float32", "float16", "bfloat16"]
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
 
 
-def open_directory(
-    path: str | os.PathLike[str],
-    options: LoadOptions,
-    *,
-    casing: Casing = "keep",
-    dtype: DType = "float32",
-    device_map: str | dict[str, Any] | None = None,
-) -> LanguageModel:
+def open_directory(path: str, options: LoadOptions) -> LanguageModel:
     """Open a language model for the words of some lattices.
 
     A causal one becomes a `CausalLM`; a masked one a `MaskedLM`, which only scores the sentences of n-best lists.
@@ -42,20 +34,14 @@ def open_directory(
     Args:
         path: The directory: config.json, weights in safetensors or a .bin without code, and the tokenizer's files.
         options: How it computes, and the lattices' words: a model of pieces knows no words by itself.
-        casing: How words are written before they are split into pieces, see `spell`.
-        dtype: Precision of weights and activations; scores are put together in float32.
-        device_map: Where the parts of a network lie, as transformers takes it (needs accelerate); None = on one device.
 
     Raises:
         ModelError: A file is missing or damaged, or the model is of a kind that Ninja does not run.
         OptionError: An option is out of range, the words are missing, or torch cannot use the device.
         DependencyError: The transformers library, or a library that it needs for this directory, is not installed.
     """
-    path = os.fspath(path)
-    if dtype not in get_args(DType):
-        raise OptionError(f"dtype is {dtype!r}; it must be one of {', '.join(get_args(DType))}")
     config = _checked(path)
-    words, device = options.words, options.device
+    words = options.words
     if words is None:
         raise OptionError("a model of word pieces; give the lattices' symbol table (words.txt) too", path)
     try:
@@ -64,7 +50,8 @@ def open_directory(
         message = "this model needs the transformers library; install it with `pip install 'ninja-asr[hf]'`"
         raise DependencyError(message, path) from error
     masked = _is_masked(config, path)
-    with _explained(path), _without_bars(transformers.utils.logging):
+    device = device_of(options.device)
+    with _explained(path, transformers.utils.logging):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         family: Any = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
         model, report = family.from_pretrained(
@@ -72,37 +59,29 @@ def open_directory(
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=any(os.path.isfile(os.path.join(path, name)) for name in WEIGHTS[:2]),
-            dtype=dtype,
-            device_map=device_map,
+            dtype="float32",
             output_loading_info=True,
         )
     lacking = sorted(map(str, report["missing_keys"])) + sorted(str(key[0]) for key in report["mismatched_keys"])
     if lacking:  # the library would draw them at random
         raise ModelError(f"its weights lack {', '.join(lacking)[:200]}, which {type(model).__name__} needs", path)
-    model.eval()
-    if device_map is None:
-        try:
-            model.to(device)
-        except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
-            raise OptionError(f"torch cannot use the device {device!r}: {error}") from error
+    model.eval().to(device)
     if masked:
-        return _masked(model, tokenizer, words, casing, options.max_batch, path)
+        return _masked(model, tokenizer, words, options.max_batch, path)
     eos = _first(tokenizer.eos_token_id, model.config.eos_token_id)
     bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
     if bos is None or eos is None:
         raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
-    spelling = _in_range(spell(words, tokenizer, bos, eos, casing, path), model, path)
+    spelling = _in_range(spell(words, tokenizer, bos, eos, path), model, path)
     return CausalLM(open_pieces(model, bos, options, path), spelling)
 
 
-def _masked(
-    model: Any, tokenizer: Any, words: SymbolTable, casing: Casing, max_batch: int | None, path: str
-) -> LanguageModel:
+def _masked(model: Any, tokenizer: Any, words: SymbolTable, max_batch: int | None, path: str) -> MaskedLM:
     before, behind = _first(tokenizer.cls_token_id, tokenizer.bos_token_id), tokenizer.sep_token_id
     behind = _first(behind, tokenizer.eos_token_id)
     if before is None or behind is None or tokenizer.mask_token_id is None:
         raise ModelError("its tokenizer lacks a piece for hidden ones or for a sentence's ends (mask, cls, sep)", path)
-    spelling = _in_range(spell(words, tokenizer, before, behind, casing, path), model, path)
+    spelling = _in_range(spell(words, tokenizer, before, behind, path), model, path)
     longest = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     longest = min(longest, tokenizer.model_max_length)  # of some, the first positions are not for words
     return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, max_batch)
@@ -170,28 +149,16 @@ def _in_range(spelling: Any, model: Any, path: str) -> Any:
 
 
 @contextmanager
-def _without_bars(logging: Any) -> Iterator[None]:
-    """Load without a progress bar: stderr is not the library's."""
+def _explained(path: str, logging: Any) -> Iterator[None]:
+    """Load without a progress bar, and turn errors about a damaged or unusual directory into one line."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
+    except ImportError as error:
+        raise DependencyError(f"transformers needs another library: {reason(error)}", path) from error
+    except Exception as error:  # a dozen types, some with a page of advice
+        raise ModelError(f"transformers cannot load it: {reason(error)}", path) from error
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turn the library's errors about a damaged or unusual directory into one line."""
-    try:
-        yield
-    except ImportError as error:
-        raise DependencyError(f"transformers needs another library: {_line(error)}", path) from error
-    except Exception as error:  # a dozen types, some with a page of advice
-        raise ModelError(f"transformers cannot load it: {_line(error)}", path) from error
-
-
-def _line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

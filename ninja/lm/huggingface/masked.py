@@ -52,7 +52,7 @@ class MaskedLM(LanguageModel):
         self._spelling = spelling
         self._marks = marks
         self._max_batch = max_batch
-        self._device = model.get_input_embeddings().weight.device
+        self._device = model.device
         self._longest = longest
 
     @property
@@ -60,17 +60,11 @@ class MaskedLM(LanguageModel):
         """Number of trained numbers."""
         return int(self._model.num_parameters())
 
-    def start(self, count: int) -> NoReturn:
-        """Refuse: see `REFUSAL`."""
+    def start(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what is asked of words after a history."""
         raise ModelError(REFUSAL)
 
-    def advance(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
-        """Refuse: see `REFUSAL`."""
-        raise ModelError(REFUSAL)
-
-    def logprob(self, slots: np.ndarray, words: np.ndarray) -> NoReturn:
-        """Refuse: see `REFUSAL`."""
-        raise ModelError(REFUSAL)
+    advance = logprob = start
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`; there are no slots."""
@@ -133,7 +127,7 @@ class MaskedLM(LanguageModel):
             input_ids=torch.from_numpy(sentence).to(self._device),
             attention_mask=torch.from_numpy(inside).to(self._device),
         ).logits[torch.from_numpy(every), torch.from_numpy(hidden)]  # [rows, pieces]
-        logprob = logits.float().log_softmax(-1).gather(1, target.to(logits.device)[:, None])[:, 0]
+        logprob = logits.log_softmax(-1).gather(1, target[:, None])[:, 0]
         return logprob.double().cpu().numpy()
 
     def _pieces(self, sentence: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,7 @@ from ninja.lm.trie import score_by_levels
 from ninja.lm.vocabulary import Words
 
 LONGEST_HISTORY = 2**31  # pieces, of a network that knows no limit
-TOLERANCE = {torch.float32: 1e-3}  # nats between two ways to one score; of half precision, HALF_TOLERANCE
-HALF_TOLERANCE = 0.25
+TOLERANCE = 1e-3  # nats between two ways to one score
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,6 @@ class _CacheLayer:
     heads: int
     key_width: int
     value_width: int
-    device: torch.device
-    dtype: torch.dtype
 
 
 class PieceLM(AttentionLM):
@@ -52,22 +50,16 @@ class PieceLM(AttentionLM):
             model: A causal language model of the transformers library, in evaluation mode.
             bos: Piece that starts a sentence.
             cache: What each layer keeps of a piece; None = nothing, every sentence is read from its start.
-            options: How scores are computed; the network may lie on another device.
-
-        Raises:
-            OptionError: torch has no such device.
+            options: How it computes; the network lies on that device already.
         """
         head = model.get_output_embeddings()
-        weight = head.weight.detach()
-        bias = getattr(head, "bias", None)
         words = Words(SymbolTable([]), bos, bos, None)  # pieces have only numbers
         # Without keys and values a row keeps the piece itself, which is exact in float32 up to 2**24.
         kept = 1 if cache is None else sum(layer.heads * (layer.key_width + layer.value_width) for layer in cache)
-        super().__init__(words, weight.float(), None if bias is None else bias.detach().float(), kept, kept, options)
+        super().__init__(words, head.weight.detach(), getattr(head, "bias", None), kept, kept, options)
         self._model = model
         self._network = model.base_model
         self._cache = cache
-        self._input_device = model.get_input_embeddings().weight.device
         # A layer may see only so many pieces back. A mask of ours would undo that, so it must not be long enough to.
         windows = [getattr(model.config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
@@ -100,20 +92,20 @@ class PieceLM(AttentionLM):
             pair = []
             for width in (layer.key_width, layer.value_width):
                 kept = before[..., place : place + layer.heads * width].unflatten(-1, (layer.heads, width))
-                pair.append(kept.transpose(1, 2).to(layer.device, layer.dtype))  # [n, heads, pieces, width]
+                pair.append(kept.transpose(1, 2))  # [n, heads, pieces, width]
                 place += layer.heads * width
             past.append(tuple(pair))
         cache: Any = DynamicCache(past if path.shape[1] else None)
         output = self._network(
-            input_ids=piece[:, None].to(self._input_device),
-            attention_mask=pad(torch.from_numpy(inside).long(), (0, 1), value=1).to(self._input_device),
-            position_ids=torch.from_numpy(np.minimum(length, self._longest - 1)[:, None]).to(self._input_device),
+            input_ids=piece[:, None],
+            attention_mask=pad(self._tensor(inside).long(), (0, 1), value=1),
+            position_ids=self._tensor(np.minimum(length, self._longest - 1)[:, None]),
             past_key_values=cache,
             use_cache=True,
         )
         told = [part[:, :, -1].flatten(1) for layer in cache.layers for part in (layer.keys, layer.values)]
-        last = self._unless_too_long(output.last_hidden_state[:, -1].to(self._device), self._tensor(length))
-        return torch.cat([*(part.to(self._device).float() for part in told), last.float()], 1)
+        last = self._unless_too_long(output.last_hidden_state[:, -1], self._tensor(length))
+        return torch.cat([*told, last], 1)
 
     def _read_sentences(self, before: torch.Tensor, inside: npt.NDArray[np.bool_], piece: torch.Tensor) -> torch.Tensor:
         length = self._tensor(inside.sum(1))  # [n]
@@ -125,27 +117,25 @@ class PieceLM(AttentionLM):
         output = self._plain(sentence)
         last = output[torch.arange(len(piece), device=self._device), length.clamp(max=output.shape[1] - 1)]
         last = self._unless_too_long(last, length)  # [n, embedding]
-        return torch.cat((piece[:, None].float(), last.float()), 1)
+        return torch.cat((piece[:, None].float(), last), 1)
 
     def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         if self._block_nodes is None:  # a sentence each, with padding behind it that no word of it sees
             output = self._plain(word)
             output = pad(output, (0, 0, 0, word.shape[1] - output.shape[1]))
             return self._unless_too_long(output, position)
-        dtype = self._model.dtype
-        hidden = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
+        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, torch.finfo(torch.float32).min)
         output = self._network(
-            input_ids=word.to(self._input_device),
-            attention_mask=hidden[:, None].to(self._input_device),
-            position_ids=position.clamp(max=self._longest - 1).to(self._input_device),
+            input_ids=word,
+            attention_mask=hidden[:, None],
+            position_ids=position.clamp(max=self._longest - 1),
             use_cache=False,
         )
-        return self._unless_too_long(output.last_hidden_state.to(self._device), position, self._window)
+        return self._unless_too_long(output.last_hidden_state, position, self._window)
 
     def _plain(self, sentence: torch.Tensor) -> torch.Tensor:
-        """Read sentences as everyone does, as far as the network can: [sentences, pieces] → [.., .., embedding]."""
-        sentence = sentence[:, : self._longest].to(self._input_device)
-        return self._network(sentence, use_cache=False).last_hidden_state.to(self._device)
+        """Read sentences as far as the network can: [sentences, pieces] → [.., .., embedding]."""
+        return self._network(sentence[:, : self._longest], use_cache=False).last_hidden_state  # type: ignore[no-any-return]
 
     def _unless_too_long(self, output: torch.Tensor, position: torch.Tensor, window: int | None = None) -> torch.Tensor:
         """Return outputs, [..., embedding], those at positions that the network cannot have, [...], as NaN."""
@@ -160,11 +150,10 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     Args:
         model: As for `PieceLM`.
         bos: Piece that starts a sentence.
-        options: How scores are computed.
+        options: How it computes; the network lies on that device already.
         path: Of the model, for errors.
 
     Raises:
-        OptionError: torch has no such device.
         ModelError: Its logits are not the product of its output with an output embedding.
     """
     unfit = f"the logits of {type(model).__name__} are not its output times its output embedding; Ninja cannot run it"
@@ -174,31 +163,25 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     # A small trie of pieces from all over the vocabulary, with branches at several depths and a leaf to each.
     parent = np.array([-1, -1, 0, 0, 2, 2, 4, 3, 1, 8], np.int32)
     piece = np.linspace(0, model.get_input_embeddings().weight.shape[0] - 1, len(parent)).astype(np.int32)
-    sentence = torch.tensor([[bos, *piece[[0, 2, 4, 6]].tolist()]], device=lm._input_device)
-    logits = model(sentence, use_cache=False).logits.to(lm._device)
+    sentence = torch.tensor([[bos, *piece[[0, 2, 4, 6]].tolist()]], device=lm._device)
+    logits = model(sentence, use_cache=False).logits
     product = model.get_output_embeddings()(model.base_model(sentence, use_cache=False).last_hidden_state)
-    exact = model.dtype == torch.float32  # in half precision the two may be rounded differently
-    if not torch.allclose(logits.float(), product.to(lm._device).float(), *((1e-4, 1e-4) if exact else (1e-2, 1e-2))):
+    if not torch.allclose(logits, product, 1e-4, 1e-4):
         raise ModelError(unfit, path)
-    tolerance = TOLERANCE.get(model.dtype, HALF_TOLERANCE)
     lm.reads_tries(False)
     expected = lm.score_trie(parent, piece)
-    lm.reads_tries(_agree(lambda: _with_tries(lm, parent, piece), expected, tolerance))
-    if lm._cache is not None and not _agree(lambda: score_by_levels(lm, parent, piece), expected, tolerance):
+    lm.reads_tries(True)
+    lm.reads_tries(_agree(lambda: lm.score_trie(parent, piece), expected))
+    if lm._cache is not None and not _agree(lambda: score_by_levels(lm, parent, piece), expected):
         without = PieceLM(model, bos, None, options)
         without.reads_tries(lm._block_nodes is not None)
         return without
     return lm
 
 
-def _with_tries(lm: PieceLM, parent: npt.NDArray[np.int32], piece: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-    lm.reads_tries(True)
-    return lm.score_trie(parent, piece)
-
-
-def _agree(scores: Any, expected: npt.NDArray[np.float32], tolerance: float) -> bool:
+def _agree(scores: Callable[[], npt.NDArray[np.float32]], expected: npt.NDArray[np.float32]) -> bool:
     try:
-        return bool(np.abs(scores() - expected).max() < tolerance)
+        return bool(np.abs(scores() - expected).max() < TOLERANCE)
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError):
         return False  # whatever an architecture says to arguments it does not know
 
@@ -206,12 +189,11 @@ def _agree(scores: Any, expected: npt.NDArray[np.float32], tolerance: float) -> 
 def _cache_layers(model: Any, bos: int) -> list[_CacheLayer] | None:
     """Return the shapes of the keys and values that a network keeps of a piece; None if it keeps none."""
     try:
-        device = model.get_input_embeddings().weight.device
-        output = model.base_model(torch.tensor([[bos]], device=device), use_cache=True)
+        output = model.base_model(torch.tensor([[bos]], device=model.device), use_cache=True)
         layers = []
         for layer in output.past_key_values.layers:
             (_, heads, _, key_width), value_width = layer.keys.shape, layer.values.shape[-1]
-            layers.append(_CacheLayer(heads, key_width, value_width, layer.keys.device, layer.keys.dtype))
+            layers.append(_CacheLayer(heads, key_width, value_width))
         return layers or None
     except (AttributeError, TypeError, ValueError):
         return None

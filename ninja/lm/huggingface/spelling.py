@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.vocabulary import BOS, EOS, UNK
-
-Casing = Literal["keep", "lower", "upper", "sentence"]
 
 CARRIER = "a"  # a word before the one of interest, whose pieces then are those of a word inside a sentence
 
@@ -42,9 +40,7 @@ class Spelling:
         return word.astype(np.int64) + np.where(first, self.num_words, 0)
 
 
-def spell(
-    words: SymbolTable, tokenizer: Any, bos: int, eos: int, casing: Casing = "keep", path: str | None = None
-) -> Spelling:
+def spell(words: SymbolTable, tokenizer: Any, bos: int, eos: int, path: str | None = None) -> Spelling:
     """Split all words of a symbol table.
 
     A word's pieces inside a sentence are those that the tokenizer adds to a sentence for a space and the word: so
@@ -55,24 +51,19 @@ def spell(
         tokenizer: Of the transformers library.
         bos: Piece that starts a sentence.
         eos: Piece that ends one.
-        casing: How words are written: as they are, in "lower" or "upper" case, or "sentence": in lower case, but for
-            the first letter of a sentence.
         path: Of the model, for errors.
 
     Raises:
-        OptionError: There is no such casing.
         ModelError: The tokenizer joins words, or has neither pieces for a word nor one for unknown ones.
     """
-    if casing not in get_args(Casing):
-        raise OptionError(f"casing is {casing!r}; it must be one of {', '.join(get_args(Casing))}")
     unk = tokenizer.unk_token_id
     if unk in (bos, eos):  # GPT-2 names its only special piece for all purposes
         unk = None
     candidates = [word for word, number in words if number != EPSILON and word not in (BOS, EOS)]
     if unk is not None:
         candidates = [word for word in candidates if word != UNK]
-    first = _pieces(tokenizer, [_cased(word, casing, first=True) for word in candidates])
-    carried = _pieces(tokenizer, [f"{CARRIER} {_cased(word, casing, first=False)}" for word in candidates])
+    first = _pieces(tokenizer, candidates)
+    carried = _pieces(tokenizer, [f"{CARRIER} {word}" for word in candidates])
     (carrier,) = _pieces(tokenizer, [CARRIER])
     spelled: list[str] = []
     inside: list[list[int]] = []
@@ -99,12 +90,3 @@ def spell(
 
 def _pieces(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-
-
-def _cased(word: str, casing: Casing, *, first: bool) -> str:
-    if casing == "keep":
-        return word
-    if casing == "upper":
-        return word.upper()
-    lower = word.lower()
-    return lower[:1].upper() + lower[1:] if casing == "sentence" and first else lower

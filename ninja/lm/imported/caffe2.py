@@ -13,11 +13,11 @@ from dataclasses import replace
 import torch
 
 from ninja.errors import ModelError
-from ninja.lm.compute import device_of
+from ninja.lm.compute import device_of, reason
 from ninja.lm.imported.caffe2_net import INIT, PREDICT, Net, Operator, read
 from ninja.lm.imported.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import State, StatePart, StepNetwork, reason
+from ninja.lm.imported.network import State, StatePart, StepNetwork
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import find
 

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from ninja.errors import ModelError, NinjaError
-from ninja.lm.compute import device_of
+from ninja.lm.compute import device_of, reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, reason, state_part
+from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import BESIDE, find
 

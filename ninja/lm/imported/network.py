@@ -125,10 +125,3 @@ def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: ob
     if len(fixed) != len(sizes) - 1:
         raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)
     return StatePart(name, torch.zeros(fixed, dtype=dtype), axis)
-
-
-def reason(error: Exception) -> str:
-    """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
-    if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error) or "llocat" in str(error):
-        raise error
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lm.compute import reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
-from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, reason, state_part
+from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
 from ninja.lm.options import LoadOptions
 from ninja.lm.vocabulary import BOS, EOS, UNK, find
 
