@@ -220,7 +220,7 @@ def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
 )
 def test_a_vocabulary_that_does_not_fit_is_refused(words, num_words, message):
     with pytest.raises(ModelError, match=message):
-        Words.of(SymbolTable.from_words(words), num_words, "file")
+        Words.of(SymbolTable.from_words(words), "file").fit(num_words, "file")
 
 
 def test_a_vocabulary_with_gaps_is_refused():

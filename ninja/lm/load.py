@@ -35,23 +35,12 @@ Reader = Callable[..., LanguageModel]
 class Candidate:
     """A file or directory that may be a language model."""
 
-    path: str
     head: bytes  # first bytes, unpacked where they are gzip; a directory has none
-
-    @property
-    def members(self) -> list[str]:
-        """Names of a zip's members, none where it is another file or damaged."""
-        if not self.head.startswith(ZIP_MAGIC):
-            return []
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.namelist()
-        except (zipfile.BadZipFile, NotImplementedError, ValueError):
-            return []
+    names: list[str]  # of a zip's members, unless it is damaged, or of a directory's files
 
     def has(self, *names: str) -> bool:
         """Tell whether any of these files lies in the directory."""
-        return not self.head and any(os.path.isfile(os.path.join(self.path, name)) for name in names)
+        return not self.head and not set(names).isdisjoint(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +96,8 @@ def load(
 def kind_of(path: str | os.PathLike[str]) -> Kind:
     """Detect the kind of a language model; a `ModelError` says what else it is, or that there is no such file."""
     name = os.fspath(path)
-    head = b"" if os.path.isdir(name) else _head(name)
-    candidate = Candidate(name, _unpacked(head))
+    head, names = (b"", os.listdir(name)) if os.path.isdir(name) else _contents(name)
+    candidate = Candidate(unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head, names)
     for kind in KINDS:
         if kind.recognise(candidate):
             return kind
@@ -117,17 +106,19 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
 
 
-def _head(path: str) -> bytes:
+def _contents(path: str) -> tuple[bytes, list[str]]:
+    """Return the first bytes of a file, and the members of a zip."""
     try:
         with open(path, "rb") as stream:
-            return stream.read(HEAD)
+            head = stream.read(HEAD)
+        if not head.startswith(ZIP_MAGIC):
+            return head, []
+        with zipfile.ZipFile(path) as archive:
+            return head, archive.namelist()
     except FileNotFoundError as error:
         raise ModelError("no such file; give a checkpoint of `ninja train`", path) from error
-
-
-def _unpacked(head: bytes) -> bytes:
-    """Return the beginning of a gzip file's content; other bytes as they are."""
-    return unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        return head, []
 
 
 def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
@@ -144,12 +135,12 @@ def _is_checkpoint(candidate: Candidate) -> bool:
 
 
 def _is_torchscript(candidate: Candidate) -> bool:
-    names = candidate.members
+    names = candidate.names
     return any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name for name in names)
 
 
 def _is_exported(candidate: Candidate) -> bool:
-    return any(re.fullmatch(r"[^/]*/models/[^/]+\.json", name) for name in candidate.members)
+    return any(re.fullmatch(r"[^/]*/models/[^/]+\.json", name) for name in candidate.names)
 
 
 def _is_kaldi_rnnlm(candidate: Candidate) -> bool:
@@ -167,10 +158,8 @@ def _is_onnx(candidate: Candidate) -> bool:
 
 
 def _is_caffe2(candidate: Candidate) -> bool:
-    if not os.path.isdir(candidate.path):
-        return False
-    names = os.listdir(candidate.path)
-    return all(sum(name.endswith(end) for name in names) == 1 for end in CAFFE2_NETS)
+    nets = [sum(name.endswith(end) for name in candidate.names) for end in CAFFE2_NETS]
+    return not candidate.head and nets == [1, 1]
 
 
 def _describe(head: bytes) -> str:

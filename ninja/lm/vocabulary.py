@@ -29,7 +29,6 @@ class Words:
     def of(
         cls,
         vocabulary: SymbolTable,
-        num_words: int | None = None,
         path: str | os.PathLike[str] | None = None,
         *,
         bos: str = BOS,
@@ -41,7 +40,6 @@ class Words:
 
         Args:
             vocabulary: Words by id.
-            num_words: Scores that the network gives for each history; None = not known beforehand.
             path: The model's file, for messages.
             bos: The word that begins a sentence.
             eos: The word that ends one; the same word may do both.
@@ -49,21 +47,26 @@ class Words:
             unk_words: How many distinct words of the training text it stood for, where known.
 
         Raises:
-            ModelError: The ids have gaps, are not as many as the network's scores, or a special word is missing.
+            ModelError: The ids have gaps, or a special word is missing.
         """
         size = len(vocabulary)
-        last = max((number for _, number in vocabulary), default=-1)
-        if last != size - 1:
-            raise ModelError(f"{size} words, but ids up to {last}; give each id from 0 a word", vocabulary.path or path)
-        if num_words is not None and size != num_words:
-            message = f"{size} words in the vocabulary, but the network scores {num_words}; give the words it has"
-            raise ModelError(message, path)
-        numbers = [vocabulary.id(word) for word in (bos, eos, unk)]
-        for word, number in zip((bos, eos), numbers[:2], strict=True):
-            if number is None:
-                raise ModelError(f"the vocabulary lacks {word}; name the words that begin and end sentences", path)
-        assert numbers[0] is not None and numbers[1] is not None  # noqa: PT018
-        return cls(vocabulary, numbers[0], numbers[1], numbers[2], unk_words)
+        largest = max((number for _, number in vocabulary), default=-1)
+        if largest != size - 1:
+            raise ModelError(
+                f"{size} words, but ids up to {largest}; give each id from 0 a word", vocabulary.path or path
+            )
+        first, last = vocabulary.id(bos), vocabulary.id(eos)
+        if first is None or last is None:
+            lacking = bos if first is None else eos
+            raise ModelError(f"the vocabulary lacks {lacking}; name the words that begin and end sentences", path)
+        return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
+
+    def fit(self, num_words: int, path: str | None = None) -> Words:
+        """Return the words, if a network scores as many."""
+        if len(self.vocabulary) != num_words:
+            found = f"{len(self.vocabulary)} words in the vocabulary, but the network scores {num_words}"
+            raise ModelError(f"{found}; give the words it has", path)
+        return self
 
 
 def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:

@@ -32,14 +32,15 @@ class TransformerLM(AttentionLM):
     ) -> None:
         """Take over a trained network's weights; see `ninja.lm.recurrent.lstm.LstmLM`."""
         config = module.config
-        words = Words.of(vocabulary, config.vocabulary, unk_words=unk_words)
+        words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         self.config = config
         told = 2 * config.embedding  # keys and values of one block
         super().__init__(words, module.embedding.weight, module.bias, config.layers * told, told, options)
         self._module = copy.deepcopy(module).eval().to(self._device)
         for block in self._module.blocks:
             for name in ("query_key_value", "attention_output", "hidden", "hidden_output"):
-                setattr(block, name, _Packed(getattr(block, name)))
+                layer = getattr(block, name)
+                layer.forward = linear(layer.weight.detach(), layer.bias.detach())
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         self._begin()
 
@@ -73,14 +74,3 @@ class TransformerLM(AttentionLM):
             attended = scaled_dot_product_attention(query, key, value, mask[:, None])  # [blocks, heads, tokens, …]
             flow = block.combine(flow, attended.transpose(1, 2))
         return self._module.norm(flow)
-
-
-class _Packed(torch.nn.Module):
-    """A trained linear layer, computed as fast as this machine does it."""
-
-    def __init__(self, layer: torch.nn.Linear) -> None:
-        super().__init__()
-        self._product = linear(layer.weight.detach(), layer.bias.detach())
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self._product(rows)

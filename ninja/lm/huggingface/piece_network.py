@@ -135,7 +135,7 @@ class PieceLM(AttentionLM):
 
     def _plain(self, sentence: torch.Tensor) -> torch.Tensor:
         """Read sentences as far as the network can: [sentences, pieces] → [.., .., embedding]."""
-        return self._network(sentence[:, : self._longest], use_cache=False).last_hidden_state  # type: ignore[no-any-return]
+        return self._network(sentence[:, : self._longest], use_cache=False).last_hidden_state
 
     def _unless_too_long(self, output: torch.Tensor, position: torch.Tensor, window: int | None = None) -> torch.Tensor:
         """Return outputs, [..., embedding], those at positions that the network cannot have, [...], as NaN."""

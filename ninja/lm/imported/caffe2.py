@@ -19,7 +19,7 @@ from ninja.lm.imported.caffe2_operators import MAX_FILL, OPERATORS, Tensors, run
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import State, StatePart, StepNetwork
 from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import find
+from ninja.lm.vocabulary import Words, find
 
 FED = ("word", "seq_lengths", "timestep")
 SCORES = ("logits", "logprob", "probability")
@@ -44,7 +44,8 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
         options = replace(options, normalize=scores[0].split("/")[-1] == "logits")
     count = predict.arguments.get("unk_words")
     unk_words = count if isinstance(count, int) and count > 0 else None
-    return language_model(network, find(path, options.words, None), options, path, unk_words=unk_words)
+    words = Words.of(find(path, options.words, None), path, unk_words=unk_words)
+    return language_model(network, words, options, path)
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:

@@ -26,7 +26,7 @@ from ninja.lm.compute import device_of, reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
 from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BESIDE, find
+from ninja.lm.vocabulary import BESIDE, Words, find
 
 SCHEMA = 8
 EXPECTED = "expected (word [batch], states …) -> (scores, states …), or (words [batch, time]) -> scores"
@@ -57,7 +57,7 @@ def open_exported(path: str, options: LoadOptions) -> StepLM | HistoryLM:
             network = HistoryNetwork(lambda words: program([words])[0], batch=batch, path=path)
         else:
             network = _steps(program)
-        return language_model(network, find(path, options.words, inside), options, path)
+        return language_model(network, Words.of(find(path, options.words, inside), path), options, path)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"a truncated or damaged archive ({error}); copy it again", path) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

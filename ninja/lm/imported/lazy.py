@@ -19,13 +19,12 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 
-from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import as_tensor, device_of, logsumexp
 from ninja.lm.imported.network import HistoryNetwork, StepNetwork
 from ninja.lm.options import DEFAULTS, LoadOptions
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.slots import SlotPool
-from ninja.lm.vocabulary import BOS, EOS, UNK, Words
+from ninja.lm.vocabulary import Words
 
 FIRST_WIDTH = 16  # words of a history there is room for at first; doubled when one gets longer
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept
@@ -33,36 +32,18 @@ SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
 
 
 def language_model(
-    network: StepNetwork | HistoryNetwork,
-    words: SymbolTable,
-    options: LoadOptions,
-    path: str | None = None,
-    *,
-    bos: str = BOS,
-    eos: str = EOS,
-    unk: str = UNK,
-    unk_words: int | None = None,
+    network: StepNetwork | HistoryNetwork, words: Words, options: LoadOptions, path: str | None = None
 ) -> StepLM | HistoryLM:
-    """Make a language model of a network and its vocabulary: as many words, ids from 0, as it has scores.
-
-    Args:
-        network: The network.
-        words: The vocabulary.
-        options: How it computes.
-        path: The model's file, for messages.
-        bos: The word that begins a sentence.
-        eos: The word that ends one; the same word may do both.
-        unk: The word that stands for unknown ones, if there is one.
-        unk_words: How many distinct words of the training text it stood for, where known.
+    """Make a language model of a network and its vocabulary.
 
     Raises:
         ModelError: The network has other scores than words, or gives tensors of other shapes than it should.
         OptionError: torch has no such device.
     """
-    size = network.count_words(device_of(options.device))
-    checked = Words.of(words, size, path, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
-    made = HistoryLM if isinstance(network, HistoryNetwork) else StepLM
-    return made(network, checked, options)  # type: ignore[arg-type]
+    words.fit(network.count_words(device_of(options.device)), path)
+    return (
+        HistoryLM(network, words, options) if isinstance(network, HistoryNetwork) else StepLM(network, words, options)
+    )
 
 
 class LazyLM(LanguageModel, ABC):

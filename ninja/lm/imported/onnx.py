@@ -19,7 +19,7 @@ from ninja.lm.compute import reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
 from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BOS, EOS, UNK, find
+from ninja.lm.vocabulary import BOS, EOS, UNK, Words, find
 
 TYPES = {
     "tensor(float)": torch.float32,
@@ -52,18 +52,21 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
         raise _other(session, path)
     normalize = scores[0] == "logits" if options.normalize is None else options.normalize
     count = metadata.get("unk_words", "")
-    return language_model(
-        _steps(session, scores[0], metadata.get("states", ""), path)
-        if "word" in inputs
-        else _histories(session, scores[0], path),
+    words = Words.of(
         find(path, options.words, metadata.get("words")),
-        replace(options, normalize=normalize, device="cpu"),  # where onnxruntime takes and gives tensors
         path,
         bos=metadata.get("bos", BOS),
         eos=metadata.get("eos", EOS),
         unk=metadata.get("unk", UNK),
         unk_words=int(count) if count.isdecimal() and int(count) > 0 else None,
     )
+    network: StepNetwork | HistoryNetwork
+    if "word" in inputs:
+        network = _steps(session, scores[0], metadata.get("states", ""), path)
+    else:
+        network = _histories(session, scores[0], path)
+    # onnxruntime takes and gives tensors on the CPU.
+    return language_model(network, words, replace(options, normalize=normalize, device="cpu"), path)
 
 
 def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path: str) -> list[torch.Tensor]:

@@ -40,7 +40,7 @@ from ninja.lm.compute import device_of
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork
 from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BESIDE, BOS, EOS, UNK, find
+from ninja.lm.vocabulary import BESIDE, BOS, EOS, UNK, Words, find
 
 BATCH_DIM = "batch_dim.txt"
 _FORBIDDEN = re.compile(
@@ -85,7 +85,7 @@ def from_module(
     place = device_of(device)
     module = module.to(place).eval()
     network = _steps(module, batch_dim, place) if hasattr(module, "step") else HistoryNetwork(module)
-    return language_model(network, words, options, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+    return language_model(network, Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words), options)
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +18,7 @@ from ninja.lm.vocabulary import BOS, EOS, SPECIAL
 BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
 MOST = 2**31 - 1  # positions and n-grams of one length: their numbers are int32
 REPORT = 1_000_000  # words between two reports
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # which UTF-8 cannot write
 _BOS, _EOS, _UNK = range(len(SPECIAL))
 
 Report = Callable[[str], None]
@@ -45,14 +49,6 @@ class Ngrams:
         return len(self.word)
 
 
-class _Numbers(dict[str, int]):
-    """Numbers words as they come."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = number = len(self)
-        return number
-
-
 def encode(
     sentences: Iterable[Sequence[str]],
     *,
@@ -77,7 +73,7 @@ def encode(
         OptionError: A sentence is a string, not words.
         VocabularyError: All words became ``<unk>``.
     """
-    number = _Numbers((word, place) for place, word in enumerate(SPECIAL))
+    number = defaultdict(itertools.count(len(SPECIAL)).__next__, zip(SPECIAL, itertools.count()))
     token = array("i")
     marks = {BOS, EOS}
     num_sentences, next_report = 0, REPORT
@@ -117,7 +113,7 @@ def _with_vocabulary(
     kept = frequent if vocabulary is None else set(vocabulary)
     words = (*SPECIAL, *sorted((kept | set(keep)) - set(SPECIAL)))
     for word in words:
-        if word.split() != [word] or not _can_be_written(word):
+        if word.split() != [word] or _HALF_CHARACTER.search(word):
             raise FormatError(f"{word!r} is no word; there is white space in it, or nothing, or half a character", path)
     new = {word: place for place, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # a dict keeps the order of its numbers
@@ -128,14 +124,6 @@ def _with_vocabulary(
     if num_unknown == len(token) - 2 * num_sentences:
         raise VocabularyError("no word of the text is in the vocabulary; is it the right one?", path)
     return Text(words, token, num_sentences, len(token) - 2 * num_sentences, num_unknown, int(unknown.sum()))
-
-
-def _can_be_written(word: str) -> bool:
-    try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:

@@ -42,7 +42,7 @@ class LstmLM(StatePoolLM):
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
         """
         config = module.config
-        words = Words.of(vocabulary, config.vocabulary, unk_words=unk_words)
+        words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         self.config = config
         width = config.layers * (config.embedding + config.hidden)
         output = width - config.embedding - config.hidden
