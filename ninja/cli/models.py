@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from ninja.cli.options import section
+from ninja.cli.options import Several, section
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
 from ninja.lm.word_map import WordMapping
@@ -16,6 +16,12 @@ from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
 
 NO_MODEL = "none"
+WEIGHTS = Several(float, "numbers")
+WEIGHTS_HELP = "Weights of the models, or of --iterate's passes.  [default: equal]"
+DIRECTIONS = Several(
+    lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
+)
+ITERATE_HELP = "Rescore with one model after the other, each forward or backward."
 
 
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,12 +42,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             default="loglinear",
             help="How several models mix: sums of log-probabilities, or probabilities of each word.",
         ),
-        click.option(
-            "--mixture-weights",
-            metavar="W,W,…",
-            help="Weights of the models, or of --iterate's passes.  [default: equal]",
-        ),
-        click.option("--iterate", metavar="D,D,…", help="Rescore in passes: forward or backward for each model."),
+        click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
+        click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
     )
     @section(
         "History across utterances",
@@ -61,8 +63,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         rnnlm: tuple[str, ...],
         old_lm: str | None,
         mixture: How,
-        mixture_weights: str | None,
-        iterate: str | None,
+        mixture_weights: tuple[float, ...],
+        iterate: tuple[Direction, ...],
         carry_over: bool,
         utt2spk: str | None,
         segments: str | None,
@@ -74,8 +76,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             _files(rnnlm, old_lm),
             old_lm,
             mixture,
-            () if mixture_weights is None else _weights(mixture_weights),
-            () if iterate is None else _directions(iterate),
+            mixture_weights,
+            iterate,
             device,
         )
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
@@ -103,23 +105,6 @@ def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]
     if old_lm is None:
         raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     return ()
-
-
-def _weights(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(each) for each in text.split(","))
-    except ValueError as error:
-        raise OptionError(f"--mixture-weights is {text!r}, but must be numbers with commas between") from error
-
-
-def _directions(text: str) -> tuple[Direction, ...]:
-    known: dict[str, Direction] = {each: each for each in get_args(Direction)}
-    try:
-        return tuple(known[each] for each in text.split(","))
-    except KeyError as error:
-        raise OptionError(
-            f"--iterate is {text!r}, but must be forward or backward for each model, with commas"
-        ) from error
 
 
 def _carry_over(wanted: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:

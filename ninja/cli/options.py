@@ -59,6 +59,36 @@ def writes(name: str, text: str, *names: str) -> Callable[[Command], Command]:
     return click.option(name, *names, cls=FileOption, writes=True, help=text)
 
 
+class Several(click.ParamType):
+    """Values with a separator between, as a tuple.
+
+    Args:
+        kind: The function that makes a value of its text.
+        what: The values, for the message.
+        separator: A comma, or a colon as in Kaldi.
+    """
+
+    name = "list"
+
+    def __init__(self, kind: Callable[[str], object], what: str, separator: Literal[",", ":"] = ",") -> None:
+        self.kind = kind
+        self.what = what
+        self.separator = separator
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[object, ...]:
+        """Split the list."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(self.kind(each) for each in str(value).split(self.separator)) if value else ()
+        except ValueError:
+            name = parameter.opts[0] if parameter else "a value"
+            between = {",": "with commas between", ":": "between colons"}[self.separator]
+            raise OptionError(f"{name} is {value!r}, but must be {self.what} {between}") from None
+
+
 class Sectioned(click.Command):
     """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``."""
 

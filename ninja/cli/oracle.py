@@ -15,12 +15,13 @@ from ninja import evaluate
 from ninja.cli import writing
 from ninja.cli.best import spelled
 from ninja.cli.console import NAMED_FAILURES
+from ninja.cli.kaldi.options import IDS
 from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
-from ninja.errors import FormatError, OptionError, SymbolError
+from ninja.errors import FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
-from ninja.evaluate.references import NEVER, is_id, number, word_id
+from ninja.evaluate.references import NEVER, number, word_id
 from ninja.files import text as utf8
 from ninja.graph.oracle import oracle as nearest_path
 from ninja.graph.oracle import paths_of
@@ -53,7 +54,9 @@ def nearest(
 @command
 @reads("--ref", "References: a key and its words on each line.", required=True)
 @click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
-@click.option("--wildcard-symbols", metavar="IDS", help="Ids of words that never count as errors, with colons between.")
+@click.option(
+    "--wildcard-symbols", type=IDS, metavar="IDS", help="Ids of words that never count as errors, as in 5:17."
+)
 @reads("--wildcard-symbols-list", "File of words that never count as errors, one a line.")
 @reads("--word-symbol-table", "Another name of --words.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
@@ -73,7 +76,7 @@ def oracle(
     details: str | None,
     write_lattices: str | None,
     oov: str | None,
-    wildcard_symbols: str | None,
+    wildcard_symbols: tuple[int, ...] | None,
     wildcard_symbols_list: str | None,
     word_symbol_table: str | None,
     strict: bool,
@@ -102,7 +105,7 @@ def oracle(
         assert table is not None
         wildcards = _listed(wildcard_symbols_list, table)
     else:
-        wildcards = _numbers(wildcard_symbols or "")
+        wildcards = wildcard_symbols or ()
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
@@ -172,13 +175,6 @@ def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collect
     if not wildcards:
         return list(words)
     return [word for word, number in zip(words, ids.tolist(), strict=True) if number not in wildcards]
-
-
-def _numbers(colons: str) -> tuple[int, ...]:
-    parts = [part for part in colons.split(":") if part]
-    if wrong := [part for part in parts if not is_id(part)]:
-        raise OptionError(f"--wildcard-symbols: {wrong[0]!r} is no word id; give ids with colons between, such as 5:17")
-    return tuple(int(part) for part in parts)
 
 
 def _listed(path: str, table: SymbolTable) -> tuple[int, ...]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ninja.cli.console import Console
-from ninja.cli.options import Sectioned, from_fields
+from ninja.cli.options import Sectioned, Several, from_fields
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
@@ -24,7 +23,7 @@ HELP = {
     "min_count": "Rarer words become <unk>.",
     "unk_share": "What <unk> gets of the unigrams' interpolation, in (0, 1].  [default: as much as any word]",
 }
-Number = TypeVar("Number", int, float)
+COUNTS, DISCOUNTS = Several(int, "whole numbers"), Several(float, "numbers")
 _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 
@@ -34,8 +33,10 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @click.option("--dev", metavar="FILE", help="Held-out text, whose perplexity is shown.")
 @click.option("--classes", metavar="ENTITIES", help="Lists of phrases that are replaced by their classes in the texts.")
 @click.option("--vocabulary", metavar="FILE", help="Words of the model, one a line, or a words.txt.  [default: all]")
-@click.option("--cutoffs", metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
-@click.option("--discounts", metavar="D[,D,D]", help="Discounts of counts 1, 2, 3+, or of all.  [default: estimated]")
+@click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
+@click.option(
+    "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="Of counts 1, 2, 3+, or all.  [default: estimated]"
+)
 @from_fields(NgramOptions, HELP, skip=("cutoffs", "discounts"))
 def ngram(
     text: str,
@@ -43,8 +44,6 @@ def ngram(
     dev: str | None,
     classes: str | None,
     vocabulary: str | None,
-    cutoffs: str,
-    discounts: str | None,
     **chosen: Any,
 ) -> None:
     """Train an n-gram model with interpolated, modified Kneser-Ney smoothing.
@@ -60,8 +59,6 @@ def ngram(
       ninja train ngram train.txt --classes entities.json -o class_lm.arpa
     """
     options = NgramOptions(
-        cutoffs=_numbers("cutoffs", cutoffs, int),
-        discounts=None if discounts is None else _numbers("discounts", discounts, float),
         **chosen,
     )
     folder = os.path.dirname(output_file)
@@ -82,14 +79,6 @@ def ngram(
     held_out = None if dev is None else _measured(model, dev, tagger)
     model.write_arpa(output_file)
     _say(f"{output_file}: {' + '.join(str(len(each)) for each in model.lengths)} n-grams{held_out or ''}")
-
-
-def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
-    try:
-        return tuple(kind(each) for each in text.split(","))
-    except ValueError as error:
-        what = "whole numbers" if kind is int else "numbers"
-        raise OptionError(f"--{name} is {text!r}, but must be {what} with commas between") from error
 
 
 def _tagger(path: str) -> Tagger:

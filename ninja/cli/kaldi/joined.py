@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ninja.cli.kaldi.options import parsed_weights
+from ninja.cli.kaldi.options import lat_weights_option
 from ninja.cli.options import Command, Destination, all_scales, lattice_output, reads, section
 from ninja.cli.places import check_stdin
 from ninja.cli.run import write
@@ -124,13 +124,18 @@ def combines_systems(command: Command) -> Command:
     @section(
         "Several systems",
         reads("--with", "Lattices of one more system.", "others", multiple=True, metavar="SOURCE"),
-        click.option("--lat-weights", metavar="W:W...", help="Weight of each system.  [default: equal]"),
+        lat_weights_option,
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
     @reads_lattices
     @functools.wraps(command)
     def collected(
-        source: Source, scales: Scales, others: tuple[str, ...], lat_weights: str | None, strict: bool, **options: Any
+        source: Source,
+        scales: Scales,
+        others: tuple[str, ...],
+        lat_weights: tuple[float, ...] | None,
+        strict: bool,
+        **options: Any,
     ) -> None:
         if not others and lat_weights is not None:
             raise click.UsageError("--lat-weights needs --with: there is one system only")
@@ -138,7 +143,7 @@ def combines_systems(command: Command) -> Command:
         if others:
             check_stdin([*source.places, *others])
             source.beside = others
-            weights = check_weights(parsed_weights(lat_weights), 1 + len(others))
+            weights = check_weights(lat_weights, 1 + len(others))
             function = partial(_combined, weights=weights, scales=scales)
             lattices, scales = _all_combined(Joined(source, others, strict), function), Scales()
         command(source=source, lattices=lattices, scales=scales, **options)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.kaldi.options import PhoneList, ali_option, model_option
+from ninja.cli.kaldi.options import IDS, ali_option, model_option
 from ninja.cli.options import Command, Destination, command, lattice_output, output_file, switch, two_scales, writes
 from ninja.cli.run import results, run
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
@@ -57,7 +57,7 @@ def has_references(command: Command) -> Command:
 
     @model_option
     @ali_option
-    @click.option("--silence-phones", type=PhoneList(), default=(), help="Phone ids, as in 1:2:3.")
+    @click.option("--silence-phones", type=IDS, default=(), metavar="IDS", help="Phone ids, as in 1:2:3.")
     @reads_lattices_alone
     @functools.wraps(command)
     def collected(source: Source, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:

@@ -9,7 +9,7 @@ import click
 from ninja import graph
 from ninja.cli import options
 from ninja.cli.kaldi.joined import Joined, joins_archives
-from ninja.cli.kaldi.options import parsed_weights
+from ninja.cli.kaldi.options import lat_weights_option
 from ninja.cli.options import Destination, command, switch
 from ninja.errors import LatticeError
 from ninja.graph.combine import check_weights
@@ -48,7 +48,7 @@ def union(joined: Joined, destination: Destination, acoustic_scale: float, deter
 @options.acoustic_scale
 @options.inv_acoustic_scale
 @options.lm_scale
-@click.option("--lat-weights", metavar="W:W...", help="Weight of each archive.  [default: all the same]")
+@lat_weights_option
 @switch("--exp-weights", False, "Weights are exponents of probabilities rather than factors.")
 @joins_archives("The combined lattices", strict=True)
 def combine(
@@ -56,7 +56,7 @@ def combine(
     destination: Destination,
     acoustic_scale: float,
     lm_scale: float,
-    lat_weights: str | None,
+    lat_weights: tuple[float, ...] | None,
     exp_weights: bool,
 ) -> None:
     """Combine the lattices of several systems for consensus decoding.
@@ -69,7 +69,7 @@ def combine(
     Example:
       ninja combine a.ark b.ark --acoustic-scale 0.1 --lat-weights 0.6:0.4 -o both.ark
     """
-    weights = check_weights(parsed_weights(lat_weights), 1 + len(joined.others))
+    weights = check_weights(lat_weights, 1 + len(joined.others))
 
     def combined(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
         return graph.combine([first, *others], weights, Scales(acoustic_scale, lm_scale), exponents=exp_weights)
