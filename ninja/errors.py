@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import field
+from typing import TypeVar
+
+Default = TypeVar("Default")
 
 LONGEST_SHOWN = 120  # characters of a key
 
@@ -97,6 +101,12 @@ class DependencyError(NinjaError, ImportError):
 
 class WorkerError(NinjaError, RuntimeError):
     """A worker process died before it gave its results back."""
+
+
+def described(default: Default, help: str) -> Default:
+    """Make a field of an options dataclass with its help text."""
+    found: Default = field(default=default, metadata={"help": help})
+    return found
 
 
 def check_range(

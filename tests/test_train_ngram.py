@@ -3,12 +3,12 @@
 import dataclasses
 import gzip
 import json
+from pathlib import Path
 
 import click
 import pytest
 
 from ninja.cli.main import group
-from ninja.cli.train import train
 from ninja.lm import load
 from ninja.lm.ngram.kneser_ney import NgramOptions
 
@@ -187,14 +187,14 @@ def test_the_help_shows_both_kinds_of_training(ninja):
     assert printed.startswith("Usage: ninja train [OPTIONS] TEXT\n\n  Train a language model on a text.\n")
     assert "ninja train train.txt.gz --dev dev.txt -o model.pt" in printed
     assert "ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz" in printed
-    assert "ngram  Train an n-gram model, with classes or without." in printed
+    assert "train ngram  " in ninja("--help")[1]
     code, printed, _ = ninja("train", "ngram", "--help")
     assert code == 0
     assert printed.startswith("Usage: ninja train ngram [OPTIONS] TEXT\n")
 
 
 def test_options_are_named_as_the_fields_and_described():
-    offered = {option.name: option for option in train.commands["ngram"].params}
+    offered = {option.name: option for option in group.get_command(click.Context(group), "train ngram").params}
     for field in dataclasses.fields(NgramOptions):
         assert offered[field.name].opts == [f"--{field.name.replace('_', '-')}"]
         default = ",".join(map(str, field.default)) if field.name == "cutoffs" else field.default
@@ -203,6 +203,5 @@ def test_options_are_named_as_the_fields_and_described():
 
 
 def test_the_page_of_commands_names_the_command_as_it_is_typed():
-    top = click.Context(group, info_name="ninja")
-    above = click.Context(train, info_name="train", parent=top)
-    assert click.Context(train.commands["ngram"], info_name="ngram", parent=above).command_path == "ninja train ngram"
+    page = Path(__file__).parent.parent / "docs" / "cli.md"
+    assert "\n## ninja train ngram\n" in page.read_text()

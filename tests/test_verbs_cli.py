@@ -301,6 +301,6 @@ def test_a_switch_may_stand_alone_as_in_kaldi(ninja, small, tmp_path):
 def test_each_command_stands_in_the_help_once(ninja):
     code, printed, _ = ninja("--help")
     assert code == 0
-    rows = [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and line[2:3].strip()]
+    rows = [line.strip().split("  ")[0] for line in printed.splitlines() if line.startswith("  ") and line[2:3].strip()]
     assert [rows.count(name) for name in COMMANDS] == [1] * len(COMMANDS)
     assert all(isinstance(group.get_command(click.Context(group), name), click.Command) for name in COMMANDS)

@@ -8,6 +8,7 @@ SECTIONS = {
         "lmrescore": ("kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or take them out, exactly."),
         "context": ("context", "Make the names, places and titles that matter to an utterance more probable."),
         "train": ("train", "Train a language model on a text."),
+        "train ngram": ("train_ngram:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "tune": ("tune", "Choose the weights of a rescoring on a development set."),
         "lm": ("lm", "Ask language models for scores, show what they are, convert them."),
     },

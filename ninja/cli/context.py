@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
@@ -36,26 +36,13 @@ from ninja.lattice import Lattice, Scales
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.report import RescoreReport
 
-HELP = {
-    "class_boost": "Added to the log-probability of entering a class of --class-lm, in nats.",
-    "keyword_boost": "Added to the log-probability of each word of a phrase, in nats.",
-    "max_tokens": "Grammar states kept for one word history; 0 is all.",
-    "class_weight": "Share of the class language model, 0 to 1.",
-    "unk_penalty": "Cost of a word a model lacks, beyond <unk>.  [default: ln of how many share it]",
-    "max_unknown": "Refuse when a larger share of arcs carries words --old-lm lacks.",
-    "max_arcs": "Refuse a lattice that has more arcs with its context.",
-}
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones")
 OF_CLASSES = ("class_boost", "class_weight")
 
 OWN_AUGMENTING = ("acoustic_scale", "max_spans", "max_arcs")  # fields without an option
-AUGMENT_HELP = {
-    "max_distance": "Largest distance per phone between a phrase and the words it replaces.",
-    "penalty": "Cost of a unit of distance, in nats.",
-    "choice_penalty": "Cost of being one of N phrases, times ln N, in nats.",
-    "beam": "Largest cost beyond the best path of the words a phrase replaces.",
-}
+BOOSTS = tuple(each.name for each in fields(ContextOptions) if each.name != "map_words")
+AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if each.name not in OWN_AUGMENTING)
 
 
 def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -73,12 +60,12 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance, JSON(L) or TSV."),
             click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk."),
             click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name."),
-            from_fields(ContextOptions, HELP, skip=skip),
+            from_fields(ContextOptions, skip=skip),
         )
         @section(
             "Phrases added to lattices",
             click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
-            from_fields(AugmentOptions, AUGMENT_HELP, skip=OWN_AUGMENTING, prefix="augment"),
+            from_fields(AugmentOptions, skip=OWN_AUGMENTING, prefix="augment"),
             click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict."),
             click.option("--confusion", metavar="FILE", help="With --augment: costs of confusing two phones."),
             click.option("--transition-model", metavar="FILE", help="With --augment: final.mdl, for phones."),
@@ -97,20 +84,20 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             acoustic_scale: float,
             **options: Any,
         ) -> None:
-            boosts = ContextOptions(**{name: options.pop(name) for name in HELP if name not in skip})
-            how = {name: options.pop(f"augment_{name}") for name in AUGMENT_HELP}
+            boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
+            how = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
             augmentation = None
             if augment:
                 options_of = AugmentOptions(acoustic_scale=acoustic_scale, **how)
                 augmentation = Augmentation(options_of, lexicon, confusion, transition_model, phones)
-            elif wrong := typed([*OF_AUGMENTING, *(f"augment_{name}" for name in AUGMENT_HELP)]):
+            elif wrong := typed([*OF_AUGMENTING, *AUGMENTING]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := typed(OF_CLASSES)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
             context = None
             if entities is not None:
                 context = Context(entities, class_lm, utt2group, boosts, augmentation)
-            elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in HELP if name not in skip)]):
+            elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
             command(context=context, acoustic_scale=acoustic_scale, **options)
 

@@ -28,13 +28,6 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
 
-HELP = {
-    "beam": "Prefixes kept at each frame; 0 is all.",
-    "score_beam": "Drop prefixes that are worse than the best by more, in nats.",
-    "max_units": "Units that may follow a prefix at each frame, the most probable; 0 is all.",
-    "min_logprob": "Take units less probable as impossible, a frame's best one aside, in nats.",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -140,7 +133,7 @@ def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
     click.option(
         "--scale", type=click.Choice(["logprob", "logit", "prob"]), default="logprob", help="Domain of the numbers."
     ),
-    from_fields(CtcOptions, HELP),
+    from_fields(CtcOptions),
     click.option("--nbest", type=click.IntRange(1), help="Most probable word sequences kept.  [default: all found]"),
     click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
 )

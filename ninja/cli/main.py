@@ -55,6 +55,8 @@ class Commands(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, and give its switches that stand alone their value: ``--rm-eps`` is ``--rm-eps=true``."""
+        if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
+            arguments = [pair, *arguments[2:]]
         name, command, left = super().resolve_command(context, arguments)
         options = [each for each in command.params if isinstance(each, click.Option)] if command is not None else []
         switches = {name for each in options if each.type is click.BOOL and not each.is_flag for name in each.opts}

@@ -8,7 +8,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TextIO
 
@@ -221,15 +221,12 @@ def lattice_output(what: str = "File for the lattices", *, resume: bool = True) 
     return section(LAST_SECTIONS[0], *options)
 
 
-def from_fields(
-    options: type[Any], help_of: Mapping[str, str] | None = None, *, skip: Collection[str] = (), prefix: str = ""
-) -> Callable[[Command], Command]:
-    """Add an option for each field of an options dataclass, of the same name, type and default.
+def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str = "") -> Callable[[Command], Command]:
+    """Add an option for each field of an options dataclass, of the same name, type, default and help.
 
     Args:
         options: The dataclass; its annotations are plain types, Literals, or one of these or None. A class of its
             bases that has a ``section`` names that of its own fields in the help.
-        help_of: Help of each field; None: its metadata say it.
         skip: Fields that the command offers in its own way, or not at all.
         prefix: Put before each name, with an underscore, where the command has options of the same names.
     """
@@ -250,8 +247,8 @@ def from_fields(
             elif kind is bool:
                 given = {"is_flag": True}
             name = f"{prefix}_{field.name}" if prefix else field.name
-            text = field.metadata["help"] if help_of is None else help_of[field.name]
-            option = click.option(f"--{name.replace('_', '-')}", name, default=field.default, help=text, **given)
+            given |= {"default": field.default, "help": field.metadata["help"]}
+            option = click.option(f"--{name.replace('_', '-')}", name, **given)
             command = section(sections[field.name], option)(command) if sections else option(command)
         return command
 

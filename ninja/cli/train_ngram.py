@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ninja.cli.console import Console
-from ninja.cli.options import Sectioned, Several, from_fields
+from ninja.cli.options import Several, command, from_fields
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
@@ -18,16 +18,11 @@ from ninja.lm.ngram.kneser_ney import Discounts, NgramOptions, TrainedNgram, tra
 from ninja.lm.text import read_sentences
 from ninja.lm.train.held_out import HeldOut, measure
 
-HELP = {
-    "order": "Words of the longest n-grams.",
-    "min_count": "Rarer words become <unk>.",
-    "unk_share": "What <unk> gets of the unigrams' interpolation, in (0, 1].  [default: as much as any word]",
-}
 COUNTS, DISCOUNTS = Several(int, "whole numbers"), Several(float, "numbers")
 _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 
-@click.command(cls=Sectioned, short_help="Train an n-gram model, with classes or without.")
+@command
 @click.argument("text")
 @click.option("-o", "--output-file", required=True, metavar="FILE", help="ARPA file, packed if .gz; - is stdout.")
 @click.option("--dev", metavar="FILE", help="Held-out text, whose perplexity is shown.")
@@ -37,7 +32,7 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @click.option(
     "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="Of counts 1, 2, 3+, or all.  [default: estimated]"
 )
-@from_fields(NgramOptions, HELP, skip=("cutoffs", "discounts"))
+@from_fields(NgramOptions, skip=("cutoffs", "discounts"))
 def ngram(
     text: str,
     output_file: str,
@@ -46,7 +41,7 @@ def ngram(
     vocabulary: str | None,
     **chosen: Any,
 ) -> None:
-    """Train an n-gram model with interpolated, modified Kneser-Ney smoothing.
+    """Train an n-gram model with modified Kneser-Ney smoothing.
 
     TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Class tokens
     (@name, $name, <name>) in them are words like others. With --classes, which takes the entity files of `ninja

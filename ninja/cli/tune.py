@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from ninja.cli.config import write_config
-from ninja.cli.context import AUGMENT_HELP, OF_AUGMENTING, OF_RESCORING, entities
-from ninja.cli.context import HELP as CONTEXT_HELP
+from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, section, typed
 from ninja.cli.source import Source, reads_lattices
@@ -35,8 +34,8 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
 OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # which mean the same in a rescoring, or nearly so
-OF_CONTEXT = {"entities", "utt2group", "class_lm", *CONTEXT_HELP} - {*SKIPPED}
-OF_CONTEXT |= {"augment", *OF_AUGMENTING, *(f"augment_{name}" for name in AUGMENT_HELP)}
+OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
+OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
 OF_CONTEXT |= {"general", "general_ref", "general_entities", "max_general_rise", "margin", "curve"}
 DIGITS = 4
 

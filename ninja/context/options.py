@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from ninja.errors import OptionError, check_range
+from ninja.errors import OptionError, check_range, described
 from ninja.lm.word_map import WordMapping
 
 # Beyond it, float32 sums of a sentence's scores are too coarse.
@@ -30,16 +30,16 @@ class ContextOptions:
     keyword boost.
     """
 
-    class_boost: float = -14.0  # added to the log-probability of entering a class, nats
-    keyword_boost: float = 8.0  # added to the log-probability of each word of a phrase, nats; both within ±1000
-    max_tokens: int = 10  # grammar states kept for one word history; 0: all, which is exact
-    class_weight: float = 0.5  # share of the class language model outside phrases
-    unk_penalty: float | None = None  # cost beyond <unk>'s of a word a model lacks; None: the model's own
-    max_unknown: float = 0.5  # refuse when a larger share of arcs carries words the first pass's model lacks
+    class_boost: float = described(-14.0, "Added to the log-probability of entering a class of --class-lm, in nats.")
+    keyword_boost: float = described(8.0, "Added to the log-probability of each word of a phrase, in nats.")
+    max_tokens: int = described(10, "Grammar states kept for one word history; 0 is all.")
+    class_weight: float = described(0.5, "Share of the class language model, 0 to 1.")
+    unk_penalty: float | None = described(None, "Extra cost of unknown words.  [default: ln of words sharing <unk>]")
+    max_unknown: float = described(0.5, "Refuse when a larger share of arcs carries words --old-lm lacks.")
     map_words: tuple[
         WordMapping, ...
     ] = ()  # other forms of words a model lacks: in other case, as other forms of <unk>
-    max_arcs: int = 10_000_000  # of one lattice with its context; more is refused
+    max_arcs: int = described(10_000_000, "Refuse a lattice that has more arcs with its context.")
 
     def __post_init__(self) -> None:
         for name in ("class_boost", "keyword_boost"):

@@ -13,7 +13,7 @@ from ninja import _ctc
 from ninja.ctc.found import CtcFound, CtcHypothesis, found_of
 from ninja.ctc.lexicon import NO_LEXICON, CtcLexicon
 from ninja.ctc.units import CtcUnits
-from ninja.errors import LatticeError, ModelError, OptionError, check_range
+from ninja.errors import LatticeError, ModelError, OptionError, check_range, described
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -24,10 +24,10 @@ ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrice
 class CtcOptions:
     """Widths of the search."""
 
-    beam: int = 100  # prefixes kept at each frame; 0: all
-    score_beam: float = 20.0  # prefixes worse than the best by more are dropped, nats
-    max_units: int = 0  # units that may follow a prefix at each frame, the most probable; 0: all
-    min_logprob: float = -math.inf  # units and blanks less probable count as impossible, a frame's best one aside; nats
+    beam: int = described(100, "Prefixes kept at each frame; 0 is all.")
+    score_beam: float = described(20.0, "Drop prefixes that are worse than the best by more, in nats.")
+    max_units: int = described(0, "Units that may follow a prefix at each frame, the most probable; 0 is all.")
+    min_logprob: float = described(-math.inf, "Drop less probable units, except a frame's best, in nats.")
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_units"):

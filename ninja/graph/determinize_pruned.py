@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, described
 from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
@@ -29,12 +29,12 @@ _LOOP, _PRECISION = 4, 5
 class DeterminizeBounds:
     """Bounds on the memory and size of a determinization; 0 or less is no bound."""
 
-    delta: float = 2.0**-10  # sets of states whose costs differ by no more are one state
-    max_mem: int = 50_000_000  # bytes, roughly
-    max_arcs: int = -1  # in the result, final states counted in
-    max_states: int = -1  # in the result
-    max_loop: int = 500_000  # states reached over epsilons from one set of states
-    retry_cutoff: float = 0.5  # prune and try again where less than this share of the beam was reached; 0: never
+    delta: float = described(2.0**-10, "Merge sets of states whose costs differ by no more.")
+    max_mem: int = described(50_000_000, "Most bytes, roughly; 0 or less: no bound.")
+    max_arcs: int = described(-1, "Most arcs; 0 or less: no bound.")
+    max_states: int = described(-1, "Most states; 0 or less: no bound.")
+    max_loop: int = described(500_000, "Most chained epsilons; 0 or less: no bound.")
+    retry_cutoff: float = described(0.5, "Prune and retry below this share of the beam; 0: never.")
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,14 +25,6 @@ from ninja.parallel.pipeline import Each, Keyed
 
 Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's size
-HELP = {
-    "delta": "Merge sets of states whose costs differ by no more.",
-    "max_mem": "Most bytes, roughly; 0 or less: no bound.",
-    "max_loop": "Most chained epsilons; 0 or less: no bound.",
-    "max_arcs": "Most arcs; 0 or less: no bound.",
-    "max_states": "Most states; 0 or less: no bound.",
-    "retry_cutoff": "Prune and retry below this share of the beam; 0: never.",
-}
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
@@ -43,6 +36,7 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
         skip: Bounds that the command lacks.
         max_loop: Default of this bound, where it is another.
     """
+    names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
@@ -50,11 +44,11 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
             source: Source, destination: Destination, beam: float, acoustic_scale: float, **given: Any
         ) -> None:
             check_beam(beam, acoustic_scale)
-            bounds = DeterminizeBounds(**{name: given.pop(name) for name in HELP if name not in skip})
+            bounds = DeterminizeBounds(**{name: given.pop(name) for name in names})
             stage = function(beam=beam, acoustic_scale=acoustic_scale, bounds=bounds, **given)
             _write(stage, source, destination)
 
-        fields = section("Bounds", from_fields(DeterminizeBounds, HELP, skip=skip))
+        fields = section("Bounds", from_fields(DeterminizeBounds, skip=skip))
         bounds = fields(lattice_output()(reads_lattices(collected)))
         for each in vars(bounds)["__click_params__"]:
             if each.name == "max_loop" and max_loop is not None:

@@ -19,7 +19,7 @@ from ninja.context.sound.insertion import Chain, insert
 from ninja.context.sound.old_costs import OldCosts
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
-from ninja.errors import LatticeError, OptionError, SymbolError, check_range
+from ninja.errors import LatticeError, OptionError, SymbolError, check_range, described
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
@@ -39,11 +39,11 @@ class AugmentOptions:
     The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
     """
 
-    max_distance: float = 0.25  # most distance between phrase and span, per phone of the phrase
-    penalty: float = 12.0  # cost of a unit of distance, nats; as acoustic cost it is divided by the acoustic scale
-    choice_penalty: float = 1.0  # times ln N, cost of being one of N phrases: among more, more sound alike by chance
+    max_distance: float = described(0.25, "Largest distance per phone between a phrase and the words it replaces.")
+    penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
+    choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
-    beam: float = 10.0  # most excess of the best path through a span
+    beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
     max_spans: int = 4  # arcs added at most for a phrase, each between other states
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
 

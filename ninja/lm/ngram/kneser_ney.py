@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _lm
-from ninja.errors import OptionError
+from ninja.errors import OptionError, described
 from ninja.files.gzip import Packed
 from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
@@ -48,11 +48,11 @@ FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above, where none ca
 class NgramOptions:
     """How an n-gram model is trained."""
 
-    order: int = 3  # words of the longest n-grams
-    min_count: int = 1  # rarer words become <unk>
+    order: int = described(3, "Words of the longest n-grams.")
+    min_count: int = described(1, "Rarer words become <unk>.")
     cutoffs: tuple[int, ...] = (1,)  # fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones
     discounts: tuple[float, ...] | None = None  # of what counts once, twice, more often; or one; None = estimated
-    unk_share: float | None = None  # of what words are interpolated with, for <unk>; None = as much as for any word
+    unk_share: float | None = described(None, "Share of <unk> in the unigrams' interpolation.  [default: any word's]")
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:

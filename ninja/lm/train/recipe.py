@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, described
 
 Architecture = Literal["lstm", "transformer"]
 
@@ -14,30 +14,32 @@ Architecture = Literal["lstm", "transformer"]
 class TrainOptions:
     """How a model is trained; sizes and rates default to those of the shipped English model."""
 
-    architecture: Architecture = "lstm"
-    vocabulary: int = 32_700  # most words, <s>, </s> and <unk> included
-    min_count: int = 2  # rarer words become <unk>
-    embedding: int = 256  # width of embeddings and of each layer's output
-    hidden: int = 768  # LSTM cells per layer, more than `embedding`; or width of a Transformer block's hidden layer
-    layers: int = 2
-    heads: int = 4  # of a Transformer block's attention; each has embedding / heads numbers, an even count
-    dropout: float = 0.1
+    architecture: Architecture = described("lstm", "Kind of network.")
+    vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
+    min_count: int = described(2, "Rarer words become <unk>.")
+    embedding: int = described(256, "Width of embeddings and of each layer's output.")
+    hidden: int = described(
+        768, "LSTM cells per layer, more than --embedding; or width of a Transformer's hidden layers."
+    )
+    layers: int = described(2, "LSTM layers or Transformer blocks.")
+    heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
+    dropout: float = described(0.1, "Share of activations left out in training.")
 
-    epochs: float = 4.5  # passes over the text; the learning rate falls to 0 at their end
-    max_minutes: float | None = None  # or at the end of this time, if that comes first
-    batch_tokens: int = 4096  # tokens per step, padding included
-    learning_rate: float = 2e-3  # highest, after the warm-up
-    warmup: int = 300  # steps in which the learning rate rises
-    clip: float = 1.0  # largest norm of the gradient
-    samples: int = 4096  # words that stand for the vocabulary in the softmax; 0 = all of them
-    self_normalize: float = 0.0  # weight of the squared log-normaliser; 0.1 makes scores need no softmax
+    epochs: float = described(4.5, "Passes over the text; the learning rate falls to 0 at their end.")
+    max_minutes: float | None = described(None, "End after this time, if it comes first.")
+    batch_tokens: int = described(4096, "Tokens per step, padding included.")
+    learning_rate: float = described(2e-3, "Highest, after the warm-up.")
+    warmup: int = described(300, "Steps in which the learning rate rises.")
+    clip: float = described(1.0, "Largest norm of the gradient.")
+    samples: int = described(4096, "Words that stand for the vocabulary in the softmax; 0 is all of them.")
+    self_normalize: float = described(0.0, "Weight of the squared log-normaliser; 0.1 makes scores need no softmax.")
 
-    check_steps: int = 1000  # steps between two measurements on the held-out text
-    patience: int = 5  # stop after this many measurements without a better perplexity
-    seed: int = 1
-    resume: bool = False  # go on from `<output>.state`
-    device: str = "cpu"
-    threads: int | None = None  # of torch, None = its own choice
+    check_steps: int = described(1000, "Steps between two measurements on the held-out text.")
+    patience: int = described(5, "Stop after this many measurements without a better perplexity.")
+    seed: int = described(1, "Of everything random.")
+    resume: bool = described(False, "Go on from FILE.state, which an interrupted training leaves.")
+    device: str = described("cpu", "Where torch computes: cpu, cuda, cuda:1, …")
+    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
