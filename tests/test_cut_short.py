@@ -10,7 +10,7 @@ from strategies_text import SMALL, SUBLATTICES, lattice_of
 from whole_files import read_meshes
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.nbest import read_espnet
+from ninja.formats.nbest.espnet import read_espnet
 from ninja.graph import lattice_nbest
 from ninja.io import read, write
 from ninja.lattice import Lattice

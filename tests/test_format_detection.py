@@ -27,13 +27,15 @@ from ninja.formats.fst_text import FstTextWriteOptions, write_fst_text
 from ninja.formats.k2 import write_k2s
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.mesh import write_mesh
-from ninja.formats.nbest import NBest, sentence, write_objects, write_srilm
+from ninja.formats.nbest.json_lists import write_objects
+from ninja.formats.nbest.srilm import write_srilm
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.slf import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
 from ninja.io import folder
+from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
 # Words that look like something else, among any others.

@@ -12,23 +12,19 @@ import pytest
 import reference_real as real
 import reference_slf as slow
 from strategies_text import FILES, accepts, needs_files, unpacked
+from whole_files import read_objects, strict
 
 from ninja import SymbolTable
 from ninja.errors import NinjaError, SymbolError
 from ninja.formats.fst_binary import read_fst, write_fst
-from ninja.formats.nbest import (
-    DSTC10,
-    joined,
-    linear_lattices,
-    nbest_lattices,
-    read_ctm,
-    read_espnet,
-    read_kaldi_names,
-    read_nemo,
-    read_objects,
-    read_srilm,
-    write_objects,
-)
+from ninja.formats.nbest.ctm import read_ctm
+from ninja.formats.nbest.espnet import read_espnet
+from ninja.formats.nbest.json_hypotheses import DSTC10
+from ninja.formats.nbest.json_lists import write_objects
+from ninja.formats.nbest.kaldi import joined, linear_lattices, read_kaldi_names
+from ninja.formats.nbest.lattices import nbest_lattices
+from ninja.formats.nbest.nemo import read_nemo
+from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, write_plf
 from ninja.formats.slf import SlfOptions, read_slf, write_slf
@@ -177,7 +173,7 @@ def test_every_list_of_dstc10_comes_back_from_its_lattice_and_from_what_is_writt
 
 
 def test_every_list_of_kaldi_comes_back_from_linear_lattices():
-    lists = read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz"))
+    lists = list(read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
     assert len(lists) == 15
     for nbest in lists:
         words = SymbolTable.from_words(["<eps>", *dict.fromkeys(w for each in nbest.hypotheses for w in each.words)])
@@ -264,7 +260,7 @@ SPELLED = {
     "pfsg": (read_pfsg, b"name u\nnodes 2 NULL two\ninitial 0\nfinal 1\ntransitions 1\n0 1 -3\n", 2),
     "plf": (read_plf, b"((('two', -1, 1),),)\n", 1),
     "kaldi": (
-        lambda content, _, path, words=None: lattice_of(read_kaldi_names(content, path), words, path),
+        lambda content, _, path, words=None: lattice_of(list(read_kaldi_names(content, path)), words, path),
         b"u-1\n0 1 two 1,2,\n1\n\n",
         1,
     ),
@@ -274,7 +270,7 @@ SPELLED = {
         2,
     ),
     "nemo": (
-        lambda content, _, path, words=None: lattice_of(read_nemo(content, ["u"], path=path), words, path),
+        lambda content, _, path, words=None: lattice_of(list(read_nemo(content, ["u"], path=path)), words, path),
         b"two\t-1\n",
         1,
     ),
@@ -289,7 +285,7 @@ SPELLED = {
         1,
     ),
     "ctm": (
-        lambda content, _, path, words=None: lattice_of(read_ctm(content, path), words, path),
+        lambda content, _, path, words=None: lattice_of(strict(read_ctm(content, path)), words, path),
         b";; c\nu 1 0 1 two\n",
         2,
     ),

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_files import each_object, read_objects
 
 import ninja
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.stream import Stream
 from ninja.formats.content import Content
 from ninja.formats.format import reader as named
-from ninja.formats.nbest import ObjectFields, each_object, read_objects
+from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.graph import lattice_nbest
 
 

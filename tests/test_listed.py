@@ -12,12 +12,13 @@ from whole_files import write_natives
 
 from ninja.formats.format import Reader
 from ninja.formats.k2 import write_k2s
-from ninja.formats.nbest import NBest, sentence, write_objects
+from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io import listed
 from ninja.io.reader import read, vocabulary
 from ninja.io.writer import write
+from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])

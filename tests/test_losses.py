@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import lattices
 from strategies_text import lattice_of
+from whole_files import read_objects
 
 import ninja
 from ninja.errors import LatticeError
@@ -18,23 +19,17 @@ from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
-from ninja.formats.nbest import (
-    Hypothesis,
-    NBest,
-    SrilmOptions,
-    joined,
-    read_espnet_folder,
-    read_nemo,
-    read_objects,
-    read_srilm,
-    sentence,
-)
+from ninja.formats.nbest.espnet import read_espnet_folder
+from ninja.formats.nbest.kaldi import joined
+from ninja.formats.nbest.nemo import read_nemo
+from ninja.formats.nbest.srilm import SrilmOptions, read_srilm
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import PlfOptions, read_plfs
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import lattice_nbest, nbest_lattice
 from ninja.lattice import Lattice
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
@@ -250,7 +245,7 @@ def lists(labels=True):
 LIST_READERS = {
     "json": lambda path: read_objects(path.read_bytes())[0],
     "srilm": lambda path: read_srilm(path.read_bytes(), path.stem, None, SrilmOptions()),
-    "nemo": lambda path: read_nemo(path.read_bytes(), ["1"])[0],
+    "nemo": lambda path: next(iter(read_nemo(path.read_bytes(), ["1"]))),
     "espnet": lambda path: read_espnet_folder(path)[0],
     "nbest-kaldi": lambda path: next(joined(lattice for _, lattice in ninja.read(str(path)))),
 }

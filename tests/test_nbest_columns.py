@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from whole_files import strict
 
 from ninja import read
 from ninja.errors import FormatError, OptionError
 from ninja.formats.format import by_mark
-from ninja.formats.nbest import ColumnOptions, read_columns
+from ninja.formats.nbest.columns import ColumnOptions, read_columns
 from ninja.graph import lattice_nbest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared/data/formats/ami_slf"
@@ -21,7 +22,7 @@ utt-b-0   1.5   -2.5  -3.5 |
 
 
 def test_scores_become_costs():
-    first, second = read_columns(LISTS, "f")
+    first, second = strict(read_columns(LISTS, "f"))
     assert (first.key, second.key) == ("utt-a", "utt-b")
     assert [each.words for each in first.hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
     assert [each.acoustic_cost for each in first.hypotheses] == [-172.14, -176.8]
@@ -30,7 +31,7 @@ def test_scores_become_costs():
 
 
 def test_columns_are_chosen():
-    (first, _) = read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2))
+    (first, _) = strict(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
     assert [each.graph_cost for each in first.hypotheses] == [9.25, 17.5]
     assert [each.acoustic_cost for each in first.hypotheses] == [0, 0]
 
@@ -51,7 +52,7 @@ def test_columns_are_chosen():
 )
 def test_damage_is_told_by_its_line(content, message):
     with pytest.raises(FormatError) as caught:
-        read_columns(content, "f")
+        strict(read_columns(content, "f"))
     assert message in str(caught.value)
 
 

@@ -11,34 +11,21 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_files import read_objects, strict, tables_nbest
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.evaluate import read_text
-from ninja.formats.nbest import (
-    DSTC10,
-    CtmOptions,
-    NBest,
-    ObjectFields,
-    SrilmOptions,
-    manifest_keys,
-    nbest_lattice,
-    nbest_lattices,
-    read_ctm,
-    read_espnet,
-    read_espnet_folder,
-    read_kaldi_names,
-    read_nemo,
-    read_objects,
-    read_srilm,
-    sentence,
-    tables_nbest,
-    write_espnet,
-    write_nemo,
-    write_objects,
-    write_srilm,
-)
+from ninja.formats.nbest.ctm import CtmOptions, read_ctm
+from ninja.formats.nbest.espnet import EspnetOptions, read_espnet, read_espnet_folder, write_espnet
+from ninja.formats.nbest.json_hypotheses import DSTC10, ObjectFields
+from ninja.formats.nbest.json_lists import write_objects
+from ninja.formats.nbest.kaldi import read_kaldi_names
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
+from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
+from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
 from ninja.graph.nbest_lattice import lattice_nbest
 from ninja.lattice import Scales
+from ninja.lattice.nbest import NBest, sentence
 
 FORMATS = SHARED / "data/formats"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
@@ -84,12 +71,12 @@ def close(nbest, expected):
 
 
 def test_kaldi_text_with_names_keeps_costs_and_labels_with_their_words():
-    [nbest] = read_kaldi_names(KALDI)
+    [nbest] = list(read_kaldi_names(KALDI))
     one, two = nbest.hypotheses
     assert (one.words, one.graph, one.acoustic) == (("the", "cat"), (2.0, 0.25, 0.0), (-2.0, 4.0, 1.0))
     assert one.labels == ((1, 2), (3,), (4,))
     assert (two.words, two.graph_cost, two.labels) == (("a",), 0.0, None)
-    [late] = read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n")[0].hypotheses
+    [late] = next(iter(read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n"))).hypotheses
     assert (late.graph, late.acoustic, late.labels) == ((1.0, 1.5), (2.0, 1.25), ((5,), (6, 7)))
 
 
@@ -107,7 +94,7 @@ def test_lists_of_kaldi_agree_with_a_slow_reading_of_their_lines():
                 graph += float(fields[3].split(",")[0])
                 acoustic += float(fields[3].split(",")[1])
         expected[key.strip()] = tuple(words), graph, acoustic
-    lists = read_kaldi_names(text.encode())
+    lists = list(read_kaldi_names(text.encode()))
     assert len(lists) == 15
     assert sum(len(each.hypotheses) for each in lists) == len(expected)
     best, first = read_text(folder / "hyp.txt"), 0
@@ -185,7 +172,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
 def test_what_was_read_is_written_as_it_was():
     assert write_srilm(read_srilm(SRILM_1, "u"), "NBestList1.0") == SRILM_1
     assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
-    assert write_nemo(read_nemo(NEMO, ["one", "two"])) == NEMO
+    assert write_nemo(list(read_nemo(NEMO, ["one", "two"]))) == NEMO
     lists = read_objects(JSONL)
     assert read_objects(write_objects(lists)) == lists
 
@@ -209,7 +196,7 @@ def test_every_list_comes_back_from_every_format(hypotheses):
     for back, expected in [
         (read_srilm(write_srilm(nbest), "utt"), wanted),
         (read_objects(write_objects([nbest]))[0], wanted),
-        (read_nemo(write_nemo([nbest]), ["utt"])[0], total),
+        (next(iter(read_nemo(write_nemo([nbest]), ["utt"]))), total),
     ]:
         assert [each.words for each in back.hypotheses] == [words for words, _, _ in expected]
         for each, (_, graph, acoustic) in zip(back.hypotheses, expected, strict=True):
@@ -222,11 +209,11 @@ def test_every_list_comes_back_from_every_format(hypotheses):
 def test_nemo_beams_are_dealt_to_the_utterances_of_the_manifest():
     keys = manifest_keys(MANIFEST)
     assert keys == ["one", "two"]
-    one, two = read_nemo(NEMO, keys)
+    one, two = list(read_nemo(NEMO, keys))
     assert said(one) == [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.25)]
     assert said(two) == [((), 0.0, 9.5), (("mat",), 0.0, 0.125)]
-    assert [each.key for each in read_nemo(NEMO, beam=1)] == ["1", "2", "3", "4"]
-    assert said(read_nemo(NEMO, keys, score_as="graph")[1])[1] == (("mat",), 0.125, 0.0)
+    assert [each.key for each in list(read_nemo(NEMO, beam=1))] == ["1", "2", "3", "4"]
+    assert said(list(read_nemo(NEMO, keys, score_as="graph"))[1])[1] == (("mat",), 0.125, 0.0)
 
 
 def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
@@ -246,7 +233,7 @@ def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
     one, two = read_espnet_folder(tmp_path)
     assert (one.key, said(one)) == ("u1", [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.5)])
     assert (two.key, said(two)) == ("u2", [(("x",), 0.0, 2.0), ((), 0.0, 3.0)])
-    assert read_espnet_folder(tmp_path, "token")[0].hypotheses[0].words == ("▁the", "▁c", "at")
+    assert read_espnet_folder(tmp_path, EspnetOptions("token"))[0].hypotheses[0].words == ("▁the", "▁c", "at")
     (tmp_path / "1best_recog/score").unlink()
     with pytest.raises(InputError, match="1best_recog/score: cannot be read: No such file"):
         read_espnet_folder(tmp_path)
@@ -278,16 +265,16 @@ def test_objects_are_read_in_each_of_their_shapes():
 
 
 def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
-    one, two = read_ctm(CTM)
+    one, two = strict(read_ctm(CTM))
     assert one.key == "rec1"
     lattice = nbest_lattice(one)
     assert lattice.time.tolist() == [0, 10, 30, 35, 60]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
     assert (two.hypotheses[0].begin, two.hypotheses[0].end) == ((0,), (50,))
-    assert read_ctm(CTM, options=CtmOptions(keys="file-channel"))[1].key == "rec2-A"
-    silence = read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35"))
+    assert strict(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
+    silence = strict(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
     assert silence[0] == one
-    [nothing] = read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n")
+    [nothing] = strict(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
     assert nbest_lattice(nothing).num_arcs == 0
 
 
@@ -306,11 +293,11 @@ def test_tables_of_kaldi_are_lists():
 
 
 READERS = {
-    "kaldi": (KALDI, read_kaldi_names),
+    "kaldi": (KALDI, lambda content, path=None: list(read_kaldi_names(content, path))),
     "srilm 1": (SRILM_1, lambda content, path=None: [read_srilm(content, "u", path)]),
     "srilm 2": (SRILM_2, lambda content, path=None: [read_srilm(content, "u", path)]),
     "srilm 3": (SRILM_3, lambda content, path=None: [read_srilm(content, "u", path)]),
-    "nemo": (NEMO, lambda content, path=None: read_nemo(content, ["a", "b"], path=path)),
+    "nemo": (NEMO, lambda content, path=None: list(read_nemo(content, ["a", "b"], path=path))),
     "manifest": (MANIFEST, lambda content, path=None: manifest_keys(content, path=path) and []),
     "espnet": (b"u1 the cat\nu2 x\n", lambda content, path=None: read_espnet({1: (content, b"u1 -1\nu2 -2\n")}, path)),
     "scores": (
@@ -318,7 +305,7 @@ READERS = {
         lambda content, path=None: read_espnet({1: (b"u1 a\nu2 b\n", content)}, path),
     ),
     "objects": (JSONL, read_objects),
-    "ctm": (CTM, read_ctm),
+    "ctm": (CTM, lambda content, path=None: strict(read_ctm(content, path))),
 }
 REFUSED = [
     ("kaldi", b"utt\n", "f:1: expected a key such as utt-1 alone, found 'utt'"),
@@ -432,11 +419,11 @@ def test_damage_is_named_or_harmless(name):
 
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(OptionError, match="score_as is 'both', but must be acoustic or graph"):
-        read_nemo(NEMO, ["a"], score_as="both")
+        list(read_nemo(NEMO, ["a"], score_as="both"))
     with pytest.raises(OptionError, match="whose beams these are must be said"):
-        read_nemo(NEMO)
+        list(read_nemo(NEMO))
     with pytest.raises(OptionError, match="beam is 0, but must be 1 or more"):
-        read_nemo(NEMO, beam=0)
+        list(read_nemo(NEMO, beam=0))
     with pytest.raises(OptionError, match="base is 1, but logarithms need one greater than 1"):
         ObjectFields(base=1)
     with pytest.raises(OptionError, match="meaning is 'odds', but must be logprob or cost"):

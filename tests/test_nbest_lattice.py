@@ -7,21 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import best_sequences
 from strategies_graph import timed_lattices
+from whole_files import tables_nbest
 
 from ninja import SymbolTable
 from ninja.errors import LatticeError, SymbolError
-from ninja.formats.nbest import (
-    Hypothesis,
-    NBest,
-    joined,
-    linear_lattices,
-    nbest_lattice,
-    nbest_lattices,
-    sentence,
-    tables_nbest,
-)
+from ninja.formats.nbest.kaldi import joined, linear_lattices
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.nbest_lattice import lattice_nbest
 from ninja.io.number_tables import read_floats, read_integers
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single precision, and so are their sums
 

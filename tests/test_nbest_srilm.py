@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import ninja
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.nbest import Hypothesis, NBest, SrilmOptions, read_srilm, write_srilm
-from ninja.formats.nbest.srilm import BYTELOG, LOG10
+from ninja.formats.nbest.srilm import BYTELOG, LOG10, SrilmOptions, read_srilm, write_srilm
 from ninja.formats.slf import SILENT
+from ninja.lattice.nbest import Hypothesis, NBest
 
 SECOND: Literal["NBestList2.0"] = "NBestList2.0"
 LISTS = {

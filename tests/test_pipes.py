@@ -15,12 +15,13 @@ import pytest
 from ninja.cli.main import main
 from ninja.errors import InputError, NinjaError
 from ninja.files import pipes
-from ninja.formats.nbest import NBest, sentence, write_objects
+from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
 from ninja.io.reader import read, vocabulary
 from ninja.io.writer import write
+from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])

@@ -17,7 +17,7 @@ from ninja.formats import content
 from ninja.formats.content import Content
 from ninja.formats.k2 import read_k2s, write_k2s
 from ninja.formats.mesh import read_mesh_lattices
-from ninja.formats.nbest import read_srilm
+from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf import write_slf
 from ninja.io.folder import NOT_LATTICES

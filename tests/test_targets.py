@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from strategies_text import lattice_of
+from whole_files import read_objects
 
 import ninja
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
@@ -18,13 +19,16 @@ from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
-from ninja.formats.nbest import NBest, read_espnet_folder, read_nemo, read_objects, read_srilm, sentence
+from ninja.formats.nbest.espnet import read_espnet_folder
+from ninja.formats.nbest.nemo import read_nemo
+from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.plf import read_plfs
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.formats.sphinx import read_sphinx
 from ninja.graph import nbest_lattice
 from ninja.io.writer import format_of
+from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
@@ -427,7 +431,7 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
         with pytest.raises(LatticeError, match=r"key 'c': 1 hypotheses, but lists before have 2; .*\(--to nemo:n=…\)"):
             output.write(NBest("c", LISTS[0].hypotheses[:1]))
         output.write(LISTS[1])
-    assert len(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"])) == 2
+    assert len(list(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"]))) == 2
     with ninja.write("x.jsonl") as output, pytest.raises(LatticeError, match="key 'c': there are no hypotheses"):
         output.write(NBest("c", ()))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from whole_files import each_object, read_objects, strict
 
 import ninja
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
@@ -17,15 +18,8 @@ from ninja.formats.content import Content
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
-from ninja.formats.nbest import (
-    CtmOptions,
-    each_column_list,
-    each_ctm_utterance,
-    each_object,
-    read_columns,
-    read_ctm,
-    read_objects,
-)
+from ninja.formats.nbest.columns import read_columns
+from ninja.formats.nbest.ctm import CtmOptions, read_ctm
 from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
 from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.textual import OneCost
@@ -122,16 +116,16 @@ COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
 )
 def test_a_bad_line_of_columns_costs_its_utterance(bad, message):
     content = COLUMNS.format(bad).encode("utf-8", "surrogateescape")
-    first, error, last = each_column_list(content, "f")
+    first, error, last = read_columns(content, "f")
     assert (first.key, len(first.hypotheses), last.key, len(last.hypotheses)) == ("u", 2, "w", 1)
     assert str(error).startswith(message)
     with pytest.raises(FormatError):
-        read_columns(content, "f")
+        strict(read_columns(content, "f"))
 
 
 def test_an_utterance_that_goes_on_costs_what_goes_on():
     content = COLUMNS.format("v-0 1 2 | b\nu-2 1 2 | b\nu-3 1 2 | a\n").encode()
-    assert keys(each_column_list(content, "f")) == [
+    assert keys(read_columns(content, "f")) == [
         "u",
         "v",
         "f:4, key 'u': the utterance goes on after another one; sort the file",
@@ -156,17 +150,17 @@ CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
 )
 def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
     content = CTM.format(bad).encode()
-    first, error, last = each_ctm_utterance(content, "f")
+    first, error, last = read_ctm(content, "f")
     assert (first.key, first.hypotheses[0].words) == ("u", ("a", "b"))
     assert (last.key, last.hypotheses[0].words) == ("w", ("b",))
     assert str(error).startswith(message)
     with pytest.raises(FormatError):
-        read_ctm(content, "f")
+        strict(read_ctm(content, "f"))
 
 
 def test_channels_are_part_of_the_keys_of_bad_lines_too():
     content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
-    found = each_ctm_utterance(content, "f", CtmOptions(keys="file-channel"))
+    found = read_ctm(content, "f", CtmOptions(keys="file-channel"))
     assert [each.key for each in found] == ["u-A", "u-B", "u-C"]
 
 
@@ -176,9 +170,9 @@ def test_channels_are_part_of_the_keys_of_bad_lines_too():
 def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length):
     junk = junk.replace(b"\n", b"").replace(b"\r", b"")
     read = {
-        "columns": each_column_list,
+        "columns": read_columns,
         "json": each_object,
-        "ctm": each_ctm_utterance,
+        "ctm": read_ctm,
     }[form]
     row = {
         "columns": "{0}-0 1 2 | a\n{0}-1 2 3 | b\n",

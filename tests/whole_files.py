@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
-from ninja.errors import NinjaError
+from ninja.errors import LatticeError, NinjaError
 from ninja.files import text as utf8
 from ninja.formats.format import NoOptions, WriteSettings
 from ninja.formats.mesh import Mesh, whole_blocks
+from ninja.formats.nbest.json_hypotheses import ObjectFields
+from ninja.formats.nbest.json_lists import objects, read_lists
+from ninja.formats.nbest.kaldi import stem
 from ninja.formats.textual import refuse_unended
-from ninja.lattice import Lattice
+from ninja.lattice import Array, Lattice
+from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
@@ -75,3 +80,60 @@ def network_of_json(row: str) -> ConfusionNetwork:
     return ConfusionNetwork.from_bins(
         said["key"], [[tuple(map(entry.get, fields)) for entry in entries] for entries in said["bins"]]
     )
+
+
+def strict(entries: Iterable[Any]) -> list[Any]:
+    """Return entries that are all sound, or raise the first that is not."""
+    sound = []
+    for each in entries:
+        if isinstance(each, NinjaError):
+            raise each
+        sound.append(each)
+    return sound
+
+
+def each_object(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[Any]:
+    fields = fields or ObjectFields()
+    return list(read_lists(objects(content, path, fields), path, fields))
+
+
+def read_objects(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[NBest]:
+    return strict(each_object(content, path, fields))
+
+
+def tables_nbest(
+    words: Iterable[tuple[str, Array]],
+    graph: Mapping[str, float] | None = None,
+    acoustic: Mapping[str, float] | None = None,
+    alignments: Mapping[str, Array] | None = None,
+) -> Iterator[NBest]:
+    """Yield the n-best lists that stand in the tables of ``nbest-to-linear``, as ``linear-to-nbest`` does."""
+
+    def cost(table: Mapping[str, float] | None, key: str, name: str) -> float:
+        if table is None:
+            return 0.0
+        if key not in table:
+            raise LatticeError(f"the table of {name} costs lacks it", key=key)
+        return table[key]
+
+    def hypothesis(key: str, ids: Array) -> Hypothesis:
+        said = tuple(ids.tolist())
+        none = (0.0,) * len(said)
+        labels = None
+        if alignments is not None:
+            if key not in alignments:
+                raise LatticeError("the table of alignments lacks it", key=key)
+            labels = _dealt(alignments[key].tolist(), len(said))
+        return Hypothesis(
+            said, (*none, cost(graph, key, "graph")), (*none, cost(acoustic, key, "acoustic")), labels=labels
+        )
+
+    for key, group in groupby(words, lambda entry: stem(entry[0])):
+        yield NBest(key, tuple(hypothesis(*entry) for entry in group))
+
+
+def _dealt(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
+    if not num_words:
+        return (tuple(labels),)
+    dealt = [tuple(labels[place : place + 1]) for place in range(num_words - 1)]
+    return (*dealt, tuple(labels[num_words - 1 :]), ())

@@ -30,7 +30,7 @@ MODULES = (
     "kaldi.named_text",
     "k2",
     "native",
-    "nbest.objects",
+    "nbest.json_lists",
     "nbest.srilm",
     "nbest.columns",
     "nbest.ctm",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninja.formats.nbest.prefixes import nbest_lattice, nbest_lattices
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.nbest import nbest
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales

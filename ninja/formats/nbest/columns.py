@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from ninja.errors import FormatError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read
-from ninja.formats.nbest.blocks import Block, Line, blocks
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import each_row, number, split, strict
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
@@ -39,35 +38,19 @@ class ColumnOptions:
             raise OptionError(f"column {self.acoustic} cannot be both costs")
 
 
-def read_columns(content: bytes, path: str | None = None, options: ColumnOptions = ColumnOptions()) -> list[NBest]:
-    """Read lists: on each line ``utt-RANK score score … | words``, the hypotheses of an utterance one after the other.
-
-    Args:
-        content: The whole file, unpacked.
-        path: File name for error messages.
-        options: Which scores become costs; others are not read.
-
-    Raises:
-        FormatError: A line is something else, has another number of scores than the first, or an utterance goes on
-            after another one; or the last line does not end.
-
-    Source: qiujiali/lattice-rescore, README ("n-best list").
-    """
-    return strict(each_column_list(content, path, options))
-
-
-def each_column_list(
+def read_columns(
     content: Pieces, path: str | None = None, options: ColumnOptions = ColumnOptions()
 ) -> Iterator[NBest | FormatError]:
-    """Yield each list as ``read_columns`` reads it, or what is wrong with it: a bad line costs its utterance.
+    """Read lists: on each line ``utt-RANK score score … | words``, the hypotheses of an utterance one after the other.
 
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        path: As for ``read_columns``.
-        options: As for ``read_columns``.
+    Yields:
+        Each list, or what is wrong with it, for a bad line costs its utterance: a line is something else, has another
+        number of scores than the first, or an utterance goes on after another one; or the last line does not end.
 
     Raises:
         FormatError: There are no lines.
+
+    Source: qiujiali/lattice-rescore, README ("n-best list").
     """
     block: Block[Hypothesis] | None = None
     for block in blocks(_lines(content, path, options), path):
@@ -115,7 +98,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
 
 
 def _entries(content: Content, words: SymbolTable | None, options: ColumnOptions) -> Iterator[Entry]:
-    return list_entries(each_column_list(content.blocks(), content.name, options), content, words)
+    return list_entries(read_columns(content.blocks(), content.name, options), content, words)
 
 
 FORMAT = Format(

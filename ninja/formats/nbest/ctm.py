@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 from ninja.errors import FormatError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read
-from ninja.formats.nbest.blocks import Block, Line, blocks
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import each_row, number, split, strict
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest
@@ -52,39 +51,24 @@ class _Word(NamedTuple):
     word: str
 
 
-def read_ctm(content: bytes, path: str | None = None, options: CtmOptions | None = None) -> list[NBest]:
+def read_ctm(
+    content: Pieces, path: str | None = None, options: CtmOptions | None = None
+) -> Iterator[NBest | FormatError]:
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
     There are no scores, so both costs are 0; a confidence is no cost and is not read. Words that rounding to frames
     would make overlap begin where the one before ends. Comments (``;;``), empty lines and ``<eps>``, as Kaldi writes
     silence, are left out.
 
-    Args:
-        content: The whole file, unpacked.
-        path: File name for error messages.
-        options: How the file is understood.
-
-    Raises:
-        FormatError: A line is none of a CTM, times go back, a file has two channels or goes on after another one,
-            there are alternatives (``<ALT>``), or the last line does not end.
-
-    Source: NIST, SCTK, doc/infmts.htm, the format ctm.
-    """
-    return strict(each_ctm_utterance(content, path, options))
-
-
-def each_ctm_utterance(
-    content: Pieces, path: str | None = None, options: CtmOptions | None = None
-) -> Iterator[NBest | FormatError]:
-    """Yield each utterance as ``read_ctm`` reads it, or what is wrong with it: a bad line costs its utterance.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        path: As for ``read_ctm``.
-        options: As for ``read_ctm``.
+    Yields:
+        Each utterance, or what is wrong with it, for a bad line costs its utterance: a line is none of a CTM, times go
+        back, a file has two channels or goes on after another one, there are alternatives (``<ALT>``), or the last line
+        does not end.
 
     Raises:
         FormatError: There are no words.
+
+    Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
     options = options or CtmOptions()
     block: Block[_Word] | None = None
@@ -161,7 +145,7 @@ def _utterance(block: Block[_Word], path: str | None, shift: float) -> NBest:
 
 
 def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -> Iterator[Entry]:
-    return list_entries(each_ctm_utterance(content.blocks(), content.name, options), content, words)
+    return list_entries(read_ctm(content.blocks(), content.name, options), content, words)
 
 
 FORMAT = Format(

@@ -11,11 +11,10 @@ from typing import Literal
 from ninja.errors import FormatError, InputError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.nbest.srilm import spelled
-from ninja.formats.nbest.written import ListOptions, recoded, scaled
+from ninja.formats.nbest.text_rows import number, rows, split
+from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
 from ninja.formats.textual import check_encoding, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
@@ -23,7 +22,17 @@ from ninja.lattice.symbols import SymbolTable
 _FOLDER = re.compile(r"([1-9][0-9]{0,5})best_recog")
 _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.]+)?\)")
 
-Units = Literal["text", "token"]
+
+@dataclass(frozen=True, slots=True)
+class EspnetOptions:
+    """How ESPnet's folders are understood."""
+
+    units: Literal["text", "token"] = "text"  # file of which the words are taken
+    score_as: ScoreAs = "acoustic"  # which cost the score becomes
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
 
 
 def read_espnet(
@@ -33,16 +42,10 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read the lists of ESPnet's files.
+    """Read the lists of ESPnet's files: of each rank, from 1, the contents of ``text`` (or ``token``) and ``score``.
 
     The score is a natural log-probability, more is better, of all the models that took part in the search, with their
     weights; nothing says how much is whose.
-
-    Args:
-        ranks: By rank, from 1: the contents of the files ``text`` (or ``token``) and ``score``.
-        path: Folder for error messages.
-        score_as: Which cost the score becomes.
-        encoding: Of the files.
 
     Raises:
         FormatError: A line is not what it should be, the last one does not end, an utterance has no score, or occurs
@@ -74,20 +77,8 @@ def read_espnet(
     return [NBest(key, tuple(hypotheses)) for key, hypotheses in found.items()]
 
 
-def read_espnet_folder(
-    path: str | os.PathLike[str],
-    units: Units = "text",
-    *,
-    score_as: ScoreAs = "acoustic",
-    encoding: str = "utf-8",
-) -> list[NBest]:
+def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = EspnetOptions()) -> list[NBest]:
     """Read the lists of a folder that holds ``1best_recog``, ``2best_recog`` and so on.
-
-    Args:
-        path: The folder, ``output.1`` for instance.
-        units: File of which the words are taken: "text", or "token" for the model's pieces.
-        score_as: Which cost the score becomes.
-        encoding: Of the files.
 
     Raises:
         FormatError: There are no such folders, one is left out, or as ``read_espnet``.
@@ -102,10 +93,10 @@ def read_espnet_folder(
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise FormatError(f"expected folders 1best_recog, 2best_recog, …; the numbers are {numbers[:9]}", name)
     return read_espnet(
-        {rank: tuple(_content(name, rank, file) for file in (units, "score")) for rank in numbers},  # type: ignore[misc]
+        {rank: tuple(_content(name, rank, file) for file in (options.units, "score")) for rank in numbers},  # type: ignore[misc]
         name,
-        score_as=score_as,
-        encoding=encoding,
+        score_as=options.score_as,
+        encoding=options.encoding,
     )
 
 
@@ -148,28 +139,8 @@ def _content(folder: str, rank: int, file: str) -> bytes:
         raise InputError(f"cannot be read: {error.strerror}", name) from error
 
 
-@dataclass(frozen=True, slots=True)
-class EspnetOptions:
-    """How ESPnet's folders are understood."""
-
-    units: Literal["text", "token"] = "text"  # file of which the words are taken
-    score_as: ScoreAs = "acoustic"  # which cost the score becomes
-    encoding: str = "utf-8"
-
-    def __post_init__(self) -> None:
-        check_encoding(self.encoding)
-
-    def lists(self, folder: str) -> list[NBest]:
-        """Read the lists of a folder.
-
-        Raises:
-            FormatError: A file is not what it should be.
-        """
-        return read_espnet_folder(folder, self.units, score_as=self.score_as, encoding=self.encoding)
-
-
 def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions) -> Iterator[Entry]:
-    return list_entries(options.lists(content.path), content, words)
+    return list_entries(read_espnet_folder(content.path, options), content, words)
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -17,9 +17,9 @@ from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
 from ninja.formats.kaldi.named_text import NamedTextOptions, parse
-from ninja.formats.nbest.prefixes import list_entries, nbest_lattice
-from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.nbest.written import ListOptions
+from ninja.formats.nbest.lattices import list_entries, nbest_lattice
+from ninja.formats.nbest.text_rows import number, rows, split
+from ninja.formats.nbest.writing import ListOptions
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
@@ -33,12 +33,9 @@ _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 
 
 def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
-    """Yield an n-best list for each run of linear lattices whose keys differ in their number only.
+    """Yield an n-best list for each run of linear lattices with keys such as ``utt-1`` and ``utt-2``.
 
     Costs and labels stay with their words; those of an arc without a word go to the word after it, or to the end.
-
-    Args:
-        lattices: As ``lattice-to-nbest`` writes them: ``utt-1``, ``utt-2`` and so on, one path each.
 
     Raises:
         LatticeError: A key has no number at its end, or a lattice is no single path.
@@ -86,10 +83,6 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
 def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Lattice]:
     """Return a lattice of one path for each hypothesis, with the keys of ``lattice-to-nbest``.
 
-    Args:
-        nbest: The list.
-        words: Symbol table that the words must be in; None: one is made of each hypothesis's own.
-
     Raises:
         LatticeError: There is no hypothesis, or a cost is beyond single precision.
         SymbolError: A word is not in ``words``.
@@ -100,82 +93,15 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
     ]
 
 
-def tables_nbest(
-    words: Iterable[tuple[str, Integers]],
-    graph: Mapping[str, float] | None = None,
-    acoustic: Mapping[str, float] | None = None,
-    alignments: Mapping[str, Integers] | None = None,
-) -> Iterator[NBest]:
-    """Yield the n-best lists that stand in the tables of ``nbest-to-linear``.
-
-    Costs are those of whole sentences, so their end carries them. Which labels are whose nobody says: each word gets
-    one, and the last word the rest, as ``linear-to-nbest`` does.
-
-    Args:
-        words: Key and word ids of each hypothesis, as ``read_integers`` yields them.
-        graph: Its graph cost, by key; None: 0.
-        acoustic: Its acoustic cost, by key; None: 0.
-        alignments: Its labels, by key; None: none.
-
-    Raises:
-        LatticeError: A key has no number at its end, or is missing from a table.
-
-    Source: Kaldi, latbin/nbest-to-linear.cc, latbin/linear-to-nbest.cc.
-    """
-
-    def cost(table: Mapping[str, float] | None, key: str, name: str) -> float:
-        if table is None:
-            return 0.0
-        if key not in table:
-            raise LatticeError(f"the table of {name} costs lacks it", key=key)
-        return table[key]
-
-    def hypothesis(key: str, ids: Integers) -> Hypothesis:
-        said = tuple(ids.tolist())
-        none = (0.0,) * len(said)
-        labels = None
-        if alignments is not None:
-            if key not in alignments:
-                raise LatticeError("the table of alignments lacks it", key=key)
-            labels = _dealt(alignments[key].tolist(), len(said))
-        return Hypothesis(
-            said, (*none, cost(graph, key, "graph")), (*none, cost(acoustic, key, "acoustic")), labels=labels
-        )
-
-    for key, group in groupby(words, lambda entry: stem(entry[0])):
-        yield NBest(key, tuple(hypothesis(*entry) for entry in group))
-
-
-def read_kaldi_names(content: bytes, path: str | None = None, *, encoding: str = "utf-8") -> list[NBest]:
-    """Read the n-best lists of a text archive whose words are names (``lattice-copy`` and ``int2sym.pl``).
-
-    Archives of ids need no names: read them as any other, then use ``joined``.
-
-    Args:
-        content: The whole file, unpacked.
-        path: File name for error messages.
-        encoding: Of the file.
+def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
+    """Yield the n-best lists of a text archive whose words are names (``lattice-copy`` and ``int2sym.pl``).
 
     Raises:
         FormatError: A line is none of a linear lattice: ``state next-state word graph,acoustic,labels`` with labels
             ``1_2_3`` or none, then ``state`` or ``state graph,acoustic,labels``; a key without number; a last line that
-            does not end.
+            does not end. What comes before has been given.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
-    """
-    return list(each_kaldi_list(content, path, encoding=encoding))
-
-
-def each_kaldi_list(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
-    """Yield each list as ``read_kaldi_names`` reads it.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        path: As for ``read_kaldi_names``.
-        encoding: As for ``read_kaldi_names``.
-
-    Raises:
-        FormatError: As for ``read_kaldi_names``; what comes before has been given.
     """
     key = ""
     hypotheses: list[Hypothesis] = []
@@ -264,20 +190,8 @@ def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, fl
     return graph, acoustic, [int(label) for label in labels]
 
 
-def _dealt(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
-    if not num_words:
-        return (tuple(labels),)
-    dealt = [tuple(labels[place : place + 1]) for place in range(num_words - 1)]
-    return (*dealt, tuple(labels[num_words - 1 :]), ())
-
-
 def read_linear_lists(content: bytes, path: str | None = None, options: NamedTextOptions | None = None) -> list[NBest]:
     """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
-
-    Args:
-        content: The whole archive; its words are ids, or in text names.
-        path: File name for error messages.
-        options: How it is understood.
 
     Raises:
         FormatError: It is no such archive.
@@ -292,17 +206,13 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
         if isinstance(found, NinjaError):
             if MAGIC in content[:_IMAGE_HEAD]:
                 raise found
-            return read_kaldi_names(content, path, encoding=options.encoding if options else "utf-8")
+            return list(read_kaldi_names(content, path, encoding=options.encoding if options else "utf-8"))
         lattices.append(found.with_key(key))
     return list(joined(lattices))
 
 
 def _spells_names(head: bytes) -> bool:
-    """Tell whether an archive of n-best lists has names for words, which as ids no lattice of its first lines could be.
-
-    Args:
-        head: Its first lines, whole ones.
-    """
+    """Tell by its first lines whether an archive has names for words, which as ids no lattice of them could be."""
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
     found = [each for _, each in parse(head, Vocabulary(), _LISTS)]
@@ -315,7 +225,7 @@ def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
     if not head:
         return read_linear_lists(content.whole(), content.name, options)
     if _spells_names(head):
-        return each_kaldi_list(content.blocks(), content.name, encoding=options.encoding)
+        return read_kaldi_names(content.blocks(), content.name, encoding=options.encoding)
     return joined(_of_archive(content))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -12,10 +12,9 @@ from typing import Literal
 from ninja.errors import FormatError, InputError, LatticeError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.nbest.srilm import spelled
-from ninja.formats.nbest.written import ListOptions, recoded, scaled
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import number, rows, split
+from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
 from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
@@ -25,20 +24,20 @@ ScoreAs = Literal["acoustic", "graph"]
 
 
 def read_nemo(
-    content: bytes,
+    content: bytes | Callable[[], Iterable[bytes]],
     keys: list[str] | None = None,
     beam: int | None = None,
     path: str | None = None,
     *,
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
-) -> list[NBest]:
+) -> Iterator[NBest]:
     """Read the beams that NeMo's beam search writes: on each line a sentence, a tab and its score.
 
     The file does not say where an utterance ends: each has as many lines as the others, those of the beam.
 
     Args:
-        content: The whole file, unpacked.
+        content: The whole file, unpacked, or what gives its blocks of whole lines as often as it is called.
         keys: The utterances in the order of the manifest (``manifest_keys``); None: they are numbered from 1.
         beam: Lines of each utterance; None: as many as come to each of the keys.
         path: File name for error messages.
@@ -54,43 +53,29 @@ def read_nemo(
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
     neural rescorer.
     """
-    hypotheses = list(_hypotheses(content, path, score_as, encoding))
+    again = content if callable(content) else lambda: (content,)
+    num_lines = _num_lines(again())
     if beam is None:
         if not keys:
             raise OptionError("whose beams these are must be said: give the manifest, or how many lines are of each")
-        beam = max(len(hypotheses) // len(keys), 1)
+        beam = max(num_lines // len(keys), 1)
     if beam < 1:
         raise OptionError(f"beam is {beam}, but must be 1 or more")
-    count = len(keys) if keys is not None else -(-len(hypotheses) // beam)
-    if len(hypotheses) != beam * count or not count:
-        message = f"there are {len(hypotheses)} lines, but {count} utterances of {beam}; is it the right manifest?"
+    count = len(keys) if keys is not None else -(-num_lines // beam)
+    hypotheses = _hypotheses(again(), path, score_as, encoding)
+    if num_lines != beam * count or not count:
+        for _ in hypotheses:  # a bad line is the better message
+            pass
+        message = f"there are {num_lines} lines, but {count} utterances of {beam}; is it the right manifest?"
         raise FormatError(message, path)
-    return list(_dealt(hypotheses, keys, beam))
+    place = 0
+    while taken := tuple(islice(hypotheses, beam)):
+        yield NBest(str(place + 1) if keys is None else keys[place], taken)
+        place += 1
 
 
-def each_nemo(
-    content: Pieces,
-    keys: list[str] | None,
-    beam: int,
-    path: str | None = None,
-    *,
-    score_as: ScoreAs = "acoustic",
-    encoding: str = "utf-8",
-) -> Iterator[NBest]:
-    """Yield the lists of a file that is known to have `beam` lines for each utterance.
-
-    Args:
-        content: The file, unpacked: all of it, or blocks of whole lines.
-        keys: As for ``read_nemo``.
-        beam: Lines of each utterance.
-        path: As for ``read_nemo``.
-        score_as: As for ``read_nemo``.
-        encoding: As for ``read_nemo``.
-
-    Raises:
-        FormatError: A line is no sentence and score.
-    """
-    return _dealt(_hypotheses(content, path, score_as, encoding), keys, beam)
+def _num_lines(blocks: Iterable[bytes]) -> int:
+    return sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in blocks if block)
 
 
 def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: str) -> Iterator[Hypothesis]:
@@ -102,14 +87,6 @@ def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: 
         cost = -number(score.strip(" "), "a score", path, line) + 0.0
         graph, acoustic = costs(cost, score_as)
         yield sentence(split(text), graph, acoustic, line)
-
-
-def _dealt(hypotheses: Iterable[Hypothesis], keys: list[str] | None, beam: int) -> Iterator[NBest]:
-    left = iter(hypotheses)
-    place = 0
-    while taken := tuple(islice(left, beam)):
-        yield NBest(str(place + 1) if keys is None else keys[place], taken)
-        place += 1
 
 
 def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
@@ -144,12 +121,7 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 def write_nemo(
     lists: list[NBest], words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Return lists as the bytes of a file of beams; lists shorter than the longest are refused.
-
-    Args:
-        lists: The lists, in the order of the manifest.
-        words: Symbol table of ids; not needed for names.
-        score_as: Which cost becomes the score, to nine digits; "total": the sum of both.
+    """Return lists, in the order of the manifest, as the bytes of a file of beams; scores have nine digits.
 
     Raises:
         FormatError: The lists differ in length, so that nobody could read them again.
@@ -213,16 +185,10 @@ class NemoOptions:
             except OSError as error:
                 raise InputError(f"cannot be read: {error.strerror}", self.manifest) from error
         again = content.readings()
-        lines = sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in again() if block)
-        beam = self.beam
-        if lines and beam is None and keys:
-            beam = lines // len(keys)
-        if keys is None and beam and beam > 0:
-            count = -(-lines // beam)
+        if keys is None and self.beam and self.beam > 0:
+            count = -(-_num_lines(again()) // self.beam)
             keys = [content.key] if count == 1 else [content.numbered(number) for number in range(1, count + 1)]
-        if lines and beam and beam > 0 and keys is not None and lines == beam * len(keys):
-            return each_nemo(again(), keys, beam, path, score_as=self.score_as, encoding=self.encoding)
-        return read_nemo(content.whole(), keys, self.beam, path, score_as=self.score_as, encoding=self.encoding)
+        return read_nemo(again, keys, self.beam, path, score_as=self.score_as, encoding=self.encoding)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: NemoOptions) -> Iterator[Entry]:

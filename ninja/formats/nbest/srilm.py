@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import FIELDS, HEAD, Entry, Field, Format, Read, Write, WriteSettings
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import number, rows, split
-from ninja.formats.nbest.written import ListOptions, scaled
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import number, rows, split
+from ninja.formats.nbest.writing import ListOptions, scaled, spelled
 from ninja.formats.slf import SILENCES, SILENT
 from ninja.formats.textual import check_encoding, checked_shift, encoded, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, check, sentence
@@ -136,24 +136,6 @@ def write_srilm(
         else:
             lines.append(_timed_line(each, names, nbest))
     return encoded("\n".join(lines) + "\n", encoding, nbest.key)
-
-
-def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis.
-
-    Raises:
-        SymbolError: There are ids and no table, or a word has blanks in it.
-    """
-    names = []
-    for word in each.words:
-        if isinstance(word, int):
-            if words is None:
-                raise SymbolError("the words have no names; give their symbol table", key=key)
-            word = words.word(word)
-        if split(word) != [word]:
-            raise SymbolError(f"{word!r} cannot be written: words are parted by blanks", key=key)
-        names.append(word)
-    return names
 
 
 def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothesis:

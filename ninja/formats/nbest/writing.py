@@ -1,12 +1,14 @@
-"""Options and helpers that formats of n-best lists share when they are written."""
+"""Options, scores and words of n-best lists that are written."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, SymbolError
+from ninja.formats.nbest.text_rows import split
 from ninja.formats.textual import check_finite, encoded
-from ninja.lattice.nbest import NBest
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import SymbolTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,21 @@ def recoded(content: bytes, encoding: str, key: str) -> bytes:
     if encoding == "utf-8":
         return content
     return encoded(content.decode("utf-8", "surrogateescape"), encoding, key)
+
+
+def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
+    """Return the words of a hypothesis.
+
+    Raises:
+        SymbolError: There are ids and no table, or a word has blanks in it.
+    """
+    names = []
+    for word in each.words:
+        if isinstance(word, int):
+            if words is None:
+                raise SymbolError("the words have no names; give their symbol table", key=key)
+            word = words.word(word)
+        if split(word) != [word]:
+            raise SymbolError(f"{word!r} cannot be written: words are parted by blanks", key=key)
+        names.append(word)
+    return names

@@ -1,20 +1,80 @@
-"""The hypotheses of one object of JSON."""
+"""The hypotheses of one object of JSON, and what its fields are called."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ninja.errors import FormatError
-from ninja.formats.nbest.json_text import shown
-from ninja.formats.nbest.nemo import costs
-from ninja.formats.nbest.object_fields import ObjectFields, parts
-from ninja.formats.nbest.rows import split
+from ninja.errors import FormatError, OptionError
+from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
+from ninja.formats.nbest.text_rows import split
+from ninja.formats.textual import check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
+SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """What the fields are called, and what their scores mean.
+
+    Scores whose names are joined by ``+`` are added up. Who names the score of all models gets that one, even where
+    there are ``am_score`` and ``lm_score``, unless one of these is named as well.
+    """
+
+    key: str | None = "key"  # utterance id; None: objects are numbered, "3" or "2-3" where lists lie within a list
+    nbest: str | None = "nbest"  # list of hypotheses; None: each object is a hypothesis itself, the only one
+    text: str = "text"  # the sentence, or a list of its words
+    score: str | None = SCORE  # of all models together
+    am_score: str | None = AM_SCORE  # of the acoustic model
+    lm_score: str | None = LM_SCORE  # of the language model
+    words: str = "words"  # objects with these three fields; where they are there, the text is not read
+    word: str = "word"
+    start: str = "start"
+    end: str = "end"
+    meaning: Literal["logprob", "cost"] = "logprob"  # more is better, or less
+    base: float = math.e  # of the logarithms
+    score_as: ScoreAs = "acoustic"  # which cost the score of all models becomes
+    missing_score: float | None = None  # score of hypotheses without one; None: these are refused
+    skip: bool = (
+        False  # leave out objects without hypotheses, such as the turns of a system; otherwise they are refused
+    )
+    group: bool = False  # objects of one key that follow each other make one list, such as lines of a hypothesis each
+    join: bool = False  # what stands in an object are no hypotheses, but pieces of one, such as Whisper's segments
+    frame_shift: float = 0.01  # seconds; times are rounded to frames
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        checked_shift(self.frame_shift)
+        check_score_as(self.score_as)
+        if self.meaning not in ("logprob", "cost"):
+            raise OptionError(f"meaning is {self.meaning!r}, but must be logprob or cost")
+        if not 1 < self.base < math.inf:
+            raise OptionError(f"base is {self.base}, but logarithms need one greater than 1")
+        if self.group and self.key is None:
+            raise OptionError("objects are grouped by their keys; name the field of the key")
+
+    @property
+    def scores(self) -> list[str]:
+        """Every field that has a score."""
+        return [name for names in (self.score, self.am_score, self.lm_score) for name in parts(names)]
+
+    @property
+    def models_apart(self) -> bool:
+        """Whether the scores of each model count; not where the user names only that of all."""
+        return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
+
+
+DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
+
+
+def parts(names: str | None) -> list[str]:
+    """Return the fields that are added up."""
+    return [] if names is None else names.split("+")
 
 
 class Where(NamedTuple):
@@ -229,3 +289,14 @@ def _words(entry: dict[str, Any], name: str, where: Where) -> list[str]:
 def _moment(value: object) -> float:
     """Return seconds, -1 where there are none."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it."""
+    if isinstance(value, dict):
+        return f"an object with {[str(name)[:20] for name in value][:6]}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, int) and abs(value) > 1e18:
+        return "a large number"
+    return ascii(value[:60] if isinstance(value, str) else value)

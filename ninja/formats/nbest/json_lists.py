@@ -20,44 +20,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
-from ninja.formats.nbest import json_text
-from ninja.formats.nbest.json_text import shown
-from ninja.formats.nbest.object_fields import DSTC10, ObjectFields
-from ninja.formats.nbest.object_hypotheses import Where, hypotheses_of, listed_of, text_of
-from ninja.formats.nbest.prefixes import list_entries
-from ninja.formats.nbest.rows import strict
-from ninja.formats.nbest.srilm import spelled
-from ninja.formats.nbest.written import ListOptions, recoded
+from ninja.formats.nbest.json_hypotheses import ObjectFields, Where, hypotheses_of, listed_of, shown, text_of
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import decoded, each_row
+from ninja.formats.nbest.writing import ListOptions, recoded, spelled
+from ninja.formats.pieces import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
-__all__ = [
-    "DSTC10",
-    "Naming",
-    "ObjectFields",
-    "each_object",
-    "each_of",
-    "read_objects",
-    "write_objects",
-]
-
-
-class Naming(Protocol):
-    """Names of objects that have no key: ``Content`` makes them of the name of its file."""
-
-    @property
-    def key(self) -> str:
-        """Name of the only one."""
-        ...
-
-    def numbered(self, number: int) -> str:
-        """Return the name of one of several, counted from 1."""
-        ...
+Object = tuple[str, Any, int | None]  # a name for messages; an object, a key and its list, or an error; the line
 
 
 @dataclass(slots=True)
@@ -78,52 +54,19 @@ class _Found:
 _Keyed = tuple[str | None, _Found | FormatError | None]
 
 
-def read_objects(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[NBest]:
-    """Read n-best lists of JSON or JSON lines; which of these it is, is seen from the content.
-
-    Args:
-        content: The whole file, unpacked.
-        path: File name for error messages.
-        fields: What the fields are called.
-
-    Raises:
-        FormatError: The file is no JSON, an object names a field twice, a field is missing or of another type, or an
-            utterance occurs twice.
-    """
-    return strict(each_object(content, path, fields))
-
-
-def each_object(
-    content: bytes, path: str | None = None, fields: ObjectFields | None = None
-) -> list[NBest | FormatError]:
-    """Return each list as ``read_objects`` reads it, or what is wrong with it, in the order of the file.
-
-    Raises:
-        FormatError: There is nothing, or the file as a whole is no JSON.
-    """
-    fields = fields or ObjectFields()
-    return list(each_of(json_text.entries(content, path, fields), path, fields))
-
-
-def each_of(
-    entries: Iterator[json_text.Entry],
-    path: str | None = None,
-    fields: ObjectFields | None = None,
-    *,
-    naming: Naming | None = None,
+def read_lists(
+    entries: Iterator[Object],
+    path: str | None,
+    fields: ObjectFields,
+    naming: Content | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield what ``each_object`` returns.
+    """Yield each list of the objects of a file, or what is wrong with it.
 
-    Args:
-        entries: The objects of a file, as ``json_text.entries`` or, line by line, ``json_text.of_lines`` yields them.
-        path: File name for error messages.
-        fields: What the fields are called.
-        naming: Names of objects that have no key; None: only where there is to be none, they are numbered.
+    Objects without a key are numbered, in `naming` behind the name of the file.
 
     Raises:
         FormatError: There is nothing, or the file is no JSON.
     """
-    fields = fields or ObjectFields()
     seen: set[str] = set()
     any_made = False
     found = _found(entries if naming is None else _named(entries, naming, fields), path, fields)
@@ -155,9 +98,9 @@ def _why(found: _Found, fields: ObjectFields) -> str:
     return ""
 
 
-def _named(entries: Iterator[json_text.Entry], naming: Naming, fields: ObjectFields) -> Iterator[json_text.Entry]:
+def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
     """Name objects by their file, for which two of them are awaited; the only one may lack its key."""
-    ahead: list[json_text.Entry] = []
+    ahead: list[Object] = []
     failure: NinjaError | None = None
     try:
         for entry in entries:
@@ -181,7 +124,7 @@ def _named(entries: Iterator[json_text.Entry], naming: Naming, fields: ObjectFie
         raise failure
 
 
-def _found(entries: Iterable[json_text.Entry], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
+def _found(entries: Iterable[Object], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
     """Yield the key of each object, if it is known, and what it holds, or what is wrong with it."""
     for name, entry, line in entries:
         where, key = Where(path, name, line), None
@@ -245,6 +188,138 @@ def _list(entry: Any, where: Where, fields: ObjectFields) -> _Found | None:
     return _Found(where.key, hypotheses_of(listed, fields, where), where.line, is_pair)
 
 
+def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -> ValueError | None:
+    """Return why a file is no JSON as a whole, as far as its first lines tell; None: it may be."""
+    if head.lstrip()[:1] == b"[" or b"\n" not in head.strip():
+        return None
+    try:
+        text = decoded(head, path, encoding=encoding)
+        _loaded(text)
+    except json.JSONDecodeError as error:  # what is missing at the end may come with the next lines
+        return error if error.pos < len(text.rstrip(" \t\r\n")) else None
+    except ValueError as error:
+        return error
+    return None
+
+
+def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[Object]:
+    """Yield a name for messages, the object of each utterance (its key and list, or its error), and its line."""
+    try:
+        whole, doubled = _loaded(decoded(content, path, encoding=fields.encoding))
+    except ValueError as error:
+        is_lines = content.lstrip()[:1] != b"[" and b"\n" in content.strip()
+        yield from of_lines(content if is_lines else b"", path, fields, error)
+        return
+    for name, entry in _of_whole(whole, path, fields):
+        if doubled and _is_doubled(entry):
+            entry = FormatError(f"not JSON: {_TWICE} (object {name})", path)
+        yield name, entry, None
+
+
+def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any]]:
+    if isinstance(whole, dict):
+        own = fields.nbest is None or fields.nbest in whole or fields.key in whole
+        if own or not whole or not all(isinstance(value, list) for value in whole.values()):
+            yield "1", whole
+        else:
+            pairs = whole.pairs if isinstance(whole, _Doubled) else whole.items()
+            yield from ((key, (key, value)) for key, value in pairs)
+    elif isinstance(whole, list):
+        for number, entry in enumerate(whole, start=1):
+            if isinstance(entry, list):
+                yield from ((f"{number}-{turn}", inner) for turn, inner in enumerate(entry, start=1))
+            else:
+                yield str(number), entry
+    else:
+        raise FormatError(f"expected objects with hypotheses, found {shown(whole)}", path)
+
+
+def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
+    """Yield the objects of lines, if a file is of these that is not JSON as a whole.
+
+    Raises:
+        FormatError: No line is an object, so the file is no JSON at all.
+    """
+    held: list[Object] | None = []  # the lines before the first that is an object
+    number = 0
+    for line, row in each_row(content, path, fields.encoding, marked=True):
+        entry: Any = row
+        parsed = False
+        if isinstance(row, str):
+            if not row.strip():
+                continue
+            try:
+                entry, doubled = _loaded(row)
+            except ValueError as bad:
+                entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
+            else:
+                # The lines of one object that is written over many are indented.
+                parsed = isinstance(entry, dict) and row[0] == "{"
+                if doubled:
+                    entry = FormatError(f"not JSON: {_TWICE}", path, line=line)
+        elif not isinstance(error, FormatError):
+            error = FormatError(row.message, path)  # that is what is wrong with the file as a whole
+        number += 1
+        if held is None:
+            yield str(number), entry, line
+            continue
+        held.append((str(number), entry, line))
+        if parsed:
+            yield from held
+            held = None
+    if held is not None:
+        if isinstance(error, FormatError):
+            raise error
+        bad_lines = [entry for _, entry, _ in held if isinstance(entry, FormatError)]
+        raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
+
+
+_TWICE = "an object names a field twice"
+
+
+class _Doubled(dict[str, Any]):
+    """An object that names a field twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def _is_doubled(entry: Any) -> bool:
+    """Tell whether an object, or one within it, names a field twice."""
+    left = [entry]
+    while left:
+        each = left.pop()
+        if isinstance(each, _Doubled):
+            return True
+        if isinstance(each, list | tuple):
+            left.extend(inner for inner in each if isinstance(inner, list | dict))
+        elif isinstance(each, dict):
+            left.extend(inner for inner in each.values() if isinstance(inner, list | dict))
+    return False
+
+
+def _loaded(text: str) -> tuple[Any, bool]:
+    """Return what JSON says, and whether some object in it names a field twice."""
+    doubled = []
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entry = dict(pairs)
+        if len(entry) < len(pairs):
+            entry = _Doubled(pairs)
+            doubled.append(True)
+        return entry
+
+    try:
+        return json.loads(text, object_pairs_hook=made, parse_constant=_no_number), bool(doubled)
+    except RecursionError as error:
+        raise ValueError("lists within lists, too deep") from error
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
 def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
     """Return lists as JSON lines with the names that fields have by default; both scores go apart, times along.
 
@@ -280,13 +355,12 @@ _MARK = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
 
 
 def _entries(content: Content, words: SymbolTable | None, options: ObjectFields) -> Iterator[Entry]:
-    why = json_text.no_document(content.first_lines(), content.name, options.encoding)
+    why = no_document(content.first_lines(), content.name, options.encoding)
     if why is None:
-        entries = json_text.entries(content.whole(), content.name, options)
+        entries = objects(content.whole(), content.name, options)
     else:
-        entries = json_text.of_lines(content.blocks(), content.name, options, why)
-    lists = each_of(entries, content.name, options, naming=content)
-    return list_entries(lists, content, words)
+        entries = of_lines(content.blocks(), content.name, options, why)
+    return list_entries(read_lists(entries, content.name, options, content), content, words)
 
 
 def _has_lists(head: bytes) -> bool:

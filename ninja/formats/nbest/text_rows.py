@@ -1,13 +1,14 @@
-"""Lines, words and numbers of text files, with the line in every error."""
+"""Lines, words and numbers of text files, with the line in every error; lines of one utterance as a block."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError
 from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.formats.textual import check_encoding, cut_short, unended_line
 
@@ -30,13 +31,7 @@ def rows(
 ) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1, without what ends them.
 
-    Args:
-        content: The file: all of it, or blocks of whole lines.
-        path: Its name.
-        encoding: Of the file.
-        comment: What comments begin with, which may lack an end; "": there are none.
-        marked: Lines say themselves where they end, as JSON does, so that the last one may lack an end.
-        key: Utterance id of the whole file, if it has one.
+    A comment may lack an end, and so may the last line where lines are `marked`: they say themselves where they end.
 
     Raises:
         FormatError: A line is not of the encoding, or the last one does not end.
@@ -60,13 +55,7 @@ def each_row(
 ) -> Iterator[tuple[int, str | FormatError]]:
     """Yield the lines of a file as ``rows`` does, or what is wrong with one.
 
-    Args:
-        content: As for ``rows``.
-        path: As for ``rows``.
-        encoding: As for ``rows``.
-        comment: As for ``rows``.
-        marked: As for ``rows``.
-        key_of: Tells whose line it is of the fields that stand whole on a last line that does not end, for its error.
+    ``key_of`` tells whose line it is of the fields that stand whole on a last line that does not end, for its error.
 
     Raises:
         OptionError: There is no such encoding.
@@ -113,15 +102,67 @@ def number(text: str, what: str, path: str | None = None, line: int | None = Non
     raise FormatError(f"expected {what}, found {text[:60]!r}", path, key=key, line=line)
 
 
-def strict(entries: Iterable[T | NinjaError]) -> list[T]:
-    """Return entries that are all sound.
+Line = tuple[str, int, T | FormatError]  # key ("": not told), line, and what stands there or what is wrong with it
 
-    Raises:
-        NinjaError: The first that is not.
+
+@dataclass(eq=False, slots=True)
+class Block(Generic[T]):
+    """The lines of an utterance."""
+
+    key: str
+    found: list[T] = field(default_factory=list)
+    error: FormatError | None = None  # what is wrong with the first bad one
+
+    def spoil(self, error: FormatError) -> None:
+        """Note an error, unless there is one already."""
+        self.error = self.error or error
+
+
+def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
+    """Gather lines that follow each other by their keys, and yield what nothing behind can belong to any more.
+
+    A bad line spoils the utterance whose key it has, and the one that it stands within; any other is an entry of its
+    own. An utterance that goes on after another one is one, too.
     """
-    sound = []
-    for each in entries:
-        if isinstance(each, NinjaError):
-            raise each
-        sound.append(each)
-    return sound
+    seen: set[str] = set()
+    last: Block[T] | None = None
+    stray: list[Block[T]] = []  # bad lines since that one
+    for key, line, found in lines:
+        if last is not None and key == last.key:
+            block = last
+            for each in stray:
+                _spoil(block, each)
+            stray = []
+        elif isinstance(found, FormatError):
+            if not stray or stray[-1].key != key or not key:
+                stray.append(Block(key, error=found))
+            continue
+        else:
+            if last is not None:
+                yield last
+            block = last = Block(key)
+            for each in stray:
+                if each.key == key:
+                    _spoil(block, each)
+                else:
+                    yield each
+            stray = []
+            if key in seen:
+                block.spoil(
+                    FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
+                )
+            seen.add(key)
+        if isinstance(found, FormatError):
+            block.spoil(found)
+        else:
+            block.found.append(found)
+    if last is not None:
+        yield last
+    yield from stray
+
+
+def _spoil(block: Block[T], stray: Block[T]) -> None:
+    """Let a bad line be that of an utterance."""
+    assert stray.error is not None
+    stray.error.key = block.key
+    block.spoil(stray.error)
