@@ -9,8 +9,7 @@ import torch
 from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.decode import BeamOptions
-from ninja.context.grammar.decode_ctc import ctc_prefix_beam_search
+from ninja.context.grammar.decode import BeamOptions, ctc_prefix_beam_search
 from ninja.context.grammar.spelled import SpelledTracker
 from ninja.context.grammar.spelling import Spelling
 

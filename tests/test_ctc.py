@@ -19,8 +19,7 @@ from reference_ctc import (
 )
 
 from ninja import SymbolTable
-from ninja.context.grammar.decode import BeamOptions
-from ninja.context.grammar.decode_ctc import ctc_prefix_beam_search
+from ninja.context.grammar.decode import BeamOptions, ctc_prefix_beam_search
 from ninja.ctc.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
 from ninja.ctc.search import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
 from ninja.ctc.units import ctc_units, read_unit_names, sentencepiece_names

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ninja.context.grammar.decode import BeamOptions as BeamOptions
     from ninja.context.grammar.decode import Hypothesis as Hypothesis
     from ninja.context.grammar.decode import beam_search as beam_search
-    from ninja.context.grammar.decode_ctc import ctc_prefix_beam_search as ctc_prefix_beam_search
+    from ninja.context.grammar.decode import ctc_prefix_beam_search as ctc_prefix_beam_search
     from ninja.context.grammar.spelled import SpelledTracker as SpelledTracker
     from ninja.context.grammar.spelling import Spelling as Spelling
     from ninja.context.grammar.tracker import Match as Match
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "entities": ("Entities", "Phrase", "PhraseList"),
-    "grammar.decode": ("BeamOptions", "Hypothesis", "beam_search"),
-    "grammar.decode_ctc": ("ctc_prefix_beam_search",),
+    "grammar.decode": ("BeamOptions", "Hypothesis", "beam_search", "ctc_prefix_beam_search"),
     "grammar.spelled": ("SpelledTracker",),
     "grammar.spelling": ("Spelling",),
     "grammar.tracker": ("Match", "Tracker", "add_context"),

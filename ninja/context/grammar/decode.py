@@ -1,8 +1,9 @@
-"""Token-passing beam search for models that give the next unit's probabilities, such as attention and transducers.
+"""Beam searches with a contextual tracker: token passing for models of the next unit, prefixes for CTC models.
 
 A hypothesis has several grammar states, each with the score of the best way to it: outside all phrases, or inside one.
-The trackers keep such a set under one number, so that a search carries an integer for each hypothesis. ``decode_ctc``
-has the search for models that give the probabilities of each frame.
+The trackers keep such a set under one number, so that a search carries an integer for each hypothesis.
+``ninja.ctc`` makes lattices and n-best lists without a tracker: its kernel prunes by bounds that boosts would break, as
+they let scores rise.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from ninja.errors import ModelError, OptionError, check_range
 
 ROUNDING = 1e-3  # a log-probability may be above 0 by this much
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 # (the model's states of n hypotheses, their last units int64 [n]) -> (log-probabilities [n, units], states after them)
-Step = Callable[[Any, npt.NDArray[np.int64]], tuple[npt.ArrayLike, Any]]
-
-
+Step = Callable[[Any, Ints], tuple[npt.ArrayLike, Any]]
 UnitTracker = Tracker | SpelledTracker  # of units that are words, or that spell words
 
 
@@ -65,11 +66,11 @@ class Hypothesis:
 class _Kept:
     """The hypotheses of all utterances that go on, those of one utterance together, best first."""
 
-    utterance: npt.NDArray[np.int64]
+    utterance: Ints
     units: list[tuple[int, ...]]
-    model: npt.NDArray[np.float64]
-    context: npt.NDArray[np.float64]
-    state: npt.NDArray[np.int64]  # of the tracker
+    model: Floats
+    context: Floats
+    state: Ints  # of the tracker
 
 
 def beam_search(
@@ -123,7 +124,7 @@ def beam_search(
         model = kept.model[row] + logprob[row, unit]
         after, gain = _advance(tracker, kept.state, row, unit, eos)
         context = kept.context[row] + gain
-        score = combined(model, context, np.where(unit == eos, length, length + 1), options)
+        score = _combined(model, context, np.where(unit == eos, length, length + 1), options)
         chosen = _best(kept.utterance[row], score, options, finished)
         ends = unit[chosen] == eos
         for at in chosen[ends].tolist():
@@ -144,19 +145,142 @@ def beam_search(
     ]
 
 
-def combined(
-    model: npt.NDArray[np.float64],
-    context: npt.NDArray[np.float64],
-    length: npt.NDArray[np.int64],
+@dataclass(slots=True)
+class _Prefixes:
+    """Hypotheses at a frame, best first; a row each."""
+
+    units: list[tuple[int, ...]]
+    with_blank: Floats  # log-probability of all alignments that end with a blank
+    without: Floats  # of those that end with the last unit
+    context: Floats  # the tracker's score so far
+    state: Ints  # the tracker's
+    after: Ints  # the tracker's after each unit, [rows, units], where `gain` is known
+    gain: Floats  # score of each unit, [rows, units]; NaN: not known yet
+
+
+def ctc_prefix_beam_search(
+    log_probs: npt.ArrayLike,
+    tracker: UnitTracker,
+    lists: Sequence[PhraseList] = (),
+    options: BeamOptions | None = None,
+    *,
+    blank: int = 0,
+) -> list[Hypothesis]:
+    """Search for the unit sequences that a CTC model and the context together find best.
+
+    A sequence has the probability of all its alignments together; the tracker scores each sequence once.
+
+    Args:
+        log_probs: Natural log-probabilities of blank and units at each frame, [frames, units].
+        tracker: The context; what it followed before is forgotten.
+        lists: The phrases of the utterance.
+        options: Beams and weights; ``max_units`` are those tried at each frame.
+        blank: Which unit is the blank.
+
+    Returns:
+        The hypotheses, best first, no more than the beam.
+
+    Raises:
+        ModelError: Not log-probabilities [frames, units].
+        OptionError: A unit that the tracker does not know, or a blank that is none of the units.
+
+    Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1
+    (prefix search); Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing).
+    """
+    options = options or BeamOptions()
+    logprob = _checked_logprob(log_probs, "[frames, units]", "log_probs")
+    num_units = logprob.shape[1]
+    if not 0 <= blank < num_units:
+        raise OptionError(f"blank is {blank}, but the model has {num_units} units")
+    tracker.clear()
+    start = tracker.start(lists)
+    tried = np.isfinite(logprob)
+    if 0 < options.max_units < num_units:
+        tried &= _most_probable(logprob, options.max_units)
+    tried[:, blank] = False
+    none = np.full(1, -np.inf)
+    unasked = np.full((1, num_units), -1, np.int64), np.full((1, num_units), np.nan)
+    now = _Prefixes([()], np.zeros(1), none, np.zeros(1), np.array([start], np.int64), *unasked)
+    for frame, units in zip(logprob, tried, strict=True):
+        now = _next_frame(now, frame, np.flatnonzero(units), blank, tracker, options)
+    model = np.logaddexp(now.with_blank, now.without)
+    context = now.context + tracker.final(now.state)
+    score = _combined(model, context, np.array([len(units) for units in now.units], np.int64), options)
+    found = (
+        Hypothesis(units, float(score[at]), float(model[at]), float(context[at]), tuple(tracker.matches(start, units)))
+        for at, units in enumerate(now.units)
+        if np.isfinite(score[at])
+    )
+    return sorted(found, key=lambda each: -each.score)
+
+
+def _next_frame(
+    now: _Prefixes, frame: Floats, unit: Ints, blank: int, tracker: UnitTracker, options: BeamOptions
+) -> _Prefixes:
+    """Go on by one frame."""
+    unknown, at = np.nonzero(np.isnan(now.gain[:, unit]))
+    if unknown.size:
+        after, gain = tracker.advance(now.state[unknown], unit[at].astype(np.int32))
+        now.after[unknown, unit[at]], now.gain[unknown, unit[at]] = after, gain
+    last = np.array([units[-1] if units else blank for units in now.units], np.int64)
+    total = np.logaddexp(now.with_blank, now.without)
+    with_blank = total + frame[blank]
+    without = now.without + frame[last]
+    # A unit that is said twice needs a blank between.
+    longer = np.where(unit == last[:, None], now.with_blank[:, None], total[:, None]) + frame[unit]  # [rows, tried]
+    place = {each: at for at, each in enumerate(unit.tolist())}
+    number_of = {units: number for number, units in enumerate(now.units)}
+    for number, units in enumerate(now.units):
+        shorter = number_of.get(units[:-1]) if units else None
+        if shorter is not None and (at := place.get(units[-1])) is not None:  # there already
+            without[number] = np.logaddexp(without[number], longer[shorter, at])
+            longer[shorter, at] = -np.inf
+
+    # From here on column 0 is a prefix as it is, column k the same with the k-th unit tried.
+    label = np.concatenate([[blank], unit])
+    length = np.array([len(units) for units in now.units], np.int64)[:, None] + (np.arange(len(label)) > 0)
+    with_blank = np.column_stack([with_blank, np.full(longer.shape, -np.inf)])
+    without = np.column_stack([without, longer])
+    context = np.column_stack([now.context, now.context[:, None] + now.gain[:, unit]])
+    score = _combined(np.logaddexp(with_blank, without), context, length, options)
+    chosen = _within_beams(score.ravel(), options)
+    row, taken = chosen // len(label), chosen % len(label)
+    new, said = taken > 0, label[taken]
+    pairs = zip(row.tolist(), taken.tolist(), strict=True)
+    return _Prefixes(
+        [(*now.units[at], int(label[column])) if column else now.units[at] for at, column in pairs],
+        with_blank[row, taken],
+        without[row, taken],
+        context[row, taken],
+        np.where(new, now.after[row, said], now.state[row]),
+        np.where(new[:, None], -1, now.after[row]),
+        np.where(new[:, None], np.nan, now.gain[row]),
+    )
+
+
+def _within_beams(score: Floats, options: BeamOptions) -> Ints:
+    """Return which candidates are within the beams, best first; of equals the first."""
+    inside = np.flatnonzero(np.isfinite(score) & (score >= score.max(initial=-np.inf) - options.score_beam))
+    if 0 < options.beam < len(inside):
+        least = np.partition(score[inside], -options.beam)[-options.beam]
+        inside = inside[score[inside] >= least]
+    order = inside[np.argsort(-score[inside], kind="stable")]
+    return order[: options.beam] if options.beam else order
+
+
+def _combined(
+    model: Floats,
+    context: Floats,
+    length: Ints,
     options: BeamOptions,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Combine model, context and length to scores; -inf where the model or the tracker forbids a hypothesis."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + options.context_scale * context + options.length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
 
 
-def checked_logprob(given: npt.ArrayLike, expected: str, where: str) -> npt.NDArray[np.float64]:
+def _checked_logprob(given: npt.ArrayLike, expected: str, where: str) -> Floats:
     """Return log-probabilities as an array of two dimensions, none of them NaN or above 0."""
     logprob = np.asarray(given, np.float64)
     if logprob.ndim != 2:
@@ -173,8 +297,8 @@ def checked_logprob(given: npt.ArrayLike, expected: str, where: str) -> npt.NDAr
     return logprob
 
 
-def _checked(given: npt.ArrayLike, rows: int, largest: int) -> npt.NDArray[np.float64]:
-    logprob = checked_logprob(given, f"[{rows}, units]", "step")
+def _checked(given: npt.ArrayLike, rows: int, largest: int) -> Floats:
+    logprob = _checked_logprob(given, f"[{rows}, units]", "step")
     if len(logprob) != rows:
         raise ModelError(f"step: log-probabilities have the shape {logprob.shape}, but there were {rows} hypotheses")
     if logprob.shape[1] <= largest:
@@ -182,22 +306,20 @@ def _checked(given: npt.ArrayLike, rows: int, largest: int) -> npt.NDArray[np.fl
     return logprob
 
 
-def _tried(
-    logprob: npt.NDArray[np.float64], max_units: int | None, eos: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _tried(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
     """Return the (row, unit) pairs to try: the most probable units and the end; None: the end alone."""
     rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(rows), np.full(rows, eos, np.int64)
     wanted = np.isfinite(logprob)
     if 0 < max_units < num_units:
-        wanted &= most_probable(logprob, max_units)
+        wanted &= _most_probable(logprob, max_units)
         wanted[:, eos] = np.isfinite(logprob[:, eos])
     row, unit = np.nonzero(wanted)
     return row, unit
 
 
-def most_probable(logprob: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.bool_]:
+def _most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
     """Tell which units are among the `count` most probable of their row; all that are as probable as the last one."""
     least = np.partition(logprob, -count, axis=1)[:, -count]
     return logprob >= least[:, None]
@@ -205,11 +327,11 @@ def most_probable(logprob: npt.NDArray[np.float64], count: int) -> npt.NDArray[n
 
 def _advance(
     tracker: UnitTracker,
-    state: npt.NDArray[np.int64],
-    row: npt.NDArray[np.int64],
-    unit: npt.NDArray[np.int64],
+    state: Ints,
+    row: Ints,
+    unit: Ints,
     eos: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+) -> tuple[Ints, Floats]:
     """Let the tracker score each unit after the state of its row."""
     after = np.full(len(row), -1, np.int64)
     gain = np.zeros(len(row))
@@ -220,11 +342,11 @@ def _advance(
 
 
 def _best(
-    utterance: npt.NDArray[np.int64],
-    score: npt.NDArray[np.float64],
+    utterance: Ints,
+    score: Floats,
     options: BeamOptions,
     finished: Sequence[Sequence[tuple[float, tuple[int, ...], float, float]]],
-) -> npt.NDArray[np.int64]:
+) -> Ints:
     """Return which candidates are within the beams of their utterance, each one's together, best first.
 
     Finished hypotheses keep their place in the beam: a search is over once no unfinished one is better.
@@ -242,7 +364,7 @@ def _best(
     return chosen[chosen >= 0]
 
 
-def _rows(states: Any, rows: npt.NDArray[np.int64]) -> Any:
+def _rows(states: Any, rows: Ints) -> Any:
     """Pick rows of a model's states."""
     if isinstance(states, tuple) and hasattr(states, "_fields"):
         return type(states)(*(_rows(each, rows) for each in states))
