@@ -30,7 +30,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring import RescoreOptions
-from ninja.tune.plot import Curve, Panel, plot_curves
+from ninja.tune.plot import COLOURS, MARKERS, drawn_panels
 
 SIZES = (10, 100, 1000, 5000)
 SCALE, PENALTY = 1 / 12, 1.5  # best on dev/calls without context
@@ -256,18 +256,17 @@ def pictures(bed: Bed, folder: Path) -> None:
             name: [(x, commands(bed, method, bed.entities(size))) for x, method, size in points]
             for name, points in settings.items()
         }
-        panels = [
-            Panel(
-                title,
-                [Curve(name, [x for x, _ in rows], [row[what] for _, row in rows]) for name, rows in measured.items()],
-            )
-            for title, what in (
-                ("contextual WER (%)", "contextual"),
-                ("general WER (%)", "general"),
-                ("entities found", "found"),
-            )
-        ]
-        plot_curves(path, panels, label, x_scale=scale)
+        titles = {"contextual WER (%)": "contextual", "general WER (%)": "general", "entities found": "found"}
+        with drawn_panels(path, list(titles), label) as panels:
+            for axes, what in zip(panels, titles.values(), strict=True):
+                for (name, rows), colour, marker in zip(measured.items(), COLOURS, MARKERS, strict=False):
+                    values = [row[what] for _, row in rows]
+                    axes.plot([x for x, _ in rows], values, color=colour, marker=marker, label=name)
+                axes.set_xscale(scale)
+                if scale == "log":
+                    axes.set_xticks(sorted({x for rows in measured.values() for x, _ in rows}), minor=False)
+                    axes.set_xticks([], minor=True)
+                    axes.xaxis.set_major_formatter("{x:g}")
 
     def at(method: Method, **changed: float) -> Method:
         return replace(method, options=replace(method.options, **changed))
