@@ -218,10 +218,10 @@ def _next_frame(
     now: _Prefixes, frame: Floats, unit: Ints, blank: int, tracker: UnitTracker, options: BeamOptions
 ) -> _Prefixes:
     """Go on by one frame."""
-    unknown, at = np.nonzero(np.isnan(now.gain[:, unit]))
+    unknown, column = np.nonzero(np.isnan(now.gain[:, unit]))
     if unknown.size:
-        after, gain = tracker.advance(now.state[unknown], unit[at].astype(np.int32))
-        now.after[unknown, unit[at]], now.gain[unknown, unit[at]] = after, gain
+        asked = unknown, unit[column]
+        now.after[asked], now.gain[asked] = tracker.advance(now.state[unknown], unit[column].astype(np.int32))
     last = np.array([units[-1] if units else blank for units in now.units], np.int64)
     total = np.logaddexp(now.with_blank, now.without)
     with_blank = total + frame[blank]
