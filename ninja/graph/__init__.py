@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ninja.graph.boost import boost as boost
     from ninja.graph.build import arc_order as arc_order, from_arcs as from_arcs, top_sort as top_sort
     from ninja.graph.combine import combine as combine
-    from ninja.graph.compose import compose as compose
+    from ninja.graph.compose import compose as compose, interp as interp
     from ninja.graph.connect import connect as connect, select_arcs as select_arcs
     from ninja.graph.determinize import determinize as determinize, is_deterministic as is_deterministic
     from ninja.graph.determinize_pruned import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         frame_posteriors as frame_posteriors,
     )
     from ninja.graph.fst import to_fst as to_fst
-    from ninja.graph.interp import interp as interp
     from ninja.graph.kinds import to_compact as to_compact, to_raw as to_raw
     from ninja.graph.limit_depth import limit_depth as limit_depth
     from ninja.graph.linear import linear as linear
@@ -87,7 +86,7 @@ _NAMES = {
     "graph.boost": "boost",
     "graph.build": "arc_order from_arcs top_sort",
     "graph.combine": "combine",
-    "graph.compose": "compose",
+    "graph.compose": "compose interp",
     "graph.connect": "connect select_arcs",
     "graph.determinize": "determinize is_deterministic",
     "graph.determinize_pruned": "DeterminizeBounds DeterminizeReport determinize_phone_pruned determinize_pruned "
@@ -98,7 +97,6 @@ _NAMES = {
     "graph.expand_ngram": "expand_ngram",
     "graph.frame_posteriors": "FramePosteriors accuracy_posteriors frame_posteriors",
     "graph.fst": "to_fst",
-    "graph.interp": "interp",
     "graph.kinds": "to_compact to_raw",
     "graph.limit_depth": "limit_depth",
     "graph.linear": "linear",

@@ -73,10 +73,33 @@ def compose(
     moves = arc >= 0
     graph = np.where(moves, _of(lattice.graph, arc), 0.0) + cost
     final_graph = np.where(ends, lattice.final_graph[state] + final_cost, np.inf)
-    return composition(
+    return _composition(
         lattice, arc_begin, dst, word, arc, state, graph, np.where(moves, _of(lattice.acoustic, arc), 0.0), final_graph,
         np.where(ends, lattice.final_acoustic[state], np.inf),
     )  # fmt: skip
+
+
+def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
+    """Keep the word sequences that two lattices of one utterance have in common, at costs between theirs.
+
+    Args:
+        first: A lattice; alignments are taken from it.
+        second: Another.
+        alpha: Factor of both costs of the first, in [0, 1]; the second's is one minus it.
+        max_arcs: Refuse if more arcs arise.
+
+    Returns:
+        The connected composition; it is not determinized.
+
+    Raises:
+        LatticeError: As for ``compose``.
+        OptionError: ``alpha`` is out of its range.
+
+    Source: Kaldi, latbin/lattice-interp.cc.
+    """
+    if not 0.0 <= alpha <= 1.0:
+        raise OptionError(f"alpha is {alpha}, but must be from 0 to 1")
+    return composed_pair(first, second, alpha, 1.0 - alpha, max_arcs)
 
 
 def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
@@ -104,41 +127,25 @@ def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: f
 
     word = np.zeros(a.size, np.int32)
     word[a >= 0] = first.word[a[a >= 0]]
-    return composition(
+    return _composition(
         first, arc_begin, dst, word, a, state_a, on_arcs("graph"), on_arcs("acoustic"), on_states("final_graph"),
         on_states("final_acoustic"),
     )  # fmt: skip
 
 
-def composition(
+def _composition(
     lattice: Lattice,
     arc_begin: npt.NDArray[np.int64],
     dst: npt.NDArray[np.int32],
     word: npt.NDArray[np.int32],
-    arc: npt.NDArray[np.int64],
-    state: npt.NDArray[np.int32],
+    arc: npt.NDArray[np.int64],  # of the lattice under each arc, -1: it stays in its state
+    state: npt.NDArray[np.int32],  # of the lattice under each state
     graph: Array,
     acoustic: Array,
     final_graph: Array,
     final_acoustic: Array,
 ) -> Lattice:
-    """Make the connected lattice of a composition, whose alignments are those of the old arcs and states.
-
-    Args:
-        lattice: The first machine.
-        arc_begin: As in a lattice, int64 [num_states + 1].
-        dst: As in a lattice, int32 [num_arcs].
-        word: Word of each arc, int32 [num_arcs].
-        arc: Arc of the first machine under each arc, -1: it stays in its state, int64 [num_arcs].
-        state: State of the first machine under each state, int32 [num_states].
-        graph: Graph cost of each arc, float64 [num_arcs].
-        acoustic: Acoustic cost of each arc, float64 [num_arcs].
-        final_graph: Graph cost of each final state, float64 [num_states], +inf = not final.
-        final_acoustic: Acoustic cost of each final state, float64 [num_states], +inf = not final.
-
-    Raises:
-        LatticeError: No path is left, or costs grow beyond what a float holds.
-    """
+    """Make the connected lattice of a composition, whose alignments are those of the old arcs and states."""
     ends = np.isfinite(final_graph)
     ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
     final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, ends)
@@ -146,23 +153,19 @@ def composition(
         costs = [frozen(cost, np.float32) for cost in (graph, acoustic, final_graph, final_acoustic)]
     if not all(np.isfinite(cost).all() for cost in (*costs[:2], costs[2][ends], costs[3][ends])):
         raise LatticeError("composed costs grow beyond what a float holds", key=lattice.key)
-    whole = Lattice(
-        lattice.key,
-        arc_begin,
-        dst,
-        frozen(word),
-        costs[0],
-        costs[1],
-        ali_begin,
-        ali,
-        costs[2],
-        costs[3],
-        final_ali_begin,
-        final_ali,
-        kind=lattice.kind,
+    whole = lattice.replace(
+        arc_begin=arc_begin,
+        dst=dst,
+        word=frozen(word),
+        graph=costs[0],
+        acoustic=costs[1],
+        ali_begin=ali_begin,
+        ali=ali,
+        final_graph=costs[2],
+        final_acoustic=costs[3],
+        final_ali_begin=final_ali_begin,
+        final_ali=final_ali,
         time=None if lattice.time is None else frozen(lattice.time[state]),
-        frame_shift=lattice.frame_shift,
-        words=lattice.words,
     )
     try:
         return connect(whole)

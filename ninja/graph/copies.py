@@ -20,38 +20,32 @@ def copied_lattice(
     *,
     labels: bool = True,
 ) -> Lattice:
-    """Make a lattice whose states and arcs are copies of others, with graph costs of their own.
-
-    Words, acoustic costs, alignments and times come from what was copied. Nothing is checked.
+    """Make a lattice whose states and arcs are copies of others, with graph costs of their own; nothing is checked.
 
     Args:
-        source: The lattice copied from.
-        state_map: State of it that each state is a copy of, int32 [num_states].
-        arc_begin: Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, int64 [num_states + 1].
-        dst: State each arc enters, above the one it leaves, int32 [num_arcs].
-        arc_map: Arc of the source that each arc is a copy of, int64 [num_arcs].
-        graph: Graph cost of each arc, float32 [num_arcs].
-        final_graph: Graph cost of each final state, float32 [num_states], +inf = not final, also where the source is.
+        source: The lattice copied from; words, acoustic costs, alignments and times come from there.
+        state_map: Old state of each new one.
+        arc_begin: As in a lattice.
+        dst: As in a lattice.
+        arc_map: Old arc of each new one.
+        graph: New graph cost of each arc.
+        final_graph: New graph cost of each state, +inf = not final, also where the old one is.
         labels: Copy the alignments, too; without, they are left empty.
     """
     is_final = np.isfinite(final_graph)
     ali_begin, ali = gather_labels(source.ali, source.ali_begin, arc_map, labels)
     final_ali_begin, final_ali = gather_labels(source.final_ali, source.final_ali_begin, state_map, labels & is_final)
-    return Lattice(
-        source.key,
-        frozen(arc_begin),
-        frozen(dst),
-        frozen(source.word[arc_map]),
-        frozen(graph),
-        frozen(source.acoustic[arc_map]),
-        ali_begin,
-        ali,
-        frozen(final_graph),
-        frozen(np.where(is_final, source.final_acoustic[state_map], np.float32(np.inf))),
-        final_ali_begin,
-        final_ali,
-        source.kind,
-        None if source.time is None else frozen(source.time[state_map]),
-        source.frame_shift,
-        source.words,
+    return source.replace(
+        arc_begin=frozen(arc_begin),
+        dst=frozen(dst),
+        word=frozen(source.word[arc_map]),
+        graph=frozen(graph),
+        acoustic=frozen(source.acoustic[arc_map]),
+        ali_begin=ali_begin,
+        ali=ali,
+        final_graph=frozen(final_graph),
+        final_acoustic=frozen(np.where(is_final, source.final_acoustic[state_map], np.float32(np.inf))),
+        final_ali_begin=final_ali_begin,
+        final_ali=final_ali,
+        time=None if source.time is None else frozen(source.time[state_map]),
     )

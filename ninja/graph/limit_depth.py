@@ -16,26 +16,14 @@ from ninja.lattice.times import state_times
 
 @overload
 def limit_depth(
-    lattice: Lattice,
-    max_arcs_per_frame: int,
-    acoustic_scale: float = 1.0,
-    *,
-    return_arc_map: Literal[False] = False,
+    lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: Literal[False] = False
 ) -> Lattice: ...
 @overload
 def limit_depth(
-    lattice: Lattice,
-    max_arcs_per_frame: int,
-    acoustic_scale: float = 1.0,
-    *,
-    return_arc_map: Literal[True],
+    lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: Literal[True]
 ) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
 def limit_depth(
-    lattice: Lattice,
-    max_arcs_per_frame: int,
-    acoustic_scale: float = 1.0,
-    *,
-    return_arc_map: bool = False,
+    lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Drop the arcs that are, at some frame they cross, not among the best there.
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError
-from ninja.graph.build import from_arcs
+from ninja.graph.connect import connect
+from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 
@@ -92,48 +93,15 @@ def paths_of(
 
     Source: Kaldi, latbin/lattice-oracle.cc, ``--write-lattices``, where wildcards are refused.
     """
-    wanted = np.asarray(words, np.int32).tolist()
-    spoken = _mute(lattice, wildcards).word.tolist()
-    begin, dst, is_final = lattice.arc_begin.tolist(), lattice.dst.tolist(), lattice.is_final.tolist()
-    # A place is a state and how many words were said; states are sorted, and so are places taken state by state.
-    number: dict[tuple[int, int], int] = {(0, 0): 0}
-    waiting: dict[int, list[int]] = {0: [0]}
-    src, enters, taken = [], [], []
-    finals = []
-    for state in range(lattice.num_states):
-        for said in waiting.pop(state, ()):
-            here = number[state, said]
-            if said == len(wanted) and is_final[state]:
-                finals.append(here)
-            for arc in range(begin[state], begin[state + 1]):
-                word = spoken[arc]
-                if word == 0:
-                    place = dst[arc], said
-                elif said < len(wanted) and word == wanted[said]:
-                    place = dst[arc], said + 1
-                else:
-                    continue
-                if place not in number:
-                    number[place] = len(number)
-                    waiting.setdefault(place[0], []).append(place[1])
-                src.append(here)
-                enters.append(number[place])
-                taken.append(arc)
-    if not finals:
-        raise LatticeError("no path says the words asked for", key=lattice.key)
-    # Arcs were found state by state, those that leave a place after those that enter it: backwards, dead ends show.
-    alive = set(finals)
-    kept = []
-    for arc in range(len(taken) - 1, -1, -1):
-        if enters[arc] in alive:
-            alive.add(src[arc])
-            kept.append(arc)
-    kept.reverse()
-    new = {place: position for position, place in enumerate(sorted(alive))}
-    old = {position: state for (state, _), place in number.items() if (position := new.get(place)) is not None}
-    arcs = np.array([taken[arc] for arc in kept], np.int64)
-    leaves, enters = [new[src[arc]] for arc in kept], [new[enters[arc]] for arc in kept]
-    return _copied(lattice, leaves, enters, arcs, old, {new[place] for place in finals})
+    wanted = np.array(words, np.int32)
+    found = _graph.follow_transcript(_mute(lattice, wildcards), wanted, np.iinfo(np.int64).max)
+    assert found is not None
+    state, arc_begin, dst, arc, said = found
+    final_graph = np.where(said == wanted.size, lattice.final_graph[state], np.float32(np.inf))
+    try:
+        return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
+    except LatticeError:
+        raise LatticeError("no path says the words asked for", key=lattice.key) from None
 
 
 def without(words: npt.NDArray[np.int32], wildcards: Collection[int]) -> npt.NDArray[np.int32]:
@@ -146,33 +114,3 @@ def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:
     if not wildcards:
         return lattice
     return lattice.replace(word=frozen(np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)))
-
-
-def _copied(
-    lattice: Lattice,
-    src: list[int],
-    dst: list[int],
-    arcs: npt.NDArray[np.int64],
-    states: dict[int, int],
-    finals: Collection[int],
-) -> Lattice:
-    """Make a lattice of copies of arcs between copies of states; ``states`` tells of which."""
-    cost, ends = (lattice.final_graph.tolist(), lattice.final_acoustic.tolist()), lattice.final_ali_begin
-    time = None if lattice.time is None else lattice.time[[states[state] for state in range(len(states))]]
-    return from_arcs(
-        lattice.key,
-        src,
-        dst,
-        lattice.word[arcs],
-        lattice.graph[arcs],
-        lattice.acoustic[arcs],
-        finals={state: (cost[0][states[state]], cost[1][states[state]]) for state in finals},
-        labels=[lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in arcs.tolist()],
-        final_labels={
-            state: lattice.final_ali[ends[states[state]] : ends[states[state] + 1]].tolist() for state in finals
-        },
-        time=time,
-        kind=lattice.kind,
-        frame_shift=lattice.frame_shift,
-        words=lattice.words,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
@@ -23,8 +24,6 @@ def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
 
     Source: OpenFst, randgen.h, UniformArcSelector, as Kaldi's lattice-to-nbest ``--random`` uses it.
     """
-    from ninja import _graph
-
     if n < 1:
         raise OptionError(f"n is {n}, but must be 1 or more")
     whole = connect(lattice)
