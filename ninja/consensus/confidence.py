@@ -11,10 +11,6 @@ from ninja.lattice import Lattice, Scales
 def sentence_confidence(lattice: Lattice, scales: Scales = Scales()) -> float:
     """Return by how much the second-best word sequence costs more than the best.
 
-    Args:
-        lattice: The lattice; it need not be deterministic, for sequences of different words are compared.
-        scales: Factors of the costs.
-
     Returns:
         A difference of natural-log costs, ≥ 0; +inf if there is but one word sequence.
 

@@ -105,11 +105,7 @@ def mbr_decode(
 
 
 def check_frame_shift(frame_shift: float) -> np.float32:
-    """Return seconds per frame in single precision, in which Kaldi computes times.
-
-    Raises:
-        OptionError: It is not above 0.
-    """
+    """Return seconds per frame, above 0, in single precision, in which Kaldi computes times."""
     if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0: seconds from one frame to the next")
     return np.float32(frame_shift)

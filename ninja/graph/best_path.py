@@ -12,13 +12,6 @@ def best_path(lattice: Lattice, scales: Scales = Scales()) -> Path:
 
     Of equal paths the one with the smaller graph cost is taken, as in Kaldi, then the one that comes first.
 
-    Args:
-        lattice: The lattice.
-        scales: Factors of the costs of a path.
-
-    Returns:
-        The path, with unscaled costs.
-
     Raises:
         LatticeError: No path leads from the start to a final state.
     """
@@ -27,10 +20,6 @@ def best_path(lattice: Lattice, scales: Scales = Scales()) -> Path:
 
 def path_lattice(lattice: Lattice, path: Path) -> Lattice:
     """Return a path as a lattice: its states in a row, with the costs and labels they had.
-
-    Args:
-        lattice: The lattice in which the path was found.
-        path: The path.
 
     Raises:
         LatticeError: The path does not run through this lattice.

@@ -38,10 +38,10 @@ def boost(
         max_silence_error: Error of a wrong silence phone, from 0 (the paper's) to 1 (no special treatment).
 
     Returns:
-        The lattice with other graph costs; states and arcs on no path from the start to a final state go.
+        The connected lattice with other graph costs.
 
     Raises:
-        OptionError: ``b`` is not finite, or ``max_silence_error`` not within [0, 1].
+        OptionError: ``b`` or ``max_silence_error`` is out of its range.
         LatticeError: A transition id the model lacks, an alignment of another length than a path, no path at all, or a
             cost beyond what a float holds.
 

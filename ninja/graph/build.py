@@ -18,16 +18,16 @@ Labels = Sequence[Sequence[int]]
 
 
 def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
-    """Number states so that every arc leads to a higher number and the start is 0.
+    """Number states so that every arc leads to a higher number and the start is 0, in the order of OpenFst's TopSort.
 
     Args:
-        arc_begin: Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, int64 [num_states + 1].
-        dst: State each arc enters, int32 [num_arcs].
+        arc_begin: Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, [num_states + 1].
+        dst: State each arc enters, [num_arcs].
         start: The start state.
         key: Utterance id, for the message.
 
     Returns:
-        New number of each state, int32 [num_states]; -1 where no path leads. The order is that of OpenFst's TopSort.
+        New number of each state, int32 [num_states]; -1 where no path leads.
 
     Raises:
         LatticeError: There is a cycle; the message names its states.
@@ -46,14 +46,7 @@ def arc_order(
     """Number states as a lattice needs them, and order arcs by the number of the state they leave.
 
     States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as OpenFst
-    would. Arcs of a state keep their order.
-
-    Args:
-        src: State each arc leaves, [num_arcs].
-        dst: State each arc enters, [num_arcs].
-        num_states: States there are.
-        start: The start state.
-        key: Utterance id, for the message.
+    would. Arcs of a state keep their order. Arguments are those of ``from_arcs``.
 
     Returns:
         The new number of each state, int32 [num_states], -1: no path reaches it; and the arcs that can be reached in

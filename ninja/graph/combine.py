@@ -25,19 +25,19 @@ def combine(
     """Unite the lattices of several systems so that all paths of the k-th together have the probability ``weights[k]``.
 
     Costs are scaled, and the cost of all paths of a lattice together is taken out of its final graph costs: only the
-    sum of both costs means something in the result, and it wants no more scales. Consensus decoding of it is system
+    sum of both costs means something in the result, which wants no more scales. Consensus decoding of it is system
     combination.
 
     Args:
         lattices: One of each system; None where a system has none, whose share is then missing from the total.
-        weights: Weight of each system, > 0; None: all the same. Weights that do not sum to 1 are divided by their sum.
+        weights: Weight of each system, > 0, divided by their sum; None: all the same.
         scales: Factors of the costs; they stay in the result.
         exponents: Raise the k-th lattice's path probabilities to the power ``weights[k]`` before they are made to sum
             to 1, rather than multiply them by it.
 
     Returns:
-        All paths, those with equal words too; it is not determinized. Where the systems' times cannot be compared, as
-        one has none, or frames of another length, the result has neither times nor alignments.
+        All paths, those with equal words too. Where the systems' times cannot be compared, as one has none, or frames
+        of another length, the result has neither times nor alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost grows beyond what a float holds.

@@ -103,12 +103,7 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 
 
 def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices over their words, both costs of each times a factor; see ``compose``.
-
-    Raises:
-        LatticeError: As for ``compose``.
-        SymbolError: Their words have ids of different tables.
-    """
+    """Compose two lattices over their words, both costs of each times a factor; see ``compose``."""
     check_one_table((first, second))
     found = _graph.compose_pair(first, second, max_arcs)
     if found is None:

@@ -19,12 +19,9 @@ def connect(lattice: Lattice, *, return_arc_map: Literal[True]) -> tuple[Lattice
 def connect(lattice: Lattice, *, return_arc_map: bool = False) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Drop the states and arcs on no path from the start to a final state.
 
-    Args:
-        lattice: The lattice; returned itself when nothing has to go.
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
-
     Returns:
-        The connected lattice; states and arcs keep their order.
+        The connected lattice, the given one itself when nothing has to go; states and arcs keep their order. With
+        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs].
 
     Raises:
         LatticeError: There is no such path.
@@ -43,15 +40,10 @@ def select_arcs(
 def select_arcs(
     lattice: Lattice, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Keep some arcs, as far as they lie on a path of such arcs from the start to a final state.
-
-    Args:
-        lattice: The lattice.
-        keep: Whether each arc may stay, bool [num_arcs].
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+    """Keep some arcs, bool [num_arcs], as far as they lie on a path of such arcs from the start to a final state.
 
     Returns:
-        The connected rest; states and arcs keep their order.
+        What ``connect`` returns.
 
     Raises:
         LatticeError: No path is left, or ``keep`` has another length.

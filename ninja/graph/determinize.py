@@ -19,11 +19,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
 
     As in Kaldi, costs and alignments move towards the end where paths of one word sequence part: they are right for
     each path as a whole, not for each arc. Nothing is pruned; time and size can be exponential in the lattice's, hence
-    the bound: prune state-level lattices first.
-
-    OpenFst's own determinization could be used on arc-labelled machines (tests do, as a witness). It lets one
-    output label go per transition, though, so that paths once apart never become one again: on state-level lattices of
-    a decoder its result has up to a hundred times the states. This is a kernel of its own.
+    the bound: prune state-level lattices first. (OpenFst's determinization lets one output label go per transition, so
+    that on such lattices its result has up to a hundred times the states.)
 
     Args:
         lattice: Any lattice; epsilons are removed.

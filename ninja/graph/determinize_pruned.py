@@ -226,11 +226,7 @@ class _NoPathWithinBounds(LatticeError):
 
 
 def check_beam(beam: float, acoustic_scale: float) -> None:
-    """Refuse a beam or an acoustic scale that nothing can be determinized with.
-
-    Raises:
-        OptionError: Names the option and its value.
-    """
+    """Refuse a beam or an acoustic scale that nothing can be determinized with."""
     check_finite("acoustic_scale", acoustic_scale)
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")

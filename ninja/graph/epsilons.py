@@ -13,20 +13,19 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 
     An arc behind epsilons is copied to where they begin, with their costs added to its own and their alignment before
     its own. Of several ways round between two states for one word the best stays (total cost, ties by the smaller
-    graph minus acoustic cost, as in Kaldi). OpenFst's RmEpsilon gives the same arcs, but forgets which epsilons it
-    took, so their second cost and alignments would be lost: this is a kernel of its own.
+    graph minus acoustic cost, as in Kaldi).
 
     Args:
         lattice: The lattice.
         acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled.
-        max_arcs: Give up beyond this many arcs; each state gets the arcs of all that its epsilons reach.
+        max_arcs: Refuse if more arcs arise; each state gets the arcs of all that its epsilons reach.
 
     Returns:
         A connected lattice without epsilons, of kind "compact" since an arc may carry many labels. States keep their
         order; sums are made in float64.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or more than ``max_arcs`` arcs arise.
+        LatticeError: No path leads from the start to a final state, or the bound is passed.
         OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
 
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".

@@ -36,10 +36,6 @@ class FramePosteriors:
 def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePosteriors:
     """Compute the probability that the true path has each label at each frame.
 
-    Args:
-        lattice: The lattice.
-        scales: Factors of the costs; smaller ones flatten.
-
     Returns:
         Probabilities, which sum to 1 at each frame that all paths have, and the log-likelihood.
 

@@ -76,10 +76,7 @@ class _Rows:
 
 
 def remove_local_epsilons(fst: Fst) -> Fst:
-    """Remove the epsilons that can go without making the FST larger; states that become useless go, too.
-
-    Source: Kaldi, fstext/remove-eps-local-inl.h.
-    """
+    """Remove the epsilons that can go without making the FST larger; states that become useless go, too."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     begin = fst.arc_begin.tolist()

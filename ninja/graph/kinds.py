@@ -11,13 +11,8 @@ from ninja.lattice.arrays import frozen, offsets, owners, ranges
 def to_raw(lattice: Lattice) -> Lattice:
     """Spread the labels of arcs and final states over chains of arcs, a label each.
 
-    The first arc of a chain has the word and the costs, the others neither.
-
-    Args:
-        lattice: The lattice; one that is raw already is returned itself.
-
-    Returns:
-        A lattice of kind "raw" with the same paths; new states stand behind the one their chain begins in.
+    The first arc of a chain has the word and the costs, the others neither; new states stand behind the one their
+    chain begins in. A lattice that is raw already is returned itself.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """
@@ -77,11 +72,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 def to_compact(lattice: Lattice) -> Lattice:
     """Join chains of arcs of which only the first may have a word, each to one arc with all their labels.
 
-    Args:
-        lattice: The lattice; one that is compact already is returned itself.
-
-    Returns:
-        A lattice of kind "compact" with the same paths; costs are summed in float64. Nothing is determinized.
+    Costs are summed in float64; nothing is determinized. A lattice that is compact already is returned itself.
 
     Source: Kaldi, fstext/factor-inl.h, Factor; fstext/lattice-utils-inl.h, ConvertLattice.
     """

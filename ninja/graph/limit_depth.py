@@ -25,18 +25,13 @@ def limit_depth(
 def limit_depth(
     lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Drop the arcs that are, at some frame they cross, not among the best there.
+    """Drop the arcs that are, at some frame they cross, not among the best ``max_arcs_per_frame`` there, 1 or more.
 
-    An arc is as good as the best path through it. Arcs that cross no frame stay.
-
-    Args:
-        lattice: The lattice.
-        max_arcs_per_frame: Arcs that may cross a frame, ≥ 1.
-        acoustic_scale: Factor of acoustic costs in the comparison; what stays is unscaled.
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+    An arc is as good as the best path through it; ``acoustic_scale`` serves this comparison only. Arcs that cross no
+    frame stay.
 
     Returns:
-        The limited and connected lattice.
+        What ``connect`` returns of the rest.
 
     Raises:
         OptionError: ``max_arcs_per_frame`` is below 1 or the scale is not finite.

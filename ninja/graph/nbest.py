@@ -14,11 +14,6 @@ def nbest(lattice: Lattice, n: int, scales: Scales = Scales()) -> list[Path]:
     Sequences differ in their words: the lattice is determinized on the way, as far as the search looks, so any lattice
     will do, with epsilons and several paths for the same words. Of sequences that cost the same any may come first.
 
-    Args:
-        lattice: The lattice.
-        n: Sequences wanted, ≥ 1.
-        scales: Factors of the costs of a path.
-
     Returns:
         Paths with unscaled costs, from the least total cost to the greatest; fewer than n if the lattice has no more.
 

@@ -16,14 +16,8 @@ __all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
 def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
     """Return the n best word sequences of a lattice as a list, with what each word costs and when it was said.
 
-    What an arc without a word has goes to the word after it, or to the end. Of paths with the same words the best one
-    is taken, so a lattice of a list gives that list back, in the order of total cost, without what it says twice.
-
-    Args:
-        lattice: The lattice.
-        n: Sequences wanted, ≥ 1.
-        scales: Factors of the costs in the order.
-        words: Symbol table; None: the one attached to the lattice. Without any, words are ids.
+    What an arc without a word has goes to the word after it, or to the end. Words are those of the table given, else
+    of the lattice's own; without any, they are ids.
 
     Returns:
         Hypotheses with unscaled costs; times where the lattice has them, labels where it has those.

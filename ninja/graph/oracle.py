@@ -43,8 +43,7 @@ def oracle(
     Args:
         lattice: The lattice.
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.
-        wildcards: Word ids that are no errors wherever they stand, in the lattice or in the reference, such as
-            those of noises: they count as epsilons.
+        wildcards: Word ids that count as epsilons, in the lattice and in the reference, such as those of noises.
 
     Returns:
         The path; of several equally near, the edits are split and the path is chosen by the order of arcs.

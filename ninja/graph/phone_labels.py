@@ -21,9 +21,6 @@ MOST_LABELS = 2**31 - 1
 def state_level(lattice: Lattice) -> Lattice:
     """Give each label an arc of its own, as in a decoder's own lattices; words and costs stay on the first of them.
 
-    Args:
-        lattice: Any lattice.
-
     Returns:
         A lattice of kind "raw", no labels on final states; the same one if it is so already.
     """
@@ -117,11 +114,7 @@ def _sizes(lattice: Lattice) -> Ints:
 
 
 def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Number states anew so that each arc's further states have room before the state it enters.
-
-    Returns:
-        (new state of each state, first further state of each arc), int64 [num_states] and [num_arcs].
-    """
+    """Number states anew with room for each arc's further states, which begin as told, before the state it enters."""
     wanted = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
     new_state = np.arange(lattice.num_states) + np.cumsum(wanted)
     order = np.argsort(lattice.dst, kind="stable")
@@ -133,11 +126,7 @@ def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Write chains of arcs through states of their own.
-
-    Returns:
-        (source, destination, chain, place in the chain) of each arc of the chains, int64 [sum(links) + len(links)].
-    """
+    """Return source, destination, chain and place in it of each arc of chains that lead through states of their own."""
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]

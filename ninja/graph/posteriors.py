@@ -21,13 +21,7 @@ class ForwardBackward:
 
 
 def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
-    """Compute the probability that the true path takes each arc.
-
-    Forward-backward in the log semiring over total costs.
-
-    Args:
-        lattice: The lattice.
-        scales: Factors of the costs; smaller ones flatten.
+    """Compute the probability that the true path takes each arc: forward-backward over total costs.
 
     Returns:
         Probabilities in [0, 1], float64 [num_arcs]; 0 on arcs that no whole path takes.
@@ -43,7 +37,6 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBackward:
     """Compute the cost of all paths to each state, from each state, and in total.
 
-    Arguments and errors are those of ``posteriors``; an arc's posterior is
-    ``exp(total - alpha[src] - cost - beta[dst])``.
+    An arc's posterior is ``exp(total - alpha[src] - cost - beta[dst])``. Errors are those of ``posteriors``.
     """
     return ForwardBackward(*_graph.forward_backward(lattice, scales.acoustic, scales.lm, scales.word_penalty))

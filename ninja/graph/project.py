@@ -24,11 +24,7 @@ def remove_alignments(lattice: Lattice) -> Lattice:
 
 
 def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
-    """Make a lattice whose labels are its words, or whose words are its labels.
-
-    Args:
-        lattice: The lattice.
-        project_output: Keep the words; otherwise the labels (transition ids), one an arc.
+    """Make a lattice whose labels are its words, or, without ``project_output``, whose words are its labels.
 
     Returns:
         A lattice of kind "raw": each arc has the same number as word and as label, or neither.

@@ -23,19 +23,13 @@ def prune(
 def prune(
     lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Drop the arcs and final states whose best path is worse than the best of all by more than the beam.
+    """Drop the arcs and final states whose best path is worse than the best of all by more than the beam, 0 or more.
 
     The scales serve the comparison only; the costs that stay are unscaled. Scaled costs are rounded to single precision
     as in Kaldi, so that the same arcs stay.
 
-    Args:
-        lattice: The lattice.
-        beam: Largest difference in total cost to the best path, ≥ 0; infinity only connects.
-        scales: Factors of the costs of a path.
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
-
     Returns:
-        The pruned and connected lattice; it always holds the best path.
+        What ``connect`` returns of the rest, which always holds the best path.
 
     Raises:
         OptionError: The beam is negative.

@@ -17,11 +17,8 @@ def reverse(lattice: Lattice) -> Lattice:
     with no other arcs than such becomes final states when it is turned; so reversing twice gives a lattice without
     epsilons back, but for the order of its arcs.
 
-    Args:
-        lattice: The lattice; what lies on no path from the start to a final state is left out.
-
     Returns:
-        The reversed lattice, of the same kind; times count from the end.
+        The connected reversed lattice, of the same kind; times count from the end.
 
     Raises:
         LatticeError: No path leads from the start to a final state.

@@ -11,12 +11,9 @@ from ninja.lattice import Lattice
 
 
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
-    """Draw paths, each as a lattice: at every state all ways on are equally probable, whatever they cost.
+    """Draw n paths, each as a lattice: at every state all ways on are equally probable, whatever they cost.
 
-    Args:
-        lattice: The lattice.
-        n: Paths to draw, ≥ 1; the same one may be drawn again.
-        seed: Of the random numbers; the same seed and key give the same paths.
+    The same path may be drawn again. The same seed and key give the same paths.
 
     Raises:
         OptionError: ``n`` is below 1.

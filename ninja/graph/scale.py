@@ -26,16 +26,6 @@ def scale(
     The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, the new acoustic cost
     ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; scaling with the inverse of the 2×2 matrix takes it back.
 
-    Args:
-        lattice: The lattice.
-        graph_scale: Factor of graph costs; may be negative, as when an old LM is taken out.
-        acoustic_scale: Factor of acoustic costs.
-        acoustic2lm_scale: Share of the acoustic costs that is added to the graph costs.
-        lm2acoustic_scale: Share of the graph costs that is added to the acoustic costs.
-
-    Returns:
-        The same lattice with other costs.
-
     Raises:
         OptionError: A scale is not finite.
         LatticeError: A cost grows beyond what a float holds.
@@ -62,14 +52,7 @@ def scale(
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
-    """Add a penalty to the graph cost of every arc that carries a word.
-
-    Args:
-        lattice: The lattice.
-        penalty: Natural-log cost per word; positive values make for fewer words.
-
-    Returns:
-        The same lattice with other graph costs.
+    """Add a natural-log cost to the graph cost of every arc that carries a word; positive ones make for fewer words.
 
     Raises:
         OptionError: The penalty is not finite.
@@ -85,11 +68,7 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 
 
 def check_costs(made: Lattice, old: Lattice) -> Lattice:
-    """Return a lattice made of another by a change of graph costs; refuse costs that readers would refuse.
-
-    Raises:
-        LatticeError: A cost of an arc is not finite, or a final state is none any more because its cost is not.
-    """
+    """Return a lattice made of another by a change of graph costs; refuse costs that readers would refuse."""
     if not np.isfinite(made.graph).all() or not np.array_equal(made.is_final, old.is_final):
         raise LatticeError("the new graph costs grow beyond what a float holds", key=old.key)
     return made

@@ -17,13 +17,8 @@ from ninja.lattice.transition_model import TransitionModel
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
     """Put the phones that a lattice's transition ids stand for in the place of words, or of the transition ids.
 
-    A phone stands where it begins. ``align_phones`` also cuts the labels where phones end.
-
-    Args:
-        lattice: The lattice.
-        model: The model it was made with.
-        replace_words: Replace words; else words stay, and each arc's labels become its phones, one label a phone, so
-            that they count no frames any more.
+    A phone stands where it begins. ``align_phones`` also cuts the labels where phones end. Without ``replace_words``
+    words stay, and each arc's labels become its phones, one label a phone, so that they count no frames any more.
 
     Returns:
         A lattice with the same paths and costs, of kind "compact".
@@ -67,8 +62,7 @@ def add_transition_costs(
         self_loop_scale: Factor of the costs of staying in a state and of leaving it.
 
     Raises:
-        LatticeError: A label is no transition id of the model, there are no labels, or a cost grows beyond what a float
-            holds.
+        LatticeError: A label is no transition id of the model, there are none, or a cost is beyond what a float holds.
         OptionError: A scale is not finite.
 
     Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.

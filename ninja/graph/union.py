@@ -136,10 +136,7 @@ def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
 
 
 def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Array]], Array]) -> Array | None:
-    """Return the times of the states, where all lattices have them, from the same start on in the same frames.
-
-    None also where all times are those of labels, which tell by themselves.
-    """
+    """Return the times of the states, where all lattices have them, from the same start on in the same frames."""
     shifts = {lattice.frame_shift for lattice in lattices}
     if len(shifts) > 1 or not all(is_timed(lattice) for lattice in lattices):
         return None

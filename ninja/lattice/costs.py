@@ -41,26 +41,13 @@ class Scales:
 
 
 def check_finite(name: str, value: float) -> None:
-    """Refuse a number that is not finite.
-
-    Raises:
-        OptionError: Names the option and its value.
-    """
+    """Refuse a number that is not finite, with an OptionError."""
     if not math.isfinite(value):
         raise OptionError(f"{name} is {value}, but must be finite")
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
-    """Refuse a scale beside costs that are written as they are.
-
-    Args:
-        name: Name of the option of the costs.
-        costs: Its value; only "total" takes a scale.
-        acoustic_scale: The scale.
-
-    Raises:
-        OptionError: The scale is not 1.
-    """
+    """Refuse an acoustic scale beside costs that are written as they are; only "total" takes one."""
     if costs != "total" and acoustic_scale != 1.0:
         message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
         raise OptionError(f"{message}leave it out, or say {name}=total")

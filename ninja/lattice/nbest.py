@@ -55,11 +55,7 @@ def sentence(
 
 
 def check(nbest: NBest) -> None:
-    """Check that costs, times and labels fit the words.
-
-    Raises:
-        LatticeError: They do not, or there is no hypothesis.
-    """
+    """Check that there are hypotheses whose costs, times and labels fit their words."""
     if not nbest.hypotheses:
         raise LatticeError("there are no hypotheses", key=nbest.key)
     for number, each in enumerate(nbest.hypotheses, start=1):

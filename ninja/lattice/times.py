@@ -46,32 +46,18 @@ def is_timed(lattice: Lattice) -> bool:
 
 
 def check_labelled(lattice: Lattice) -> None:
-    """Refuse a lattice without labels.
-
-    Raises:
-        LatticeError: It has arcs, but not one label.
-    """
+    """Refuse a lattice that has arcs, but not one label."""
     if lattice.num_arcs and not lattice.has_labels:
         raise LatticeError("it has no alignments (transition ids), which this is computed of", key=lattice.key)
 
 
 def num_frames(lattice: Lattice) -> int:
-    """Return the length of a lattice in frames (labels): when its last final state is over.
-
-    Raises:
-        LatticeError: The times contradict each other; see ``state_times``.
-    """
+    """Return the length of a lattice in frames (labels): when its last final state is over."""
     return _core.num_frames(lattice, state_times(lattice))
 
 
 def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
-    """Count the arcs that cross each frame.
-
-    Returns:
-        Counts, int32 [num_frames]; final states with labels count as arcs.
-
-    Raises:
-        LatticeError: The times contradict each other; see ``state_times``.
+    """Count the arcs that cross each frame, int32 [num_frames]; final states with labels count as arcs.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
@@ -81,9 +67,6 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 def depth(lattice: Lattice) -> float:
     """Return the mean number of arcs that cross a frame; 0 if the lattice has no frames.
-
-    Raises:
-        LatticeError: The times contradict each other; see ``state_times``.
 
     Source: Kaldi, latbin/lattice-depth.cc.
     """

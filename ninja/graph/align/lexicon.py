@@ -44,13 +44,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Aligns lattices of one model to words by a lexicon.
-
-    Args:
-        model: The model the lattices were made with.
-        lexicon: The phones of all words; what has no word (silence) stands under word 0.
-        options: Label of parts of words, and bounds.
-    """
+    """Aligns lattices of one model to words by a lexicon, where what has no word (silence) stands under word 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -131,12 +125,6 @@ def align_words_lexicon(
 
     Where the phones tell their place in words, ``align_words`` does it faster and without a lexicon. For many lattices
     make a ``LexiconAligner``.
-
-    Args:
-        lattice: A lattice with transition ids for labels.
-        model: The model it was made with.
-        lexicon: The phones of all words; what has no word (silence) stands under word 0.
-        options: Label of parts of words, and bounds.
 
     Returns:
         A lattice with the same word sequences, costs and labels; each way to divide the phones is a path.

@@ -33,12 +33,7 @@ class PhoneAlignment:
 
 
 class PhoneAligner:
-    """Aligns lattices of one model to phones.
-
-    Args:
-        model: The model the lattices were made with.
-        options: What arcs carry.
-    """
+    """Aligns lattices of one model to phones."""
 
     def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
         self.model = model
@@ -90,11 +85,6 @@ class PhoneAligner:
 
 def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignment | None = None) -> Lattice:
     """Give each arc one phone and exactly its labels.
-
-    Args:
-        lattice: A lattice with transition ids for labels.
-        model: The model it was made with.
-        options: What arcs carry.
 
     Returns:
         A lattice with the same word sequences, or phone sequences if these replace the words, costs and labels.

@@ -44,18 +44,14 @@ class Aligned:
     fault: str | None = None  # what is wrong with the lattice it was made of
 
     def whole(self, key: str) -> Lattice:
-        """Return the lattice if nothing was wrong.
-
-        Raises:
-            LatticeError: Something was.
-        """
+        """Return the lattice if nothing was wrong; raise a LatticeError otherwise."""
         if self.fault is not None or self.lattice is None:
             raise LatticeError(f"cannot be aligned: {self.fault}", key=key)
         return self.lattice
 
 
 def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> npt.NDArray[np.uint32]:
-    """Return all that the kernel wants to know of each transition id in one number, uint32 [num_transition_ids + 1]."""
+    """Return what the kernel needs to know of each transition id in one number, uint32 [num_transition_ids + 1]."""
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
     table[0] = bool(((table[1:] >> 2) & 7).all())  # no label; whether all others have a kind
@@ -63,11 +59,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
-    """Refuse a lattice without labels, or with labels the table does not explain.
-
-    Raises:
-        LatticeError: There are none, or one is no transition id, or its phone has no kind.
-    """
+    """Refuse a lattice without labels, or with labels the table does not explain."""
     if not lattice.has_labels:
         raise LatticeError(
             "it has no alignments (transition ids); without them nothing can be aligned", key=lattice.key

@@ -43,13 +43,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Aligns lattices of one model to words.
-
-    Args:
-        model: The model the lattices were made with.
-        boundary: Where in a word each of its phones stands.
-        options: Labels of what is no word, and bounds.
-    """
+    """Aligns lattices of one model to words."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -105,12 +99,6 @@ def align_words(
     """Give each arc one word, or silence, and exactly the labels of its phones.
 
     For many lattices of one model make a ``WordAligner``; it also hands out what can be aligned of damaged lattices.
-
-    Args:
-        lattice: A lattice with transition ids for labels; the fast way is for deterministic ones without epsilons.
-        model: The model it was made with.
-        boundary: Where in a word each phone stands.
-        options: Labels of what is no word, and bounds.
 
     Returns:
         A lattice with the same word sequences, costs and labels, but no labels on final states.
