@@ -89,14 +89,7 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a model of a mixture.
-
-        Args:
-            mixture: The models and their weights; a weight of 0 leaves a model out.
-            words: The words that will be asked about.
-            unk_penalty: As for `WordMap`, of every model.
-            map_words: As for `WordMap`.
-        """
+        """Make a model of a mixture for the words that will be asked about; other arguments as for `WordMap`."""
         self.vocabulary = _numbered(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
         self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>

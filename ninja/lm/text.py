@@ -110,9 +110,6 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
         sentences: The text.
         max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is a batch alone.
         seed: Order of the batches and of equally long sentences; None keeps both as they are.
-
-    Returns:
-        Sentence numbers of each batch, int64.
     """
     if max_tokens < 1:
         raise OptionError(f"a batch of {max_tokens} tokens holds nothing; use 1 or more")

@@ -36,15 +36,7 @@ class Words:
         unk: str = UNK,
         unk_words: int | None = None,
     ) -> Words:
-        """Check a vocabulary and look up its special words.
-
-        Args:
-            vocabulary: Words by id.
-            path: The model's file, for messages.
-            bos: The word that begins a sentence.
-            eos: The word that ends one; the same word may do both.
-            unk: The word that stands for unknown ones, if there is such a word.
-            unk_words: How many distinct words of the training text it stood for, where known.
+        """Look up the special words of a vocabulary; `bos` may do what `eos` does, and there need be no `unk`.
 
         Raises:
             ModelError: The ids have gaps, or a special word is missing.
@@ -70,12 +62,9 @@ class Words:
 
 
 def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:
-    """Find the vocabulary of a model: the user's own, else the one in the model, else ``words.txt`` beside it.
+    """Find the vocabulary of a model: the user's own, else the text in the model, else ``words.txt`` beside it.
 
-    Args:
-        path: The model, a file or a directory.
-        given: The user's own table.
-        inside: Text in the model: a word a line, by id, or a word and its id a line as in ``words.txt``.
+    The text has a word a line, by id, or a word and its id.
 
     Raises:
         ModelError: There is none, or what the model holds is no vocabulary.

@@ -45,16 +45,7 @@ class AttentionLM(StatePoolLM):
         gathered: int,
         options: LoadOptions,
     ) -> None:
-        """Make an empty pool, see `StatePoolLM`.
-
-        Args:
-            words: The vocabulary.
-            embedding: As for `StatePoolLM`.
-            bias: As for `StatePoolLM`.
-            cache: Numbers that a word's keys and values are.
-            gathered: Numbers that are gathered at once for each word of a history.
-            options: How it computes.
-        """
+        """Make an empty pool, see `StatePoolLM`: `cache` numbers are kept of each word, `gathered` are read at once."""
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
         self._gathered_bytes = max(1, gathered) * self._states.element_size()
         self._parent = np.empty(0, np.int64)  # slot each slot was made from, −1 = <s> alone

@@ -22,9 +22,8 @@ REFUSAL = "a masked language model scores whole sentences, not words after a his
 class MaskedLM(LanguageModel):
     """A masked language model, which only scores whole sentences; of the protocol it has the attributes.
 
-    A sentence's score is Σ ln P(piece | all other pieces of the sentence): each piece is hidden in turn and predicted
-    from both sides. That is no probability of the sentence, but ranks sentences well. The marks around the sentence
-    are seen and never predicted, so nothing is paid for ``</s>``.
+    A sentence's score is Σ ln P(piece | all other pieces of the sentence), each hidden in turn: no probability, but it
+    ranks sentences well. The marks around the sentence are never predicted, so nothing is paid for ``</s>``.
 
     Source: Salazar, Liang, Nguyen, Kirchhoff, "Masked language model scoring", 2020, equation 1.
     """
@@ -35,15 +34,7 @@ class MaskedLM(LanguageModel):
     def __init__(
         self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
-        """Take over a network, which is not copied.
-
-        Args:
-            model: A masked language model of the transformers library, in evaluation mode.
-            spelling: The pieces of each word.
-            marks: The pieces before the sentence, behind it, and for what is hidden.
-            longest: Most pieces of a sentence, marks included.
-            max_batch: Most rows, a sentence with one piece hidden each, of a call; None = as many as are fast.
-        """
+        """Take over a network; `marks` are the pieces before a sentence, behind it, and for what is hidden."""
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1

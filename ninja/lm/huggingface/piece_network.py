@@ -44,14 +44,7 @@ class PieceLM(AttentionLM):
     """
 
     def __init__(self, model: Any, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions) -> None:
-        """Take over a network, which is not copied.
-
-        Args:
-            model: A causal language model of the transformers library, in evaluation mode.
-            bos: Piece that starts a sentence.
-            cache: What each layer keeps of a piece; None = nothing, every sentence is read from its start.
-            options: How it computes; the network lies on that device already.
-        """
+        """Take over a network that lies on its device; `cache` is what its layers keep of a piece, None = nothing."""
         head = model.get_output_embeddings()
         words = Words(SymbolTable([]), bos, bos, None)  # pieces have only numbers
         # Without keys and values a row keeps the piece itself, which is exact in float32 up to 2**24.
@@ -145,13 +138,7 @@ class PieceLM(AttentionLM):
 
 @torch.inference_mode()
 def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = None) -> PieceLM:
-    """Put a network behind the protocol, using of its abilities those that give its own scores.
-
-    Args:
-        model: As for `PieceLM`.
-        bos: Piece that starts a sentence.
-        options: How it computes; the network lies on that device already.
-        path: Of the model, for errors.
+    """Put a causal network of the transformers library behind the protocol, with the abilities that give its scores.
 
     Raises:
         ModelError: Its logits are not the product of its output with an output embedding.

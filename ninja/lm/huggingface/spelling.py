@@ -41,17 +41,10 @@ class Spelling:
 
 
 def spell(words: SymbolTable, tokenizer: Any, bos: int, eos: int, path: str | None = None) -> Spelling:
-    """Split all words of a symbol table.
+    """Split all words of a symbol table, but for the one with id 0.
 
     A word's pieces inside a sentence are those that the tokenizer adds to a sentence for a space and the word: so
     with leading spaces (``Ġthe``, ``▁the``) or marked continuations (``the ##re``), as the model was trained.
-
-    Args:
-        words: The lattices' words; what has id 0 is no word.
-        tokenizer: Of the transformers library.
-        bos: Piece that starts a sentence.
-        eos: Piece that ends one.
-        path: Of the model, for errors.
 
     Raises:
         ModelError: The tokenizer joins words, or has neither pieces for a word nor one for unknown ones.

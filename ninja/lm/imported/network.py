@@ -35,12 +35,8 @@ class StepNetwork:
     ) -> None:
         """Take over a network.
 
-        Args:
-            run: Reads words, int64 [n], after states, each with its batch dimension where it wants it; returns every
-                word's score, [n, words], and the new states.
-            parts: Parts of the state, in the order of `run`.
-            batch: See the class.
-            path: The model's file, for messages.
+        `run` reads words, int64 [n], after states, each with its batch dimension where it wants it; it returns every
+        word's score, [n, words], and the new states.
         """
         self._run = run
         self._parts = parts

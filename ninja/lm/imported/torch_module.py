@@ -1,25 +1,9 @@
-"""Networks written for torch: your own modules and TorchScript archives.
-
-A module with a state has two methods:
-
-    initial_state(batch) -> state                a tensor, or a tuple of tensors: the state before ``<s>``
-    step(word, state) -> (scores, state)         word int64 [batch]; scores float [batch, words], of what follows it
-
-A module without one is called with whole histories, again for every word:
-
-    forward(words) -> scores                     words int64 [batch, time], ``<s>`` first; scores [batch, time, words]
-
-    lm = from_module(module, SymbolTable.read("words.txt"), batch_dim=1)     # a state as nn.LSTM has it
-    ninja.rescore(lattices, lm)
-
-A TorchScript archive (``torch.jit.save``) has the same methods (``@torch.jit.export``) and may hold the vocabulary
-(``_extra_files={"words.txt": …}``), else it lies beside as ``words.txt``; ``batch_dim.txt`` there may say ``1``.
+"""Networks written for torch: your own modules and TorchScript archives; docs/networks.md says what they must have.
 
 What loading runs: a TorchScript archive is a program in a language of its own. torch reads its values with a reader
 that knows TorchScript's types alone, no Python pickle, and interprets its code. That language has two functions that
 touch files; archives that name them, or operators of other libraries than torch's own, are refused before anything is
-loaded. Archives of ``torch.export`` are read by `ninja.lm.imported.exported`. Python modules are yours: give code, not
-a file.
+loaded. Python modules are yours: give code, not a file.
 """
 
 from __future__ import annotations
@@ -65,8 +49,8 @@ def from_module(
     """Use a torch module as a language model.
 
     Args:
-        module: It has `step` and `initial_state`, or `forward` on whole histories; see this module's text. It is put
-            into evaluation mode, in its place.
+        module: It has `step` and `initial_state`, or `forward` on whole histories; see docs/networks.md. It is
+            put into evaluation mode, in its place.
         words: Its vocabulary: as many words, ids from 0, as it has scores.
         batch_dim: Which dimension of the state's tensors is the batch, for all or for each; 1 for `nn.LSTM`.
         bos: The word that begins a sentence.
@@ -126,7 +110,7 @@ def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open a TorchScript archive as a language model, see `ninja.lm.load`.
 
     Raises:
-        ModelError: The archive is damaged, may touch files, or is no language model as the module's text has it.
+        ModelError: The archive is damaged, may touch files, or is no language model as docs/networks.md has it.
     """
     archive = _checked(path)
     extra = {BESIDE: "", BATCH_DIM: ""}

@@ -8,7 +8,7 @@ Source: Kaldi, the Read and Propagate functions of nnet3/nnet-*-component.cc.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -64,51 +64,32 @@ class Fields:
 
     def array(self, token: str, ndim: int) -> Array:
         """Return a vector (`ndim` 1) or a matrix (2), float32."""
-        value = self._value(token)
-        if not isinstance(value, np.ndarray) or value.ndim != ndim or not value.size:
-            self.fail(f"{token} is no {'matrix' if ndim == 2 else 'vector'} with anything in it")
-        if not np.isfinite(value).all():
+        wanted = f"no {'matrix' if ndim == 2 else 'vector'} with anything in it"
+        array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, wanted)
+        if not np.isfinite(array).all():
             self.fail(f"{token} holds NaN or infinity: the training diverged")
-        self.kept[token] = value
-        return value
+        return array
 
     def integers(self, token: str) -> list[int]:
         """Return a vector of integers."""
-        value = self._value(token)
-        if not isinstance(value, list) or not value:
-            self.fail(f"{token} is no vector of integers")
-        self.kept[token] = value
-        return value
+        return self._take(token, lambda v: isinstance(v, list) and bool(v), "no vector of integers")
 
     def integer(self, token: str) -> int:
         """Return an integer."""
-        value = self._value(token)
-        number = value.integer() if isinstance(value, Scalar) else value
-        if type(number) is not int:
-            self.fail(f"{token} is no integer")
-        self.kept[token] = number
-        return number
+        return self._take(token, lambda v: type(v) is int, "no integer")
 
     def real(self, token: str, default: float) -> float:
         """Return a real number."""
         if not self.has(token):
             return default
-        value = self._value(token)
-        number = value.real() if isinstance(value, Scalar) else value
-        if not isinstance(number, int | float) or isinstance(number, bool) or not np.isfinite(number):
+        number = self._take(token, lambda v: type(v) in (int, float), "no finite number", Scalar.real)
+        if not np.isfinite(number):
             self.fail(f"{token} is no finite number")
-        self.kept[token] = number
         return float(number)
 
     def flag(self, token: str) -> bool:
         """Return a truth value; False where there is none."""
-        if not self.has(token):
-            return False
-        value = self._value(token)
-        if not isinstance(value, bool):
-            self.fail(f"{token} is neither T nor F")
-        self.kept[token] = value
-        return value
+        return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
         """Return a width: the first of these fields that is there."""
@@ -125,10 +106,18 @@ class Fields:
             self.fail(f"blocks of {block} do not fill a width of {dim}")
         return block
 
-    def _value(self, token: str) -> Value | Kept:
+    def _take(
+        self, token: str, fits: Callable[[Any], bool], otherwise: str, number: Callable[[Scalar], Any] = Scalar.integer
+    ) -> Any:
+        """Return a value that fits, and keep it; `number` reads one whose type its bytes do not tell."""
         if token not in self._values:
             self.fail(f"{token} is missing")
-        return self._values[token]
+        found = self._values[token]
+        value = number(found) if isinstance(found, Scalar) else found
+        if not fits(value):
+            self.fail(f"{token} is {otherwise}")
+        self.kept[token] = value
+        return value
 
 
 def _affine(fields: Fields, weight: str = "<LinearParams>", bias: str = "<BiasParams>") -> Component:

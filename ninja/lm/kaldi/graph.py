@@ -70,13 +70,7 @@ class _Line:
 
 
 def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fail: Fail) -> Graph:
-    """Read configuration lines, and check that a network of these can be run one step at a time.
-
-    Args:
-        lines: Each line, and the function that raises an error at its place.
-        components: By name.
-        fail: Raises an error that is no single line's.
-    """
+    """Read configuration lines, each with the function that fails at its place, of a network that runs step by step."""
     found: dict[str, _Line] = {}
     for text, fail_here in lines:
         line = _split(text, fail_here)

@@ -44,7 +44,6 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     Raises:
         FormatError: It is no nnet3 network, truncated or damaged; or it has a component or descriptor that is not
             supported, or cannot be run one word after the other.
-        InputError: The file cannot be read.
     """
     reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":

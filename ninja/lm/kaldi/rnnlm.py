@@ -105,16 +105,7 @@ class KaldiRnnlm(StatePoolLM):
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Take over a model's weights.
-
-        Args:
-            model: The model.
-            options: How it computes; Kaldi's training keeps scores normalised, so it is left at that unless asked.
-            path: Where the model comes from, for the messages of its vocabulary.
-
-        Raises:
-            OptionError: torch has no such device.
-        """
+        """Take over a model's weights; Kaldi's training keeps scores normalised, so that is done only if asked for."""
         vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
         words = Words(vocabulary, model.bos, model.eos, model.unk)
         place = device_of(options.device)
@@ -151,15 +142,11 @@ def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:
-    """Read a Kaldi RNNLM.
-
-    Args:
-        path: Its directory; or its network, beside which the other pieces are.
+    """Read a Kaldi RNNLM: its directory; or its network, beside which the other pieces are.
 
     Raises:
         ModelError: A piece is missing, or two of them contradict each other.
         FormatError: A piece is damaged, or holds what is not supported.
-        InputError: A file cannot be read.
     """
     given = os.fspath(path)
     directory = given if os.path.isdir(given) else os.path.dirname(given) or "."

@@ -35,9 +35,6 @@ class Tagger:
     A phrase of several classes stands for each of them in turn, so that each gets its share of the counts and the
     result depends on nothing but the text. Tokens that the text has already are left as they are.
 
-    Args:
-        phrases: Phrases of each class, words parted by white space.
-
     Raises:
         OptionError: A class is no class token, a phrase is empty or has one in it, or there is none at all.
     """

@@ -60,9 +60,6 @@ def compose_ngram(
         max_arcs: Refuse if more arcs arise.
         return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
 
-    Returns:
-        The expanded lattice; acoustic costs and alignments are as before. States that cannot be reached are left out.
-
     Raises:
         LatticeError: The bound is passed.
         ModelError: The model gives a word probability zero, as a grammar may.
@@ -70,8 +67,7 @@ def compose_ngram(
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>, or the lattice carries no symbol table.
 
-    Source: Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in speech recognition" (composition); the
-    model is the deterministic on-demand automaton of Kaldi's lattice-lmrescore-const-arpa.
+    Source: Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in speech recognition" (composition).
     """
     if not np.isfinite(scale):
         raise OptionError(f"scale is {scale}, but must be finite")

@@ -58,15 +58,9 @@ def encode(
     path: str | None = None,
     report: Report | None = None,
 ) -> Text:
-    """Bring a text into word ids.
+    """Bring a text into word ids; empty sentences are left out.
 
-    Args:
-        sentences: Words of each; empty sentences are left out.
-        vocabulary: Words that are kept; None: all that are frequent enough.
-        min_count: Words rarer than this become ``<unk>``.
-        keep: Words that are kept in any case.
-        path: The text, for messages.
-        report: Is told how far the reading is.
+    Words outside the `vocabulary`, or rarer than `min_count`, become ``<unk>``, but not those to `keep`.
 
     Raises:
         FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word cannot be written.
@@ -130,11 +124,6 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
     """Count the n-grams of a text; ``<s>`` stands at the beginning of n-grams only, ``</s>`` at the end.
 
     Takes 8 bytes of memory for each word of the text and some 60 for each distinct n-gram.
-
-    Args:
-        text: The text.
-        order: Words of the longest n-grams.
-        report: Is told how many there are of each length.
 
     Returns:
         The n-grams of each length from 1, all words of the vocabulary among them; fewer than `order` lengths if no

@@ -27,10 +27,8 @@ MISSING_UNKNOWN = -100.0  # log10 probability that KenLM gives <unk> where the m
 class KenLM(LanguageModel):
     """A KenLM binary behind the language-model protocol; slots are states of the library.
 
-    Args:
-        path: The file; the library finds out which of KenLM's data structures it holds.
-        words: Words the model is to be asked for, of which it is given those it has. None: all of the model's, which
-            ``build_binary`` writes at the end of the file.
+    It has those of the given words that the model knows; None: all of the model's, which ``build_binary`` writes at the
+    end of the file.
 
     Raises:
         DependencyError: kenlm is not installed.

@@ -38,9 +38,6 @@ class NgramLM(LanguageModel):
         words: The words of its ids, 0 … ``model.num_words`` − 1.
         path: The file, for messages.
         unk: Id of the word that stands for unknown ones; None: found by its usual spelling, if the model has it.
-
-    Raises:
-        ModelError: There is no ``</s>``.
     """
 
     def __init__(self, model: _lm.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
@@ -103,7 +100,6 @@ def read_arpa(path: str) -> NgramLM:
 
     Raises:
         ModelError: Damaged, cut short, or not what its counts promise; with the line.
-        InputError: The file cannot be read.
 
     Source: SRILM, ngram-format(5).
     """
@@ -131,15 +127,10 @@ def read_arpa(path: str) -> NgramLM:
 
 
 def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
-    """Read Kaldi's const-arpa (``G.carpa``), packed with gzip or not.
-
-    Args:
-        path: The file.
-        words: The symbol table it was made with; None: ``words.txt`` or ``words.txt.gz`` beside it.
+    """Read Kaldi's const-arpa (``G.carpa``), packed with gzip or not; without `words` those of ``words.txt`` beside it.
 
     Raises:
         ModelError: Damaged or cut short, with the byte; there is no symbol table, or it lacks a word of the model.
-        FormatError: The symbol table beside it is damaged.
     """
     table = find(path, words, None)
     model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
@@ -153,15 +144,12 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
 def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
     """Read Kaldi's ``G.fst``, an OpenFst vector acceptor with back-off arcs, packed with gzip or not.
 
-    Args:
-        path: The file.
-        words: The symbol table it was made with; None: the one in the file, else ``words.txt`` or ``words.txt.gz``
-            beside it. ``#0`` in it names back-off arcs; epsilons do in any case.
+    Its symbol table is that given, else the one in the file, else ``words.txt`` beside it. ``#0`` in it names back-off
+    arcs; epsilons do in any case.
 
     Raises:
         ModelError: Damaged or cut short, with the byte; no back-off automaton: two arcs with one word, or two back-off
             arcs, leave a state; there is no symbol table, or it lacks a word of the model.
-        FormatError: The symbol table beside it is damaged.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words

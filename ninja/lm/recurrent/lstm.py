@@ -29,13 +29,7 @@ class LstmLM(StatePoolLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Take over a trained network's weights.
-
-        Args:
-            module: The network, float32.
-            vocabulary: Its words, ids from 0 without gaps.
-            options: How it computes; a batch of 1 goes step by step and word by word, as decoders without batching do.
-            unk_words: Distinct words of the training text that ``<unk>`` stood for, where known.
+        """Take over the weights of a trained network, float32; a batch of 1 goes word by word, as decoders do.
 
         Raises:
             OptionError: torch has no such device.

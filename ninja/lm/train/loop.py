@@ -16,7 +16,7 @@ from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences, batches, pad
-from ninja.lm.train.objective import Sampler, backward, in_bfloat16, perplexity
+from ninja.lm.train.objective import Sampler, backward, perplexity
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.lm.vocabulary import SPECIAL
 from ninja.models import lstm, transformer
@@ -70,6 +70,7 @@ class _Run:
             raise ModelError(f"not a training state ({error}); start anew without --resume", path) from error
 
 
+@torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
 def train(
     train_text: str | os.PathLike[str],
     dev_text: str | os.PathLike[str],
@@ -101,17 +102,6 @@ def train(
     folder = os.path.dirname(os.path.abspath(output))
     if not os.path.isdir(folder):  # or hours later the first checkpoint would fail
         raise OutputError("its folder does not exist; make it first", output)
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of our business
-        return _train(train_text, dev_text, output, options, progress)
-
-
-def _train(
-    train_text: str | os.PathLike[str],
-    dev_text: str | os.PathLike[str],
-    output: str,
-    options: TrainOptions,
-    progress: Callable[[Progress], None] | None,
-) -> Trained:
     if options.threads:
         torch.set_num_threads(options.threads)
     words = text.make_vocabulary(train_text, options.vocabulary, options.min_count)
@@ -235,7 +225,8 @@ def _step(
     run.module.train()
     run.optimizer.zero_grad(set_to_none=True)
     source, target = (torch.from_numpy(array).to(options.device) for array in pad(sentences, members))
-    with in_bfloat16(options.device):
+    # Products in bfloat16 with float32 weights are several times faster on recent CPUs and GPUs.
+    with torch.autocast(torch.device(options.device).type, torch.bfloat16):
         real = target >= 0  # [time, batch]
         output = run.module(source)[real]  # [tokens, embedding]
         loss = backward(run.module, output, target[real], sampler, options.self_normalize)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,7 +55,7 @@ def backward(
     sampler: Sampler,
     self_normalize: float = 0.0,
 ) -> float:
-    """Add the gradients of the mean (sampled) cross-entropy to the parameters' `grad`.
+    """Add the gradients of the mean (sampled) cross-entropy to the parameters' `grad`, and return it in nats per token.
 
     With scores s, the estimated normaliser z = log Σ exp(s) and the penalty λ z², the derivative by a score is
     (1 + 2 λ z) exp(s − z), less 1 for the target. It is written out, and a slice of rows at a time: autograd
@@ -68,9 +67,6 @@ def backward(
         target: Word ids, int64 [tokens].
         sampler: Draws the words whose scores stand for all.
         self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
-
-    Returns:
-        The cross-entropy in nats per token, without the penalty.
     """
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
     place = target.new_full((len(sampler.inclusion),), -1)
@@ -106,11 +102,6 @@ def backward(
         picked_slope[len(word) :][rows] = target_slope * vector
     torch.autograd.backward([output, picked, offset], [output_slope, picked_slope, offset_slope])
     return total / len(target)
-
-
-def in_bfloat16(device: str) -> contextlib.AbstractContextManager[object]:
-    """Multiply matrices in bfloat16 with float32 weights: several times faster on recent CPUs and GPUs."""
-    return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 
 @torch.inference_mode()
