@@ -20,9 +20,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from whole_files import write_k2s
+
 from ninja import write
 from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
-from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry, read_fst_archive
 from ninja.formats.native import NativeFile
 from ninja.io import read

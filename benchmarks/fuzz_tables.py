@@ -39,9 +39,9 @@ Reader = Callable[[bytes], Iterable[object]]
 
 
 def k2(lattices: list[Lattice]) -> tuple[list[bytes], Reader]:
-    from whole_files import write_k2
+    from whole_files import write_k2, write_k2s
 
-    from ninja.formats.k2 import read_k2s, write_k2s
+    from ninja.formats.k2 import read_k2s
 
     return [write_k2s(lattices), write_k2s(lattices, extras=False), write_k2(lattices[0])], read_k2s
 

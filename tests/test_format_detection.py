@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
 from strategies_text import needs_files
-from whole_files import write_k2, write_natives
+from whole_files import write_k2, write_k2s, write_natives
 
 from ninja import read
 from ninja._tables import TableWriter
@@ -24,7 +24,6 @@ from ninja.formats.format import HEAD, by_mark, detect, formats
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import write_fst
 from ninja.formats.fst_text import FstTextWriteOptions, write_fst_text
-from ninja.formats.k2 import write_k2s
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.mesh import write_mesh
 from ninja.formats.nbest.json_lists import write_objects

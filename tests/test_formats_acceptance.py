@@ -12,14 +12,13 @@ import pytest
 import reference_real as real
 import reference_slf as slow
 from strategies_text import FILES, accepts, needs_files, unpacked
-from whole_files import read_objects, strict
+from whole_files import DSTC10, read_objects, strict
 
 from ninja import SymbolTable
 from ninja.errors import NinjaError, SymbolError
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.nbest.ctm import read_ctm
 from ninja.formats.nbest.espnet import read_espnet
-from ninja.formats.nbest.json_hypotheses import DSTC10
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.nbest.kaldi import joined, linear_lattices, read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattices

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from reference_k2 import fsas, paths
 from reference_openfst import ways
 from strategies import KEYS, lattices
-from whole_files import read_k2, write_k2
+from whole_files import read_k2, write_k2, write_k2s
 
 import ninja
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
-from ninja.formats.k2 import K2Options, read_k2s, write_k2s
+from ninja.formats.k2 import K2Options, read_k2s
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 

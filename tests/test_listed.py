@@ -8,10 +8,9 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from whole_files import write_natives
+from whole_files import write_k2s, write_natives
 
 from ninja.formats.format import Reader
-from ninja.formats.k2 import write_k2s
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs

@@ -19,11 +19,11 @@ from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import lattices
-from whole_files import read_native, write_native, write_natives
+from whole_files import read_native, write_k2s, write_native, write_natives
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import native
-from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.k2 import read_k2s
 from ninja.formats.native import NativeFile
 from ninja.io import read
 from ninja.lattice import Lattice, check

@@ -11,13 +11,13 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
-from whole_files import read_objects, strict, tables_nbest
+from whole_files import DSTC10, read_objects, strict, tables_nbest
 
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.evaluate import read_text
 from ninja.formats.nbest.ctm import CtmOptions, read_ctm
 from ninja.formats.nbest.espnet import EspnetOptions, read_espnet, read_espnet_folder, write_espnet
-from ninja.formats.nbest.json_hypotheses import DSTC10, ObjectFields
+from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.nbest.kaldi import read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices

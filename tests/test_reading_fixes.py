@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from whole_files import write_k2s
 
 from ninja.cli.main import main
 from ninja.errors import FormatError, InputError
@@ -15,7 +16,7 @@ from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.formats import content
 from ninja.formats.content import Content
-from ninja.formats.k2 import read_k2s, write_k2s
+from ninja.formats.k2 import read_k2s
 from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
@@ -137,7 +138,7 @@ def test_files_without_keys_are_numbered(folder):
     found, errors = reads("y.plf")
     assert found == ["y-1", "y-3"]
     assert "'y-2'" in errors[0]
-    made = read_k2s(Path("x.pt").read_bytes(), keys=lambda number: f"number {number}")
+    made = read_k2s(Path("x.pt").read_bytes(), key_of=lambda number: f"number {number}")
     assert [lattice.key for lattice in made] == ["number 1", "number 2"]
 
 

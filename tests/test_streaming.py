@@ -21,7 +21,7 @@ from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi import fst_archive
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
-from ninja.formats.pieces import Window, numbered_lines
+from ninja.formats.window import Window, numbered_lines
 from ninja.io.reader import read, vocabulary
 from ninja.lattice import Lattice
 

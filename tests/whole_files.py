@@ -22,6 +22,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
+DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
+
 
 def write_natives(lattices: Iterable[Lattice], words: SymbolTable | None = None) -> bytes:
     from ninja.formats.native import NativeEncoder
@@ -50,11 +52,16 @@ def read_k2(content: bytes | os.PathLike[str], key: str, path: str | None = None
     return found.with_key(key)
 
 
+def write_k2s(lattices: Iterable[Lattice], *, extras: bool = True) -> bytes:
+    from ninja.formats.k2 import K2Encoder, K2WriteOptions
+
+    encoder = K2Encoder(WriteSettings(K2WriteOptions(extras), None))
+    return b"".join([*[encoder.add(each) for each in lattices], encoder.end()])
+
+
 def write_k2(lattice: Lattice) -> bytes:
     """Return a single Fsa."""
     import torch
-
-    from ninja.formats.k2 import write_k2s
 
     loaded = torch.load(io.BytesIO(write_k2s([lattice])), weights_only=True)
     loaded["arcs"] = loaded["arcs"][6:].reshape(-1, 4)  # behind the counts of an FsaVec of one

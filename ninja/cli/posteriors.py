@@ -12,8 +12,8 @@ from ninja import graph
 from ninja.cli.options import command, output_file, reads, scales, switch, two_scales
 from ninja.cli.run import run_lines
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.arc_table import Runs, rows_text, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
-from ninja.formats.rows import Runs, rows_text, words_column
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.transition_model import TransitionModel
 

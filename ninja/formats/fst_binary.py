@@ -161,12 +161,6 @@ def one_cost(
 ) -> tuple[Float64, Float64]:
     """Return one cost for each arc and each final state, as a weight of an arc type can hold it.
 
-    Args:
-        lattice: The lattice.
-        arc_type: As for ``write_fst``.
-        costs: As for ``write_fst``.
-        acoustic_scale: As for ``write_fst``.
-
     Returns:
         Costs of arcs and of final states, +inf = not final; float64 [num_arcs] and [num_states].
 

@@ -27,13 +27,7 @@ class Image:
 
 
 def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") -> bytes:
-    """Return the binary image of an FST whose start is state 0.
-
-    Args:
-        fst: The FST.
-        arc_type: Semiring; decides the width of weights.
-        symbols: Bytes of a symbol table for both labels; b"": none.
-    """
+    """Return the binary image of an FST whose start is state 0."""
     return _core.write_image(
         arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
     )

@@ -113,11 +113,7 @@ def _is_acceptor(
     path: str | None,
     line: int = 1,
 ) -> bool:
-    """Tell whether arcs have one label: it is said, or seen; four fields may be two labels, or one and a weight.
-
-    Raises:
-        FormatError: The third field is a name and the fourth an integer on every arc, which may be either.
-    """
+    """Tell whether arcs have one label: it is said, or seen; four fields may be two labels, or one and a weight."""
     if options.acceptor is not None:
         return options.acceptor
     three, five, integers, weights, fourth = _formats.look_at_fst_text(content)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -164,12 +164,12 @@ def _is_k2(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class K2WriteOptions:
-    """Options of ``write_k2s``."""
+    """Options of a k2 file."""
 
     extras: bool = True  # keep keys, alignments and times in an attribute that k2 carries along unread
 
 
-class _Encoder:
+class K2Encoder:
     """Lattices kept in memory until the file is complete: an FsaVec begins with the counts of all.
 
     Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``; words stand in aux_labels, and in
@@ -203,14 +203,6 @@ class _Encoder:
         tensor = np.concatenate([[len(self._lattices), 0], states, begins, arcs.ravel()]).astype(np.int32)
         others = {EXTRAS: _extras(self._lattices, arcs)} if self._extras else {}
         return k2_file.written(tensor, columns, others)
-
-
-def write_k2s(lattices: Iterable[Lattice], *, extras: bool = True) -> bytes:
-    """Return lattices as the bytes of a k2 file with an FsaVec, for ``k2.Fsa.from_dict(torch.load(FILE))``."""
-    encoder = _Encoder(WriteSettings(K2WriteOptions(extras), None))
-    for lattice in lattices:
-        encoder.add(lattice)
-    return encoder.end()
 
 
 def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
@@ -283,11 +275,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return the attribute of a file, if it has one that still belongs to its arcs: k2 carries it over any change.
-
-    Raises:
-        FormatError: It is damaged.
-    """
+    """Return the attribute of a file, if it has one that still belongs to its arcs: k2 carries it over any change."""
     found = machines.others.get(EXTRAS)
     if not isinstance(found, dict) or found.get("version") != VERSION:
         return None
@@ -370,5 +358,5 @@ FORMAT = Format(
     mark=_is_k2,
     read=Read(_entries, K2Options),
     keeps=ALL_FIELDS - {"names"},
-    write=Write(encoder=_Encoder, options=K2WriteOptions, keeps=_kept),
+    write=Write(encoder=K2Encoder, options=K2WriteOptions, keeps=_kept),
 )

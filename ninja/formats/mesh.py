@@ -19,7 +19,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats import textual
 from ninja.formats.content import Content, keyed
 from ninja.formats.format import FIELDS, Entry, Format, Read, Write, WriteSettings
-from ninja.formats.pieces import Pieces, numbered_lines
+from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable

@@ -182,12 +182,7 @@ def _mapped(pyarrow: Any, path: str) -> Any:
 
 
 def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
-    """Look at one record batch, but at no more of it than its keys: all else is far apart and costs page faults.
-
-    Raises:
-        FormatError: Its columns are not what they should be.
-        Exception: Whatever Arrow or NumPy raise where they lie outside the file.
-    """
+    """Look at one record batch, but at no more of it than its keys: all else is far apart and costs page faults."""
     strings, rows = [], len(table.column("key"))
     for name in ("key", "kind"):
         column = _whole(table.column(name), path)

@@ -14,9 +14,9 @@ from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.content import Content, keyed
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
-from ninja.formats.nodes import word_nodes
-from ninja.formats.pieces import Pieces, Window
 from ninja.formats.textual import OneCost
+from ninja.formats.window import Pieces, Window
+from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -18,8 +18,8 @@ from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import Content, keyed
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
-from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.formats.textual import kept_costs
+from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.costs import check_one_cost
 from ninja.lattice.symbols import SymbolTable

@@ -16,7 +16,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
-from ninja.formats.nodes import word_nodes
+from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names

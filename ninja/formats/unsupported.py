@@ -41,11 +41,7 @@ def is_utf_16(head: bytes) -> bool:
 
 
 def refusal(head: bytes) -> str | None:
-    """Say what a file is, by its first bytes, that no reader takes as it is; None: nothing that is known.
-
-    Args:
-        head: The first bytes, unpacked if they were gzip; at least 512 if there are so many.
-    """
+    """Say what a file is, by its first bytes, that no reader takes as it is; None: nothing that is known."""
     if is_utf_16(head):
         return "the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     return next((message for mark, message in _MARKS if mark.match(head)), None)

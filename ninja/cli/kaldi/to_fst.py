@@ -11,7 +11,7 @@ from ninja import graph
 from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
-from ninja.formats.kaldi.fst_tables import as_image, as_text
+from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.fst_table import opened_table
 from ninja.lattice import Lattice

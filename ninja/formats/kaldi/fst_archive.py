@@ -5,18 +5,23 @@ Not read: input labels.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import MAGIC, FstWriteOptions, read_fst_at, write_fst
+from ninja.formats.fst_image import write_image
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
-from ninja.formats.pieces import Pieces, Window
 from ninja.formats.textual import kept_by_options, refuse_empty
+from ninja.formats.window import Pieces, Window
 from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
@@ -69,18 +74,7 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
 
 def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return the next machine, or what is wrong with it, and where in the window it ends.
-
-    Args:
-        window: Its entry is the next one.
-        behind: Bytes of the key before it.
-        line: Number of the line on which the entry begins.
-        key: Of the entry.
-        path: File name for error messages.
-
-    Raises:
-        FormatError: It is damaged, so that nobody knows where it ends.
-    """
+    """Return the next machine, or what is wrong with it, and where in the window it ends."""
     if not window.content.startswith(MAGIC, window.at + behind):
         if not _BLANK.match(window.content, window.at + behind):
             message = "neither an OpenFst image nor text behind the key; the rest is not read"
@@ -106,11 +100,7 @@ def _machine(window: Window, behind: int, line: int, key: str, path: str | None)
 
 
 def _end_of_text(window: Window, behind: int, key: str, path: str | None) -> int:
-    """Return where in the window the machine in text ends that stands so far behind the begin of its entry.
-
-    Raises:
-        FormatError: It begins on the line of the key, or does not end.
-    """
+    """Return where in the window the machine in text ends that stands so far behind the begin of its entry."""
     while True:
         content, at = window.content, window.at + behind
         start = content.find(b"\n", at)
@@ -156,6 +146,30 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
     text = FstTextWriteOptions(costs=options.costs, acoustic_scale=options.acoustic_scale)
     return key + b" \n" + write_fst_text(lattice, None, text) + b"\n"
+
+
+def as_text(fst: Fst, key: str) -> bytes:
+    """Return an FST as an entry of a text archive.
+
+    Source: Kaldi fstext/kaldi-fst-io-inl.h, WriteFstKaldi; OpenFst, FstPrinter.
+    """
+    lines = [f"{key} "]
+    begin, dst, taken, given = fst.arc_begin.tolist(), fst.dst.tolist(), fst.ilabel.tolist(), fst.olabel.tolist()
+    for state, end in enumerate(fst.final_cost.tolist()):
+        for arc in range(begin[state], begin[state + 1]):
+            lines.append(f"{state}\t{dst[arc]}\t{taken[arc]}\t{given[arc]}{_shown(fst.cost[arc])}")
+        if end < math.inf:
+            lines.append(f"{state}{_shown(end)}")
+    return "\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
+
+
+def _shown(cost: float) -> str:
+    return f"\t{np.float32(cost):.6g}" if cost else ""
+
+
+def as_image(fst: Fst, key: str) -> bytes:
+    """Return an FST as an entry of a binary archive, which may be read with OpenFst behind its key."""
+    return key.encode("utf-8", "surrogateescape") + b" " + write_image(fst)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:

@@ -15,9 +15,7 @@ OnError = Callable[[NinjaError], None]
 def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tuple[str, Array]]:
     """Yield the key and the matrix of each entry of an archive; one at a time is in memory.
 
-    Args:
-        stream: The archive, at its begin.
-        on_error: Called with the fault of a matrix whose end is known, which is left out; None: that is raised.
+    `on_error` is called with the fault of a matrix whose end is known, which is left out; without it that is raised.
 
     Raises:
         FormatError: Damage, behind which nothing can be found.

@@ -11,8 +11,8 @@ from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
-from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding
+from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

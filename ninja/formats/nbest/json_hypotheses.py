@@ -69,9 +69,6 @@ class ObjectFields:
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
-DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
-
-
 def parts(names: str | None) -> list[str]:
     """Return the fields that are added up."""
     return [] if names is None else names.split("+")

@@ -29,7 +29,7 @@ from ninja.formats.nbest.json_hypotheses import ObjectFields, Where, hypotheses_
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded, spelled
-from ninja.formats.pieces import Pieces
+from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 

@@ -20,8 +20,8 @@ from ninja.formats.kaldi.named_text import NamedTextOptions, parse
 from ninja.formats.nbest.lattices import list_entries, nbest_lattice
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions
-from ninja.formats.pieces import Pieces
 from ninja.formats.textual import EPSILON_NAME
+from ninja.formats.window import Pieces
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -230,11 +230,7 @@ def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
 
 
 def _of_archive(content: Content) -> Iterator[Lattice]:
-    """Yield the lattices of an archive of Kaldi's.
-
-    Raises:
-        NinjaError: What is wrong with the first that is unsound.
-    """
+    """Yield the lattices of an archive of Kaldi's."""
     for batch in archive(content.stream, Vocabulary()):
         for key, found in batch.entries:
             if isinstance(found, NinjaError):

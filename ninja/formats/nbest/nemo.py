@@ -15,8 +15,8 @@ from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSetting
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
-from ninja.formats.pieces import Pieces
 from ninja.formats.textual import check_encoding, kept_costs
+from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -90,13 +90,9 @@ def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: 
 
 
 def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
-    """Return the utterance ids of a manifest: on each line a JSON object.
+    """Return the utterance ids of a manifest: on each line a JSON object, in which the field names the utterance.
 
-    Args:
-        content: The whole file, unpacked.
-        field: Field that names the utterance; of the name of a file the folder and what follows the last dot are left
-            out.
-        path: File name for error messages.
+    Of the name of a file the folder and what follows the last dot are left out.
 
     Raises:
         FormatError: A line is no such object, or two utterances have the same name.

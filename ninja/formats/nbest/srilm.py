@@ -61,12 +61,6 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
     comments (``##``) are passed over.
 
-    Args:
-        content: The whole file, unpacked.
-        key: Utterance id the list is to have: SRILM takes it from the file's name.
-        path: File name for error messages.
-        options: How the file is understood.
-
     Raises:
         FormatError: A line is none of the format's, the last one does not end, or there is none.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ninja.errors import FormatError
-from ninja.formats.pieces import Pieces, numbered_lines
 from ninja.formats.textual import check_encoding, cut_short, unended_line
+from ninja.formats.window import Pieces, numbered_lines
 
 # Other blanks, such as Unicode's, are letters of words in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")

@@ -38,11 +38,7 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
     """Return a line for each row: the prefix, and after a tab each what the columns hold.
 
-    Args:
-        prefix: What each line begins with.
-        num_rows: How many there are.
-        columns: All of so many rows. Integers must fit into 32 bits; floats are printed as ``%.7g``,
-            which is how Kaldi prints them.
+    Integers must fit into 32 bits; floats are printed as ``%.7g``, which is how Kaldi prints them.
 
     Raises:
         ValueError: A row names what is not there.

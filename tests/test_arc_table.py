@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import SymbolError
-from ninja.formats.rows import Names, Runs, rows_text, words_column
+from ninja.formats.arc_table import Names, Runs, rows_text, words_column
 from ninja.lattice.symbols import SymbolTable
 
 INTEGERS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-2, 10_001))
