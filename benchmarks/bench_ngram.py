@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
         lm = load(path)
         print(f"load {path} ({os.path.getsize(path) / 1e6:.0f} MB): {time.process_time() - begin:.2f} s")
     assert isinstance(lm, NgramLM)
-    print(f"{lm.num_ngrams} n-grams, order {lm.order}, {lm.model.num_bytes / 1e6:.0f} MB")
+    print(f"{lm.model.num_ngrams} n-grams, order {lm.order}, {lm.model.num_bytes / 1e6:.0f} MB")
     state, word = questions(lm, options.text)
     for name, ask in (("logprob and advance", lm.step), ("logprob", lm.logprob), ("advance", lm.advance)):
         for batch in BATCHES:

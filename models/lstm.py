@@ -75,6 +75,17 @@ class LSTMLanguageModel(nn.Module):
         output, _ = self.lstm(embedded)  # [time, batch, embedding]
         return self.dropout(output)
 
+    def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a layer as the products of one step.
+
+        Returns:
+            Weights of the gates input, forget, cell, output on the layer's input and its last output,
+            float [4 * hidden, 2 * embedding], their biases, and the projection of the cells, [embedding, hidden].
+        """
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        entry, before, bias, more, project = (self.lstm.get_parameter(f"{kind}_l{number}").detach() for kind in kinds)
+        return torch.cat((entry, before), 1), bias + more, project
+
     def logits(self, output: Tensor) -> Tensor:
         """Return the unnormalised log-probability of every word, float [..., vocabulary]."""
         return nn.functional.linear(output, self.embedding.weight, self.bias)

@@ -114,7 +114,7 @@ def test_a_written_model_is_read_back_with_the_same_scores(tmp_path, name):
     model.write_arpa(tmp_path / name)
     lm, own = load(tmp_path / name), model.as_language_model()
     assert [word for word, _ in lm.vocabulary] == list(model.words)
-    assert (lm.order, lm.num_ngrams) == (own.order, own.num_ngrams) == (3, sum(map(len, model.lengths)))
+    assert (lm.order, lm.model.num_ngrams) == (own.order, own.model.num_ngrams) == (3, sum(map(len, model.lengths)))
     strange = [["nowhere", *sentence] for sentence in text]
     assert measure(lm, strange) == measure(own, strange)
     dictionary = spelled(model)

@@ -224,7 +224,7 @@ def test_an_untrue_const_arpa_is_refused(path, content, match):
     table = SymbolTable([("<s>", 1), ("</s>", 2), ("a", 3)])
     if match is None:
         path.write_bytes(content)
-        assert read_const_arpa(str(path), table).num_ngrams == 4
+        assert read_const_arpa(str(path), table).model.num_ngrams == 4
     else:
         refused(path, content, match, lambda name: read_const_arpa(name, table))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,15 +18,6 @@ IR_VERSION, OPERATORS_VERSION = 7, 13  # of ONNX
 LARGEST = 2**31 - 1  # bytes of a protocol buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One LSTM layer: gates from its input and its last output, then a projection of the cells."""
-
-    gates: torch.Tensor  # float32 [4 cells, inputs + outputs], in the order input, forget, candidate, output
-    bias: torch.Tensor  # float32 [4 cells]
-    project: torch.Tensor  # float32 [outputs, cells]
-
-
 def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write an LSTM with its vocabulary as an ONNX model with a state, in single precision.
 
@@ -36,7 +26,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         OutputError: The file cannot be written.
         DependencyError: onnx is not installed.
     """
-    module, layers = _layers(checkpoint)
+    module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
         raise ModelError(f"{size} bytes are more than an ONNX file can hold, {LARGEST}", path)
     try:
@@ -48,11 +38,11 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
     nodes = [node("Gather", ("embedding", "word"), ("read_0",))]
     states = []
-    for number, layer in enumerate(layers):
-        weights |= {f"gates_w_{number}": layer.gates, f"gates_b_{number}": layer.bias}
-        weights[f"project_{number}"] = layer.project
+    for number in range(module.config.layers):
+        gates_w, gates_b, project = module.layer(number)
+        weights |= {f"gates_w_{number}": gates_w, f"gates_b_{number}": gates_b, f"project_{number}": project}
         hidden, cell = f"state_hidden_{number}", f"state_cell_{number}"
-        states += [(hidden, layer.project.shape[0]), (cell, layer.project.shape[1])]
+        states += [(hidden, project.shape[0]), (cell, project.shape[1])]
         gates = tuple(f"{name}_{number}" for name in ("entry", "forget", "candidate", "leave"))  # torch's order
         opened_gates = tuple(f"open_{name}" for name in gates)
         entry, forget, candidate, leave = opened_gates
@@ -72,7 +62,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
             node("Gemm", (f"output_{number}", f"project_{number}"), (f"new_{hidden}",), transB=1),
             node("Identity", (f"new_{hidden}",), (f"read_{number + 1}",)),
         ]
-    nodes.append(node("Gemm", (f"read_{len(layers)}", "embedding", "bias"), ("logits",), transB=1))
+    nodes.append(node("Gemm", (f"read_{module.config.layers}", "embedding", "bias"), ("logits",), transB=1))
 
     def declared(name: str, width: int) -> Any:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
@@ -123,20 +113,21 @@ def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
 
 def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
     """Return an LSTM as nets: FC for gates, projection and output, LSTMUnit for the cells."""
-    module, layers = _layers(checkpoint)
+    module = _lstm(checkpoint)
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
     operators = [Operator("Gather", ("embedding", "word"), ("read_0",), {})]
     states: list[tuple[str, tuple[int, ...]]] = []
-    for number, layer in enumerate(layers):
+    for number in range(module.config.layers):
+        gates_w, gates_b, project = module.layer(number)
         hidden, cell, gates, unit, both, flat = (
             f"{name}_{number}" for name in ("hidden", "cell", "gates", "unit", "both", "flat")
         )
-        width, cells = layer.project.shape
+        width, cells = project.shape
         # Caffe2's gates are ordered input, forget, output, candidate.
         entry, forget, candidate, leave = torch.arange(4 * cells).chunk(4)
         order = torch.cat((entry, forget, leave, candidate))
-        weights |= {f"{gates}_w": layer.gates[order], f"{gates}_b": layer.bias[order]}
-        weights |= {f"{hidden}_w": layer.project, f"{hidden}_b": torch.zeros(width)}
+        weights |= {f"{gates}_w": gates_w[order], f"{gates}_b": gates_b[order]}
+        weights |= {f"{hidden}_w": project, f"{hidden}_b": torch.zeros(width)}
         # LSTMUnit looks at the last hidden state where a sequence has ended only, and none has: any tensor will do.
         unit_inputs = (f"{cell}_prev", f"{cell}_prev", f"{gates}_t", "seq_lengths", "timestep")
         operators += [
@@ -149,7 +140,7 @@ def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
             Operator("Copy", (hidden,), (f"read_{number + 1}",), {}),
         ]
         states += [(hidden, (1, width)), (cell, (1, 1, cells))]
-    operators.append(Operator("FC", (f"read_{len(layers)}", "embedding", "bias"), ("logits",), {}))
+    operators.append(Operator("FC", (f"read_{module.config.layers}", "embedding", "bias"), ("logits",), {}))
     before = tuple(f"{name}_prev" for name, _ in states)
     fills = [_fill(name, weight) for name, weight in weights.items()]
     for name, (_, shape) in zip(before, states, strict=True):
@@ -171,20 +162,8 @@ def _values(weight: torch.Tensor) -> Any:
     return weight.detach().cpu().numpy().astype("<f4")
 
 
-def _layers(checkpoint: Checkpoint) -> tuple[LSTMLanguageModel, list[Layer]]:
-    """Take a checkpoint's LSTM apart."""
-    module = checkpoint.module
-    if not isinstance(module, LSTMLanguageModel):
-        raise ModelError(f"a {type(module).__name__} cannot be written in this form; only Ninja's LSTM can")
-
-    def parameter(name: str, layer: int) -> torch.Tensor:
-        return module.lstm.get_parameter(f"{name}_l{layer}").detach().cpu()
-
-    return module, [
-        Layer(
-            torch.cat((parameter("weight_ih", layer), parameter("weight_hh", layer)), 1),
-            parameter("bias_ih", layer) + parameter("bias_hh", layer),
-            parameter("weight_hr", layer),
-        )
-        for layer in range(module.config.layers)
-    ]
+def _lstm(checkpoint: Checkpoint) -> LSTMLanguageModel:
+    if not isinstance(checkpoint.module, LSTMLanguageModel):
+        found = type(checkpoint.module).__name__
+        raise ModelError(f"a {found} cannot be written in this form; only Ninja's LSTM can")
+    return checkpoint.module

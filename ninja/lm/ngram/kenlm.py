@@ -48,7 +48,6 @@ class KenLM(LanguageModel):
         except OSError as error:
             raise ModelError(f"KenLM refuses it: {str(error).splitlines()[-1][:200]}", path) from error
         self._new_state = kenlm.State
-        self.order: int = self._model.order
         state = kenlm.State()
         self._model.NullContextWrite(state)
         has_unk = self._model.BaseScore(state, "<unk>", kenlm.State()) > MISSING_UNKNOWN

@@ -56,11 +56,6 @@ class NgramLM(LanguageModel):
         """Words of the longest n-gram; of a grammar, states of the longest back-off chain."""
         return self.model.order
 
-    @property
-    def num_ngrams(self) -> int:
-        """N-grams of all lengths; of a grammar, arcs and final states."""
-        return self.model.num_ngrams
-
     def start(self, count: int) -> npt.NDArray[np.int64]:
         """See `LanguageModel.start`; all slots are the same state."""
         return np.full(count, self.model.start, np.int64)

@@ -61,17 +61,13 @@ class _Layer:
     """One LSTM layer as a single step: ``nn.LSTM`` pays some 12 ms a call, whatever the batch."""
 
     def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device) -> None:
-        def parameter(name: str) -> torch.Tensor:
-            return module.lstm.get_parameter(f"{name}_l{number}").detach().to(device)
-
-        weight = torch.cat((parameter("weight_ih"), parameter("weight_hh")), 1)  # [4 cells, inputs + outputs]
-        bias = parameter("bias_ih") + parameter("bias_hh")  # [4 cells]
+        weight, bias, project = (each.to(device) for each in module.layer(number))
         # torch orders gates input, forget, cell, output; with the sigmoids side by side they are one operation.
         entry, forget, cell, leave = torch.arange(len(bias), device=device).chunk(4)
         order = torch.cat((entry, forget, leave, cell))
         self.gates = linear(weight[order], bias[order])
-        self.project = linear(parameter("weight_hr"), None)
-        self.num_outputs, self.num_cells = parameter("weight_hr").shape
+        self.project = linear(project, None)
+        self.num_outputs, self.num_cells = project.shape
 
     def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """Fill `new` with output and cell from `old`, and return the output, float32 [n, outputs]."""

@@ -30,11 +30,11 @@ class Sampler:
     inclusion: torch.Tensor  # π in (0, 1], float32 [vocabulary]
 
     @classmethod
-    def of_counts(cls, count: np.ndarray, samples: int, power: float = 0.75) -> Sampler:
-        """Make π proportional to ``count ** power``, at most 1, for a mean of `samples` words; 0 = always all."""
+    def of_counts(cls, count: np.ndarray, samples: int) -> Sampler:
+        """Make π proportional to ``count ** 0.75``, at most 1, for a mean of `samples` words; 0 = always all."""
         if samples == 0 or samples >= len(count):
             return cls(torch.ones(len(count)))
-        mass = np.maximum(count, 1).astype(np.float64) ** power
+        mass = np.maximum(count, 1).astype(np.float64) ** 0.75
         inclusion = np.zeros_like(mass)
         for _ in range(50):  # what words capped at 1 leave over goes to the others; settles in a few rounds
             free = inclusion < 1
