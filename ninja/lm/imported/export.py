@@ -14,8 +14,22 @@ from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator,
 from ninja.lm.vocabulary import BESIDE
 from ninja.models.lstm import LSTMLanguageModel
 
-IR_VERSION, OPERATORS_VERSION = 7, 13  # of ONNX
 LARGEST = 2**31 - 1  # bytes of a protocol buffer
+ONNX_LAYER = """
+both_# = Concat <axis = 1> (read_#, state_hidden_#)
+gates_# = Gemm <transB = 1> (both_#, gates_w_#, gates_b_#)
+entry_#, forget_#, candidate_#, leave_# = Split <axis = 1> (gates_#)
+open_entry_# = Sigmoid (entry_#)
+open_forget_# = Sigmoid (forget_#)
+squashed_candidate_# = Tanh (candidate_#)
+open_leave_# = Sigmoid (leave_#)
+kept_# = Mul (open_forget_#, state_cell_#)
+taken_# = Mul (open_entry_#, squashed_candidate_#)
+new_state_cell_# = Add (kept_#, taken_#)
+squashed_# = Tanh (new_state_cell_#)
+output_# = Mul (open_leave_#, squashed_#)
+new_state_hidden_# = Gemm <transB = 1> (output_#, project_#)
+"""
 
 
 def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
@@ -30,58 +44,26 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
         raise ModelError(f"{size} bytes are more than an ONNX file can hold, {LARGEST}", path)
     try:
-        from onnx import TensorProto, helper
+        from onnx import TensorProto, helper, parser
     except ImportError as error:
         raise DependencyError("writing ONNX models needs onnx; pip install 'ninja-asr[onnx]'", path) from error
 
-    node: Any = helper.make_node
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
-    nodes = [node("Gather", ("embedding", "word"), ("read_0",))]
-    states = []
+    nodes = ["read_0 = Gather (embedding, word)"]
+    inputs, outputs = ["int64[batch] word"], [f"float[batch, {len(module.bias)}] logits"]
     for number in range(module.config.layers):
         gates_w, gates_b, project = module.layer(number)
         weights |= {f"gates_w_{number}": gates_w, f"gates_b_{number}": gates_b, f"project_{number}": project}
-        hidden, cell = f"state_hidden_{number}", f"state_cell_{number}"
-        states += [(hidden, project.shape[0]), (cell, project.shape[1])]
-        gates = tuple(f"{name}_{number}" for name in ("entry", "forget", "candidate", "leave"))  # torch's order
-        opened_gates = tuple(f"open_{name}" for name in gates)
-        entry, forget, candidate, leave = opened_gates
-        nodes += [
-            node("Concat", (f"read_{number}", hidden), (f"both_{number}",), axis=1),
-            node("Gemm", (f"both_{number}", f"gates_w_{number}", f"gates_b_{number}"), (f"gates_{number}",), transB=1),
-            node("Split", (f"gates_{number}",), gates, axis=1),
-            *(
-                node("Tanh" if "candidate" in gate else "Sigmoid", (gate,), (after,))
-                for gate, after in zip(gates, opened_gates, strict=True)
-            ),
-            node("Mul", (forget, cell), (f"kept_{number}",)),
-            node("Mul", (entry, candidate), (f"taken_{number}",)),
-            node("Add", (f"kept_{number}", f"taken_{number}"), (f"new_{cell}",)),
-            node("Tanh", (f"new_{cell}",), (f"squashed_{number}",)),
-            node("Mul", (leave, f"squashed_{number}"), (f"output_{number}",)),
-            node("Gemm", (f"output_{number}", f"project_{number}"), (f"new_{hidden}",), transB=1),
-            node("Identity", (f"new_{hidden}",), (f"read_{number + 1}",)),
-        ]
-    nodes.append(node("Gemm", (f"read_{module.config.layers}", "embedding", "bias"), ("logits",), transB=1))
-
-    def declared(name: str, width: int) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
-
-    graph = helper.make_graph(
-        nodes,
-        "ninja",
-        [helper.make_tensor_value_info("word", TensorProto.INT64, ["batch"]), *(declared(*each) for each in states)],
-        [declared("logits", len(module.bias)), *(declared(f"new_{name}", width) for name, width in states)],
-        [
-            helper.make_tensor(name, TensorProto.FLOAT, weight.shape, _values(weight).tobytes(), raw=True)
-            for name, weight in weights.items()
-        ],
-    )
-    model = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        producer_name="ninja",
-        opset_imports=[helper.make_opsetid("", OPERATORS_VERSION)],
+        nodes += [ONNX_LAYER.replace("#", str(number)), f"read_{number + 1} = Identity (new_state_hidden_{number})"]
+        for name, width in zip(("state_hidden", "state_cell"), project.shape, strict=True):
+            inputs.append(f"float[batch, {width}] {name}_{number}")
+            outputs.append(f"float[batch, {width}] new_{name}_{number}")
+    nodes.append(f"logits = Gemm <transB = 1> (read_{module.config.layers}, embedding, bias)")
+    head = f'<ir_version: 7, opset_import: ["" : 13], producer_name: "ninja">ninja ({", ".join(inputs)})'
+    model = parser.parse_model("\n".join((f"{head} => ({', '.join(outputs)}) {{", *nodes, "}")))
+    model.graph.initializer.extend(
+        helper.make_tensor(name, TensorProto.FLOAT, weight.shape, _values(weight).tobytes(), raw=True)
+        for name, weight in weights.items()
     )
     metadata = {"words": "\n".join(checkpoint.words)}
     if checkpoint.card.get("unk_words"):
