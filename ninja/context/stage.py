@@ -127,11 +127,9 @@ class Contextual:
         return self.tracker.matches(start, self.tracker.words.ids(words))
 
     def bind(self, words: SymbolTable, log: Log) -> Tracker:
-        """Read the files for the words of a symbol table, unless that was the last one, too; return the tracker.
+        """Read the files for the lattices' words, unless these were the last, too; return the tracker.
 
-        Args:
-            words: Of the lattices.
-            log: Told of oddities of the files, the first time.
+        The first time oddities of the files are logged.
         """
         if self.words is not words or self.tracker is None:
             self.tracker = self._load(words, log)

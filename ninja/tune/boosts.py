@@ -152,7 +152,9 @@ def tune_context(
     }
     fits = not search.excess(chosen)
     return TunedContext(
-        settings=ContextSettings(trials.options_of(chosen), *chosen.scales) if fits else None,
+        settings=ContextSettings(trials.options_of(chosen), chosen.acoustic_scale, chosen.word_penalty)
+        if fits
+        else None,
         before=_figures(before),
         without=_figures(without),
         after=_figures(curve[chosen.keyword_boost] if fits else before),

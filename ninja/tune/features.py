@@ -1,7 +1,6 @@
-"""What the costs of sentences are made of, part by part: enough to weigh them anew without any language model.
+"""Costs of n-best sentences part by part, so that they can be weighed anew without any language model.
 
-With one language model nothing has to be scored to know that: what the rescored lattice charges for a sentence, less
-the first pass's share, is the model's. Several models are scored one by one, once.
+The score of a single model is told from what the rescored lattice charges for a sentence; several are asked once each.
 """
 
 from __future__ import annotations
@@ -76,19 +75,9 @@ def features(
     num_best: int,
     log: Log | None = None,
 ) -> Features:
-    """Take the n best sentences of rescored lattices, and what each costs in every respect.
+    """Take the n best sentences of lattices as `rescored` returns them, and what each costs in every respect.
 
-    Of paths of the same words the first pass's best gives graph and acoustic cost.
-
-    Args:
-        lattices: Lattices of the first pass, with symbol tables.
-        rescored: Rescores them; it may leave some out.
-        references: Words said, by key; lattices without a reference are left out.
-        models: The language models.
-        options: Weights under which the n best are taken, and how words are looked up.
-        old_lm: The language model of the first pass.
-        num_best: Sentences of each lattice.
-        log: Of failures; without its ``on_error``, the first one is raised.
+    Lattices without a reference are left out. Of paths of the same words the first pass's best gives the costs.
     """
     read: deque[Keyed] = deque()
 

@@ -42,9 +42,9 @@ class Setting(NamedTuple):
         return self[:3]
 
     @property
-    def scales(self) -> tuple[float, float]:
+    def scales(self) -> Scales:
         """Acoustic scale and word penalty, which decide between the paths of a composed lattice."""
-        return self[3:]
+        return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,8 +159,7 @@ class Trials:
 
     def without_context(self, part: LoadedSet, setting: Setting) -> Words:
         """Return the words recognised with neither entities nor a class model."""
-        scale, penalty = setting.scales
-        scales = Scales(scale, word_penalty=penalty)
+        scales = setting.scales
         return {each.key: self.words.spell(best_path(each.lattice, scales).words) for each in part.utterances}
 
     def options_of(self, setting: Setting) -> ContextOptions:
@@ -174,7 +173,7 @@ class Trials:
         return setting._replace(keyword_boost=setting.keyword_boost + self._margin)
 
     def _counts(self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
-        """Count the errors in a set; what was counted once is not counted again."""
+        """Count the errors in a set, those of each setting once."""
         known = self._known.setdefault((id(part), with_entities), {})
         new = sorted({each for each in settings if each not in known})
         for _, group in groupby(new, key=lambda each: each.grammar):
@@ -199,7 +198,7 @@ class Trials:
         scales = [each.scales for each in settings]
         for each in part.utterances:
             composed = add_context(each.lattice, tracker, each.lists if with_entities else ())
-            yield each, [best_path(composed, Scales(scale, word_penalty=penalty)).words for scale, penalty in scales]
+            yield each, [best_path(composed, each_scales).words for each_scales in scales]
 
     def _tracker_of(self, setting: Setting) -> Tracker:
         options = self.options_of(setting)

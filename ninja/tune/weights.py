@@ -106,9 +106,8 @@ def tune_weights(
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
     options = replace(options or RescoreOptions(), output="lattice")
     how: How = lm.how if isinstance(lm, Mixture) else "loglinear"
-    models = [model for model, _ in lm.models] if isinstance(lm, Mixture) else [lm]
-    shares = np.array([weight for _, weight in lm.models] if isinstance(lm, Mixture) else [1.0])
-
+    models, weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
+    shares = np.array(weights)
     log = RescoreReport() if report is None else report
 
     def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -123,13 +122,8 @@ def tune_weights(
 def choose(found: Features, start: Weights, how: How = "loglinear") -> Tuned:
     """Choose the weights under which the best sentences have the fewest errors.
 
-    Every combination of a coarse grid is tried, then one weight after the other on ever shorter lines about the best.
-    Of equals the grid takes what is nearest to the start, a line the middle of its stretch of equals.
-
-    Args:
-        found: The sentences.
-        start: Weights to start with; its acoustic scale is the middle of those tried.
-        how: How the models mix.
+    Every combination of a coarse grid about the start is tried, then one weight after the other on ever shorter lines
+    about the best. Of equals the grid takes what is nearest to the start, a line the middle of its stretch of equals.
     """
     search = _Search(_WordErrors(found, how), start)
     best = search.best()
@@ -224,8 +218,8 @@ def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
     models = len(start)
     if models == 1:
         return [start]
-    sizes = {parts: math.comb(parts + models - 1, models - 1) for parts in range(10, 0, -1)}
-    parts = next(parts for parts, size in sizes.items() if parts == 1 or size <= MAX_MIXTURES)
+    fitting = (parts for parts in range(10, 1, -1) if math.comb(parts + models - 1, models - 1) <= MAX_MIXTURES)
+    parts = next(fitting, 1)
     net = [shares for shares in product(range(parts + 1), repeat=models) if sum(shares) == parts]
     return [start, *(tuple(share / parts for share in shares) for shares in net)]
 
@@ -235,10 +229,8 @@ class _WordErrors:
 
     def __init__(self, found: Features, how: How) -> None:
         self._found = found
-        self._how = how
-        place = np.arange(found.lattice.size)
         first = np.flatnonzero(np.diff(found.lattice, prepend=-1))
-        self._column = place - first[found.lattice]
+        self._column = np.arange(found.lattice.size) - first[found.lattice]
         self._shape = (found.num_lattices, int(self._column.max(initial=0)) + 1)
         self._graph, self._acoustic = self._padded(found.graph), self._padded(found.acoustic)
         self._words = self._padded(found.num_words)
