@@ -84,17 +84,21 @@ class Unpronounced:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sounding:
+class _Variant(NamedTuple):
+    """A pronunciation of a phrase."""
+
+    cls: str
+    text: str
+    words: tuple[int, ...]  # ids
+    num_phones: tuple[int, ...]  # of each word
+
+
+class _Sounding(NamedTuple):
     """Pronunciations of a list's phrases."""
 
-    cls: list[str]
-    text: list[str]
-    words: list[tuple[int, ...]]  # word ids of each phrase
-    phrase_of: npt.NDArray[np.int64]  # phrase of each pronunciation
-    num_phones: list[tuple[int, ...]]  # of each word, of each pronunciation
-    strings: _Strings  # the pronunciations
-    left_out: tuple[Unpronounced, ...]
+    variants: list[_Variant]
+    strings: _Strings  # their phones
+    left_out: list[Unpronounced]
 
 
 def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
@@ -160,10 +164,10 @@ class Augmenter:
         per_phrase: Counter[tuple[int, ...]] = Counter()
         room = self.options.max_arcs
         sounding = [self._sounding(each) for each in lists]
-        num_phrases = len(set().union(*(each.words for each in sounding)))
+        num_phrases = len({variant.words for each in sounding for variant in each.variants})
         found = [span for each in sounding for span in self._spans(lattice, each)]
         for span in sorted(found, key=lambda span: span[:4]):
-            words = span.list.words[span.phrase]
+            words = span.variant.words
             place = (span.start, span.end, words)
             if per_phrase[words] >= self.options.max_spans or len(words) > room or place in seen:
                 continue
@@ -175,7 +179,7 @@ class Augmenter:
             room -= len(words)
         change = np.zeros(len(chosen))
         if self._old_costs is not None:
-            places = [(span.start, span.end, span.arcs, span.list.words[span.phrase]) for span in chosen]
+            places = [(span.start, span.end, span.arcs, span.variant.words) for span in chosen]
             change = self._old_costs.changes(lattice, self.options.acoustic_scale, places)
         choice = self.options.choice_penalty * math.log(max(1, num_phrases))
         paid = [(self.options.penalty * span.distance + choice) / self.options.acoustic_scale for span in chosen]
@@ -183,7 +187,7 @@ class Augmenter:
         times = _times(lattice) if chosen else None
         added = tuple(
             Added(
-                span.list.cls[span.phrase],
+                span.variant.cls,
                 span.text,
                 span.start,
                 span.end,
@@ -205,11 +209,7 @@ class Augmenter:
         """Return the pronunciations of a list, found once as long as the list lives."""
         if phrases in self._lists:
             return self._lists[phrases]
-        cls: list[str] = []
-        text: list[str] = []
-        words: list[tuple[int, ...]] = []
-        phrase_of: list[int] = []
-        num_phones: list[tuple[int, ...]] = []
+        found: list[_Variant] = []
         strings: list[list[int]] = []
         left_out: list[Unpronounced] = []
         for name, members in phrases.classes.items():
@@ -227,15 +227,9 @@ class Augmenter:
                 except (PronunciationError, OptionError) as error:
                     left_out.append(Unpronounced(name, phrase.text, str(error)))
                     continue
-                phrase_of += [len(text)] * len(variants)
-                num_phones += [tuple(map(len, variant)) for variant in variants]
-                cls.append(name)
-                text.append(phrase.text)
-                words.append(tuple(ids))
-        numbered = np.array(phrase_of, np.int64)
-        found = _Sounding(cls, text, words, numbered, num_phones, _packed(strings), tuple(left_out))
-        self._lists[phrases] = found
-        return found
+                found += [_Variant(name, phrase.text, tuple(ids), tuple(map(len, variant))) for variant in variants]
+        self._lists[phrases] = _Sounding(found, _packed(strings), left_out)
+        return self._lists[phrases]
 
     def _sound(self, word: int) -> list[list[int]]:
         """Return the pronunciations of a word of a lattice: none if it must stay, an empty one if silent."""
@@ -256,7 +250,7 @@ class Augmenter:
 
     def _spans(self, lattice: Lattice, sounding: _Sounding) -> list[_Span]:
         """Return the spans at which phrases may be added, as the kernel finds them."""
-        if not len(sounding.phrase_of) or not lattice.num_arcs:
+        if not sounding.variants or not lattice.num_arcs:
             return []
         options = self.options
         unit, sounds = self._units(lattice)
@@ -282,9 +276,7 @@ class Augmenter:
         paths = np.split(arc, arc_begin[1:-1]) if len(string) else []
         columns = (rank, start.tolist(), end.tolist(), string.tolist(), distance.tolist(), excess.tolist(), paths)
         return [
-            _Span(
-                rank, sounding.text[phrase := int(sounding.phrase_of[each])], begin, end, sounding, phrase, each, *more
-            )
+            _Span(rank, (variant := sounding.variants[each]).text, begin, end, variant, *more)
             for rank, begin, end, each, *more in zip(*columns, strict=True)
         ]
 
@@ -296,9 +288,7 @@ class _Span(NamedTuple):
     text: str
     start: int
     end: int
-    list: _Sounding
-    phrase: int
-    string: int
+    variant: _Variant
     distance: float
     excess: float
     arcs: npt.NDArray[np.int64]  # the path the phrase takes the place of
@@ -306,14 +296,15 @@ class _Span(NamedTuple):
 
 def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
     """Make the chain of a span, with so much more graph and acoustic cost than the path it replaces."""
-    num_phones = span.list.num_phones[span.string]
-    share = np.array(num_phones, np.float64) / sum(num_phones)
+    num_phones = np.array(span.variant.num_phones, np.float64)
+    share = num_phones / num_phones.sum()
     acoustic = float(lattice.acoustic[span.arcs].sum(dtype=np.float64)) + paid
     graph = float(lattice.graph[span.arcs].sum(dtype=np.float64)) + change
     labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in span.arcs])
     cuts = np.rint(np.cumsum(share)[:-1] * len(labels)).astype(np.int64)
-    words = span.list.words[span.phrase]
-    return Chain(span.start, span.end, words, graph * share, acoustic * share, tuple(np.split(labels, cuts)))
+    return Chain(
+        span.start, span.end, span.variant.words, graph * share, acoustic * share, tuple(np.split(labels, cuts))
+    )
 
 
 def _packed(strings: Sequence[Sequence[int]]) -> _Strings:
