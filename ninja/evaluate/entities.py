@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
 from ninja.evaluate.entity_report import Entity, EntityReport, Insertion, Mention
@@ -82,7 +81,14 @@ def score_entities(
         said, heard = list(references[key]), list(hypotheses.get(key, ()))
         earlier = None if before is None or (key not in before and mode == "present") else before.get(key, ())
         listed = phrases.get(key, ())
-        true = listed if truth is None else [_true_phrases(key, truth.get(key, ()), said)]
+        true = listed
+        if truth is not None:
+            of_utterance = truth.get(key, ())
+            for entity in of_utterance:
+                if not _occurrences(said, entity.text):
+                    what = f"the true entity {entity.text!r} is not in the reference {' '.join(said)[:80]!r}"
+                    raise FormatError(what, key=key)
+            true = [Phrases(of_utterance)]
         alignment = align(said, heard)
         rates[key] = alignment.rate()
         mentions += _mentions(key, _find(said, true), alignment, heard, earlier, is_known)
@@ -97,19 +103,16 @@ def read_truth(path: str | os.PathLike[str]) -> dict[str, list[Entity]]:
 
     Raises:
         FormatError: A line is no such object, an id occurs twice, the file is empty, not UTF-8 or damaged.
-        InputError: The file cannot be read.
     """
-    return read_records(path, lambda text: _truth)
 
+    def parsed(line: str) -> tuple[str, list[Entity]]:
+        record = parse_json(line)
+        key, found = (record.get("utt"), record.get("true")) if isinstance(record, dict) else (None, None)
+        if not isinstance(key, str) or not isinstance(found, list) or not all(map(_is_entity, found)):
+            raise RecordError(f"expected {_RECORD}, found {line[:60]!r}")
+        return key, [Entity(each.get("class") or "", " ".join(each["text"].split())) for each in found]
 
-def _truth(line: str) -> tuple[str, list[Entity]]:
-    """Parse the record of one utterance."""
-    record = parse_json(line)
-    if isinstance(record, dict):
-        key, found = record.get("utt"), record.get("true")
-        if isinstance(key, str) and isinstance(found, list) and all(map(_is_entity, found)):
-            return key, [Entity(each.get("class") or "", " ".join(each["text"].split())) for each in found]
-    raise RecordError(f"expected {_RECORD}, found {line[:60]!r}")
+    return read_records(path, lambda text: parsed)
 
 
 def _is_entity(value: object) -> bool:
@@ -119,16 +122,7 @@ def _is_entity(value: object) -> bool:
     return isinstance(value.get("text"), str) and bool(value["text"].split())
 
 
-def _true_phrases(key: str, entities: Collection[Entity], said: Sequence[str]) -> Phrases:
-    for entity in entities:
-        if not _occurrences(said, entity.text):
-            what = f"the true entity {entity.text!r} is not in the reference {' '.join(said)[:80]!r}"
-            raise FormatError(what, key=key)
-    return Phrases(entities)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spot:
+class _Spot(NamedTuple):
     """An entity in a word sequence."""
 
     begin: int
@@ -141,20 +135,18 @@ def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Spot]:
     spots = []
     begin = 0
     while begin < len(words):
-        best: _Spot | None = None
+        best, end = "", begin
         for phrases in lists:
             for length in phrases.lengths:
-                if best is not None and begin + length <= best.end:
+                if begin + length <= end:
                     break
-                if begin + length > len(words):
-                    continue
                 name = phrases.class_of.get(tuple(words[begin : begin + length]))
-                if name is not None:
-                    best = _Spot(begin, begin + length, Entity(name, " ".join(words[begin : begin + length])))
+                if name is not None and begin + length <= len(words):
+                    best, end = name, begin + length
                     break
-        if best is not None:
-            spots.append(best)
-        begin = best.end if best is not None else begin + 1
+        if end > begin:
+            spots.append(_Spot(begin, end, Entity(best, " ".join(words[begin:end]))))
+        begin = max(end, begin + 1)
     return spots
 
 

@@ -116,7 +116,6 @@ class EntityReport:
         return self._rate(lambda each: each.in_vocabulary is inside)
 
     def _rate(self, wanted: Callable[[Finding], bool]) -> EntityRate:
-        """Count some of the entities."""
         mentions = [each for each in self.mentions if wanted(each)]
         return EntityRate(
             len(mentions),
@@ -230,12 +229,8 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _finding(finding: Finding) -> dict[str, object]:
-    found: dict[str, object] = {
-        "utt": finding.key,
-        "class": finding.entity.class_name,
-        "text": finding.entity.text,
-        "begin": finding.begin,
-    }
+    found: dict[str, object] = {"utt": finding.key, "class": finding.entity.class_name, "text": finding.entity.text}
+    found["begin"] = finding.begin
     if isinstance(finding, Mention):
         found |= {"instead": finding.instead, "word_errors": finding.words.errors}
     else:
@@ -248,14 +243,10 @@ def _finding(finding: Finding) -> dict[str, object]:
 
 
 def _figures(rate: EntityRate) -> dict[str, object]:
-    figures = {"recall": rate.recall, "precision": rate.precision, "f_score": rate.f_score}
-    return {
-        "said": rate.said,
-        "found": rate.found,
-        "inserted": rate.inserted,
-        **{name: None if math.isnan(value) else value for name, value in figures.items()},
-        "words": _counts(rate.words),
-    }
+    counts = {name: getattr(rate, name) for name in ("said", "found", "inserted")}
+    figures = {name: getattr(rate, name) for name in ("recall", "precision", "f_score")}
+    defined = {name: None if math.isnan(value) else value for name, value in figures.items()}
+    return {**counts, **defined, "words": _counts(rate.words)}
 
 
 def _counts(rate: ErrorRate) -> dict[str, object]:

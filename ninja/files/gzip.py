@@ -36,10 +36,7 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 class Unpacked:
     """The bytes of a series of gzip members; where it breaks off, all that comes before is still given.
 
-    Args:
-        head: The first bytes, which have been read already.
-        raw: Stream of the rest.
-        name: File name for error messages.
+    `head` are the first bytes, which have been read already.
     """
 
     def __init__(self, head: bytes, raw: IO[bytes], name: str) -> None:

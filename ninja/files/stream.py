@@ -23,8 +23,8 @@ class Stream:
     """A readable stream of unpacked bytes.
 
     Args:
-        raw: Where the bytes come from.
-        name: What errors call it.
+        raw: Stream of the bytes as they are.
+        name: File name for error messages.
         size: Bytes in the file, where known.
         process: The command whose output it is.
         head: Bytes of it that have been read already.

@@ -43,12 +43,8 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
 
     States stand at their times. Where a lattice has none, or times that contradict each other, they stand at the
     largest number of arcs on a way to them. A detour takes the free lane nearest to its ends; those that come first
-    choose first, so that leaving out later ones changes no lane.
-
-    Args:
-        lattice: The lattice.
-        rows: Detours that are drawn, in order; the first gets lane 0: it is the best path, if that has arcs.
-        labels: Text of each arc, [num_arcs]; "" for none.
+    choose first, so that leaving out later ones changes no lane. The first gets lane 0: the best path, if that has
+    arcs. `labels` are the texts of all arcs.
     """
     arcs = np.sort(np.fromiter((arc for row in rows for arc in row), np.int64))
     need = np.zeros(lattice.num_arcs)

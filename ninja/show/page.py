@@ -7,12 +7,9 @@ import hashlib
 import json
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ninja.show.drawing import Drawing
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 STYLES = ("base.css", "viewer.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -39,30 +36,18 @@ def render(
     """Fill a template.
 
     Text of lattices and transcripts is escaped by the template, and the data stand in a block that no browser runs. The
-    policy allows no script but ours and no request.
-
-    Args:
-        template: File in ``templates``.
-        styles: Style sheets in ``templates``.
-        scripts: Scripts there, or below ``vendor``.
-        data: Data of the scripts, as JSON.
-        values: Values of the template.
+    policy allows no script but ours and no request. Files are those of ``templates``, or named below ``vendor``.
     """
     from markupsafe import Markup
 
     code = [asset(name) for name in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in code)
-    policy = f"{POLICY}; script-src {hashes}"
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            policy=policy,
-            sheets=[Markup(asset(name)) for name in styles],
-            scripts=[Markup(each) for each in code],
-            payload=Markup(embedded(data)),
-            **values,
-        )
+    return _template(template).render(
+        policy=f"{POLICY}; script-src {hashes}",
+        sheets=[Markup(asset(name)) for name in styles],
+        scripts=[Markup(each) for each in code],
+        payload=Markup(embedded(data)),
+        **values,
     )
 
 
@@ -79,8 +64,10 @@ def asset(name: str) -> str:
     return (folder / name if name.startswith("vendor/") else folder / "templates" / name).read_text("utf-8")
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
+@lru_cache(maxsize=16)
+def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(loader=PackageLoader("ninja.show"), autoescape=True, undefined=StrictUndefined)
+    return Environment(loader=PackageLoader("ninja.show"), autoescape=True, undefined=StrictUndefined).get_template(
+        name
+    )

@@ -33,16 +33,11 @@ class CompiledList:
 
 
 def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
-    """Compile a list for the words of a symbol table.
+    """Compile a list for the words of a symbol table; the order of the phrases does not matter.
 
-    Phrases with a word that the table lacks cannot occur, and are left out (`Entities.unknown` names them). What comes
-    out does not depend on the order of the phrases.
-
-    Raises:
-        DependencyError: pywrapfst is not installed.
+    Phrases with a word that the table lacks cannot occur, and are left out (`Entities.unknown` names them).
     """
-    wanted, count = {}, 0
-    unwanted = []
+    wanted, unwanted, count = {}, [], 0
     for name, members in phrases.classes.items():
         spelled = _spelled(members, words)
         count += len(spelled)
@@ -65,12 +60,9 @@ def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, .
 
 
 def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _context.Phrases:
-    """Make the minimal acceptor of some phrases.
+    """Make the minimal acceptor of weighted phrases, boosted at their ends, or as partial phrases word by word.
 
-    Args:
-        weight_of: Weight of each phrase.
-        as_partial: Each word is boosted as by the best phrase that goes on from here, and what a phrase got too much is
-            taken back at its end; else the whole boost comes at the end.
+    Then each word is boosted as by the best phrase that goes on from here, and the rest taken back at its end.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -95,17 +87,9 @@ def _minimal(
 ) -> _context.Phrases:
     """Minimise a trie, node n of which is entered by arc n - 1, with OpenFst."""
     order = np.lexsort((word, parent))
-    lattice = Lattice.from_arrays(
-        "",
-        np.searchsorted(parent[order], np.arange(len(end) + 1)),
-        order + 1,
-        word[order],
-        cost[order],
-        np.zeros(len(word)),
-        end,
-    )
+    arc_begin = np.searchsorted(parent[order], np.arange(len(end) + 1))
     pywrapfst = pywrapfst_module()
-    machine = to_fst(lattice)
+    machine = to_fst(Lattice.from_arrays("", arc_begin, order + 1, word[order], cost[order], np.zeros(len(word)), end))
     # With its weights in its labels the acceptor is minimised as an unweighted one: no weight is moved.
     coder = pywrapfst.EncodeMapper(arc_type="standard", encode_labels=True, encode_weights=True)
     machine.encode(coder)
@@ -130,10 +114,8 @@ class ListCompiler:
         """Compile some lists, shared ones once."""
         found = []
         for each in lists:
-            kept = self._compiled.get(each)
-            if kept is None:
-                kept = compile_list(each, self.words)
-                if each.name:
-                    self._compiled[each] = kept
+            kept = self._compiled.get(each) or compile_list(each, self.words)
+            if each.name:
+                self._compiled[each] = kept
             found.append(kept)
         return found
