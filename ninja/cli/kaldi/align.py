@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -29,31 +29,30 @@ from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed
 
 
-@dataclass(frozen=True, slots=True)
-class Aligning:
-    """The stage that aligns lattices, reports damaged ones, and yields what can be aligned of them."""
+def aligned(
+    lattices: Keyed,
+    log: Log,
+    *,
+    align: Callable[[Lattice], Aligned],
+    output_error_lats: bool,
+    output_if_empty: bool = False,
+) -> Iterator[tuple[str, Lattice]]:
+    """Align lattices, report damaged ones, and yield what can be aligned of them."""
 
-    align: Callable[[Lattice], Aligned]
-    output_error_lats: bool
-    output_if_empty: bool = False
+    def one(lattice: Lattice) -> Lattice | None:
+        found = align(lattice)
+        if found.fault is None or log.on_error is None:
+            return found.whole(lattice.key)
+        result = found.lattice if output_error_lats else None
+        said = "left out" if result is None else "what can be aligned is written"
+        if found.lattice is None and output_if_empty:
+            result, said = lattice, "written as it was"
+        log.fail(LatticeError(f"{found.fault}: {said}", key=lattice.key))
+        return result
 
-    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
-        """Yield the aligned lattices."""
-
-        def aligned(lattice: Lattice) -> Lattice | None:
-            found = self.align(lattice)
-            if found.fault is None or log.on_error is None:
-                return found.whole(lattice.key)
-            result = found.lattice if self.output_error_lats else None
-            said = "left out" if result is None else "what can be aligned is written"
-            if found.lattice is None and self.output_if_empty:
-                result, said = lattice, "written as it was"
-            log.fail(LatticeError(f"{found.fault}: {said}", key=lattice.key))
-            return result
-
-        for key, result in Each(aligned)(lattices, log):
-            if result is not None:
-                yield key, result
+    for key, result in Each(one)(lattices, log):
+        if result is not None:
+            yield key, result
 
 
 def _label(name: str, text: str) -> Callable[[Command], Command]:
@@ -94,7 +93,7 @@ def align_words(
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
     aligner = WordAligner(model, word_boundary, WordAlignment(**given))
-    _write(Aligning(aligner, output_error_lats), source, destination)
+    _write(source, destination, aligner, output_error_lats=output_error_lats)
 
 
 @command
@@ -126,7 +125,7 @@ def align_words_lexicon(
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
     aligner = LexiconAligner(model, lexicon, LexiconAlignment(**given))
-    _write(Aligning(aligner, output_error_lats, output_if_empty), source, destination)
+    _write(source, destination, aligner, output_error_lats=output_error_lats, output_if_empty=output_if_empty)
 
 
 @command
@@ -149,10 +148,11 @@ def align_phones(
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    _write(Aligning(PhoneAligner(model, PhoneAlignment(**given)), output_error_lats), source, destination)
+    aligner = PhoneAligner(model, PhoneAlignment(**given))
+    _write(source, destination, aligner, output_error_lats=output_error_lats)
 
 
-def _write(stage: Aligning, source: Source, destination: Destination) -> NoReturn:
-    write(stage, source, destination)
+def _write(source: Source, destination: Destination, align: Callable[[Lattice], Aligned], **given: Any) -> NoReturn:
+    write(partial(aligned, align=align, **given), source, destination)
     damaged = len(source.console.log.failures)
     source.console.close_counting(f"lattices written, {damaged} with errors")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -14,10 +13,20 @@ import click
 from ninja import graph
 from ninja.cli import options
 from ninja.cli.console import NAMED_FAILURES
-from ninja.cli.kaldi.options import model_option
-from ninja.cli.options import Command, Destination, Sectioned, command, from_fields, lattice_output, section, switch
+from ninja.cli.options import (
+    Command,
+    Destination,
+    Sectioned,
+    command,
+    from_fields,
+    lattice_output,
+    reads,
+    section,
+    switch,
+)
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam, determinize_retrying
 from ninja.lattice import Lattice
 from ninja.log import Log
@@ -79,11 +88,11 @@ def determinize_pruned(**given: Any) -> Determinize:
 
 
 @determinizes(max_loop=-1)
-@model_option
+@reads("--model", "Transition model (final.mdl).", required=True)
 @switch("--phone-determinize", True, "Determinize over phones and words first.")
 @switch("--word-determinize", True, "Determinize over words in the end.")
 @minimize_option
-def determinize_phone_pruned(phone_determinize: bool, word_determinize: bool, **given: Any) -> Determinize:
+def determinize_phone_pruned(model: str, phone_determinize: bool, word_determinize: bool, **given: Any) -> Determinize:
     """Determinize phones, then words, within a beam.
 
     As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
@@ -95,7 +104,7 @@ def determinize_phone_pruned(phone_determinize: bool, word_determinize: bool, **
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
     given |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
-    return partial(graph.determinize_phone_pruned, **given)
+    return partial(graph.determinize_phone_pruned, model=read_transition_model(model), **given)
 
 
 @determinizes(skip=SIZES)
@@ -115,29 +124,23 @@ def determinize(prune: bool, **given: Any) -> Determinize:
     return partial(determinize_retrying, prune_result=prune, **given)
 
 
-@dataclass(frozen=True, slots=True)
-class Determinizing:
-    """The stage that determinizes each lattice, and notes those for which the whole beam was not reached."""
+def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterator[tuple[str, Lattice]]:
+    """Determinize each lattice, and note those for which the whole beam was not reached."""
 
-    function: Determinize
+    def one(lattice: Lattice) -> Lattice:
+        result, report = function(lattice)
+        if not report.complete:
+            log.note(f"{lattice.key}: {report}")
+        return result
 
-    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
-        """Yield each lattice, determinized."""
-
-        def determinized(lattice: Lattice) -> Lattice:
-            result, report = self.function(lattice)
-            if not report.complete:
-                log.note(f"{lattice.key}: {report}")
-            return result
-
-        return Each(determinized)(lattices, log)
+    return Each(one)(lattices, log)
 
 
 def _write(function: Determinize, source: Source, destination: Destination) -> NoReturn:
     """Write all lattices, say which ones did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED_FAILURES else None
-    arcs = write(Determinizing(function), source, destination, kind="compact")
+    arcs = write(partial(determinized, function=function), source, destination, kind="compact")
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the beam asked for")
     console.close_counting(f"lattices, {arcs} arcs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache, partial
 
 import click
 
@@ -12,6 +13,7 @@ from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
@@ -20,33 +22,20 @@ from ninja.parallel.pipeline import Each
 from ninja.rescoring.models import load_model
 
 
-class Composing:
-    """An n-gram model by its file, which each process loads for itself, and the factor of its costs."""
+@cache  # in each worker process
+def loaded(path: str, words: SymbolTable | None, unk_penalty: float | None) -> tuple[NgramLM, WordMap | None]:
+    """Load an n-gram model, and map words to its own."""
+    lm = load_model(path, "cpu", words, Log())
+    if not isinstance(lm, NgramLM):
+        message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
+        raise ModelError(message, path)
+    return lm, None if words is None else WordMap(words, lm, unk_penalty)
 
-    def __init__(self, path: str, scale: float, unk_penalty: float | None) -> None:
-        self.path = path
-        self.scale = scale
-        self.unk_penalty = unk_penalty
-        self._lm: NgramLM | None = None
-        self._word_map: WordMap | None = None
 
-    def __call__(self, lattice: Lattice) -> Lattice:
-        """Add the model's costs to a lattice."""
-        if self._lm is None:
-            self._lm = self._load(lattice)
-        if lattice.words is not None and (self._word_map is None or self._word_map.words is not lattice.words):
-            self._word_map = WordMap(lattice.words, self._lm, self.unk_penalty)
-        return compose_ngram(lattice, self._lm, self.scale, word_map=self._word_map)
-
-    def _load(self, lattice: Lattice) -> NgramLM:
-        lm = load_model(self.path, "cpu", lattice.words, Log())
-        if not isinstance(lm, NgramLM):
-            message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
-            raise ModelError(message, self.path)
-        return lm
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Composing, (self.path, self.scale, self.unk_penalty)
+def composed(lattice: Lattice, path: str, scale: float, unk_penalty: float | None) -> Lattice:
+    """Add the costs of an n-gram model to a lattice."""
+    lm, word_map = loaded(path, lattice.words, unk_penalty)
+    return compose_ngram(lattice, lm, scale, word_map=word_map)
 
 
 @command
@@ -72,5 +61,6 @@ def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | Non
     if not os.path.exists(lm):
         raise ModelError("no such file", lm)
     source.need_table()
-    arcs = write(Each(Composing(lm, lm_scale, unk_penalty)), source, destination)
+    function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty)
+    arcs = write(Each(function), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs")
