@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal
 
 import click
 import numpy.typing as npt
 
 from ninja.cli.convert import unchanged
-from ninja.cli.options import Destination, command, from_fields, jobs, lattice_output, section
+from ninja.cli.options import command, from_fields, jobs, lattice_output, section
 from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
-from ninja.cli.source import WORDS_HELP, Source
+from ninja.cli.source import WORDS_HELP, Source, opened
 from ninja.cli.units import unit_options
 from ninja.ctc.found import CtcFound
 from ninja.ctc.lexicon import CtcLexicon
@@ -27,6 +28,8 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
+
+Scale = Literal["logprob", "logit", "prob"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +47,22 @@ class Emission:
         return self.matrix.size
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """The function from a matrix to its hypotheses, picklable."""
-
-    units: CtcUnits
-    lexicon: CtcLexicon | None
-    options: CtcOptions
-    scale: Literal["logprob", "logit", "prob"]
-    nbest: int | None
-
-    def __call__(self, emission: Emission) -> CtcFound:
-        """Search.
-
-        Raises:
-            LatticeError: The key is none, or the lexicon allows no hypothesis.
-            ModelError: The matrix is empty, or does not hold what it should.
-        """
-        try:
-            return self._found(emission)
-        except NinjaError as error:
-            error.path = error.path or emission.path
-            raise
-
-    def _found(self, emission: Emission) -> CtcFound:
+def search(
+    emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
+) -> CtcFound:
+    """Return the hypotheses of an emission."""
+    try:
         if emission.key.split() != [emission.key]:
             raise LatticeError("the key is empty or holds a blank; give the matrix, or its file, another name")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
-        values = log_probabilities(emission.matrix, self.scale)
-        found = ctc_search(values, self.units, self.lexicon, self.options)
+        found = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
         if not len(found):
             raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it")
-        return found.best(self.nbest)
+        return found.best(nbest)
+    except NinjaError as error:
+        error.path = error.path or emission.path
+        raise
 
 
 class GrowingTable(SymbolTable):
@@ -95,16 +81,19 @@ class GrowingTable(SymbolTable):
 
 
 def decoded(
-    source: Source, decoding: Decoding, symbols: SymbolTable, unknown: str | None, frame_shift: float | None
+    source: Source,
+    function: Callable[[Any], CtcFound],
+    symbols: SymbolTable,
+    unknown: str | None,
+    frame_shift: float | None,
 ) -> Iterator[tuple[str, Lattice]]:
     """Yield the lattices of the matrices of a source."""
     log = Log(on_error=source.on_failure)
-    found = stream(_matrices(source), Each(cast(Any, decoding)), jobs=source.jobs, log=log)
-    for key, hypotheses in cast("Iterator[tuple[str, CtcFound]]", found):
+    for key, found in stream(_matrices(source), Each(function), jobs=source.jobs, log=log):
         if isinstance(symbols, GrowingTable):
-            symbols.add(hypotheses)
+            symbols.add(found)
         try:
-            lattice = hypotheses.lattice(key, symbols, unknown, frame_shift)
+            lattice = found.lattice(key, symbols, unknown, frame_shift)
         except NinjaError as error:
             log.fail(error)
         else:
@@ -151,22 +140,13 @@ def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
 )
 def ctc_decode(
     matrices: tuple[str, ...],
-    output_file: str,
-    to: str | None,
-    lossy: Literal["allow", "refuse"],
-    words_out: str | None,
     units: CtcUnits,
     lexicon: CtcLexicon | None,
-    unit_files: list[str],
-    scale: Literal["logprob", "logit", "prob"],
+    scale: Scale,
     nbest: int | None,
     frame_shift: float | None,
-    words: str | None,
     unk: str | None,
-    jobs: int,
-    on_error: Literal["skip", "raise"],
-    allow_pipes: bool,
-    **beams: Any,
+    **given: Any,
 ) -> None:
     """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
@@ -184,19 +164,20 @@ def ctc_decode(
         --words-out words.txt -o lat.ark
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
-    keeps = format_of(output_file, to)[0].keeps
-    symbols = _symbols(words, lexicon)
-    source = Source(matrices, words, None, "utf-8", allow_pipes, on_error, jobs, symbols=symbols)
+    symbols = _symbols(given["words"], lexicon)
+    beams = opened(matrices, given, symbols=symbols)
+    source, destination = beams.pop("source"), beams.pop("destination")
+    keeps = format_of(destination.output_file, destination.to)[0].keeps
     check_stdin(matrices)
-    check_places([output_file, words_out], [matrices, words, *unit_files])
-    if unk is not None and (words is None or unk not in symbols):
-        raise OptionError("--unk is of use with --words only" if words is None else f"--unk: {unk!r} is not in {words}")
-    decoding = Decoding(units, lexicon, CtcOptions(**beams), scale, nbest)
-    lattices: Iterable[tuple[str, Lattice]] = decoded(source, decoding, symbols, unk, frame_shift)
+    check_places([destination.output_file, destination.words_out], [matrices, source.words])
+    if unk is not None and (source.words is None or unk not in symbols):
+        without = "--unk is of use with --words only"
+        raise OptionError(without if source.words is None else f"--unk: {unk!r} is not in {source.words}")
+    function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**beams), scale=scale, nbest=nbest)
+    lattices: Iterable[tuple[str, Lattice]] = decoded(source, function, symbols, unk, frame_shift)
     if {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable):  # it has the symbol table at its begin
         lattices = list(lattices)
-    made = replace(source, jobs=1)
-    arcs = write(Each(unchanged), made, Destination(output_file, to, lossy, words_out), lattices)
+    arcs = write(Each(unchanged), replace(source, jobs=1), destination, lattices)
     source.console.close_counting(f"lattices, {arcs} arcs")
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from ninja.cli.options import section
+from ninja.cli.options import reads, section
 from ninja.ctc.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
 from ninja.ctc.units import BEGINS, INSIDE, MARK, CtcUnits, Scheme, ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, OptionError
@@ -20,13 +20,13 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, handed to it as ``units``, ``lexicon`` and the ``unit_files`` that were read."""
+    """Give a command these options, handed to it as ``units`` and ``lexicon``."""
 
     @section(
         "Units",
-        click.option("--tokens", metavar="FILE", help="Units: tokens.txt, names, or vocab.json."),
+        reads("--tokens", "Units: tokens.txt, names, or vocab.json."),
         click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order."),
-        click.option("--sentencepiece", metavar="FILE", help="Units of the columns: the pieces of this model."),
+        reads("--sentencepiece", "Units of the columns: the pieces of this model."),
         click.option(
             "--blank",
             metavar="UNIT",
@@ -46,8 +46,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @section(
         "Words",
-        click.option("--lexicon", metavar="FILE", help="Allow these words only: on each line one and its units."),
-        click.option("--word-list", metavar="FILE", help="Allow these words only, one a line, spelled by letters."),
+        reads("--lexicon", "Allow these words only: on each line one and its units."),
+        reads("--word-list", "Allow these words only, one a line, spelled by letters."),
     )
     @functools.wraps(command)
     def collected(
@@ -67,18 +67,13 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
             raise OptionError("--lexicon and --word-list both say which words there are; give one")
         spelled = lexicon is not None or word_list is not None
         units = chosen_units(names, blank, space, never, scheme, spelled=spelled)
-        files = [each for each in (tokens, sentencepiece, lexicon, word_list) if each is not None]
-        command(units=units, lexicon=_lexicon(units, lexicon, word_list), unit_files=files, **options)
+        command(units=units, lexicon=_lexicon(units, lexicon, word_list), **options)
 
     return collected
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the names of the columns.
-
-    Raises:
-        OptionError: None of the options is given, or several, or a letter occurs twice.
-    """
+    """Return the names of the columns."""
     given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in given.items() if value is not None]
     if not named:
@@ -107,19 +102,7 @@ def chosen_units(
     *,
     spelled: bool,
 ) -> CtcUnits:
-    """Make the units of the columns, by their usual names where not given.
-
-    Args:
-        names: Of the columns.
-        blank: Name or column of the blank; None: the one that is called so.
-        space: Unit between words; None: the one that is called so, for letters.
-        never: Units that are never said; empty: those usually not.
-        scheme: How units make words; None: as their marks say.
-        spelled: A lexicon says which words there are.
-
-    Raises:
-        OptionError: A unit that is named is none, or the blank or the unit between words is unknown.
-    """
+    """Make the units of the columns, by their usual names where not given; a lexicon may say how words are spelled."""
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
     if scheme is None and space is None:
