@@ -17,21 +17,22 @@ from ninja.cli.config import config
 from ninja.cli.models import map_words
 from ninja.cli.options import (
     Destination,
-    check_files,
     command,
     from_fields,
     lattice_output,
+    reads,
     section,
     text_output,
     typed,
+    writes,
 )
+from ninja.cli.places import check_places
 from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
-from ninja.context.sound.augment import Added, AugmentOptions
+from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.errors import OptionError
-from ninja.files.target import target
 from ninja.lattice import Lattice, Scales
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.report import RescoreReport
@@ -57,39 +58,30 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
             "Context",
-            click.option("--entities", metavar="FILE", required=required, help="Phrases by utterance, JSON(L) or TSV."),
-            click.option("--utt2group", metavar="FILE", help="Group of each utterance, as in Kaldi's utt2spk."),
-            click.option("--class-lm", metavar="FILE", help="N-gram model with class words such as @name."),
+            reads("--entities", "Phrases by utterance, JSON(L) or TSV.", required=required),
+            reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
+            reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),
         )
         @section(
             "Phrases added to lattices",
             click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
             from_fields(AugmentOptions, skip=OWN_AUGMENTING, prefix="augment"),
-            click.option("--lexicon", metavar="FILE", help="With --augment: pronunciations, before those of cmudict."),
-            click.option("--confusion", metavar="FILE", help="With --augment: costs of confusing two phones."),
-            click.option("--transition-model", metavar="FILE", help="With --augment: final.mdl, for phones."),
-            click.option("--phones", metavar="FILE", help="With --transition-model: its phones.txt."),
+            reads("--lexicon", "With --augment: pronunciations, before those of cmudict."),
+            reads("--confusion", "With --augment: costs of confusing two phones."),
+            reads("--transition-model", "With --augment: final.mdl, for phones."),
+            reads("--phones", "With --transition-model: its phones.txt."),
         )
         @functools.wraps(command)
         def collected(
-            entities: str | None,
-            utt2group: str | None,
-            class_lm: str | None,
-            augment: bool,
-            lexicon: str | None,
-            confusion: str | None,
-            transition_model: str | None,
-            phones: str | None,
-            acoustic_scale: float,
-            **options: Any,
+            entities: str | None, utt2group: str | None, class_lm: str | None, augment: bool, **options: Any
         ) -> None:
             boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
             how = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
+            files = {name: options.pop(name) for name in OF_AUGMENTING}
             augmentation = None
             if augment:
-                options_of = AugmentOptions(acoustic_scale=acoustic_scale, **how)
-                augmentation = Augmentation(options_of, lexicon, confusion, transition_model, phones)
+                augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **how), **files)
             elif wrong := typed([*OF_AUGMENTING, *AUGMENTING]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := typed(OF_CLASSES)):
@@ -99,7 +91,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
                 context = Context(entities, class_lm, utt2group, boosts, augmentation)
             elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
-            command(context=context, acoustic_scale=acoustic_scale, **options)
+            command(context=context, **options)
 
         return collected
 
@@ -140,7 +132,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Models",
     map_words,
-    click.option("--old-lm", metavar="FILE", help="N-gram model of the first pass, to mix the class model with."),
+    reads("--old-lm", "N-gram model of the first pass, to mix the class model with."),
 )
 @section(
     "Scales",
@@ -148,10 +140,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     click.option("--word-penalty", default=0.0, help="Cost of each word in best paths."),
 )
 @lattice_output("The lattices with their context")
-@section(
-    "Input and output",
-    click.option("--report", metavar="FILE", help="Write best paths, their phrases and added arcs, as JSON lines."),
-)
+@section("Input and output", writes("--report", "Write best paths, their phrases and added arcs, as JSON lines."))
 @reads_lattices
 def context(
     source: Source,
@@ -181,8 +170,7 @@ def context(
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     words = source.need_table()
     log = source.console.use_log(RescoreReport())
-    read = [source.words, context.entities, context.groups, context.class_lm, old_lm]
-    check_files([target(destination.output_file).archive, report, destination.words_out], [*source.places, *read])
+    check_places([report, destination.words_out], [source.words, old_lm, context.entities, context.class_lm])
     context = replace(context, options=replace(context.options, map_words=map_words))
 
     stage = Contextual(context, old_lm)
@@ -209,27 +197,20 @@ def context(
 
 
 def _explained(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
-    """Say which words of the best path were taken as phrases, for the report."""
+    """Say which words of the best path were taken as phrases, and what was added, for the report."""
     words = best_words(lattice, scales)
-    return {
-        "utt": lattice.key,
-        "text": " ".join(words),
-        "phrases": [
-            {"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end}
-            for each in stage.matches(lattice.key, words)
-        ],
-        "added": [_of_added(each) for each in stage.added],
-    }
-
-
-def _of_added(added: Added) -> dict[str, Any]:
-    """Explain an arc, or several, that a phrase got."""
-    return {
-        "class": added.cls,
-        "text": added.phrase,
-        "in_place_of": " ".join(added.replaced),
-        "distance": round(added.distance, 4),
-        "cost": round(added.cost, 4),
-        "excess": round(added.excess, 4),
-        "frames": added.frames,
-    }
+    matches = stage.matches(lattice.key, words)
+    phrases = [{"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end} for each in matches]
+    added = [
+        {
+            "class": each.cls,
+            "text": each.phrase,
+            "in_place_of": " ".join(each.replaced),
+            "distance": round(each.distance, 4),
+            "cost": round(each.cost, 4),
+            "excess": round(each.excess, 4),
+            "frames": each.frames,
+        }
+        for each in stage.added
+    ]
+    return {"utt": lattice.key, "text": " ".join(words), "phrases": phrases, "added": added}
