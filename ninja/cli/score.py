@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import click
 
 from ninja import evaluate
 from ninja.cli.best import transcripts
-from ninja.cli.options import command, scales, section, text_output
+from ninja.cli.kaldi.wer import MODE_HELP
+from ninja.cli.options import command, reads, scales, section, text_output, typed, writes
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.entities.lists import Entities
@@ -25,35 +27,31 @@ _EXCLUDED = {
     # Aligned otherwise, printed otherwise.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
+_DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
 
 @command
 @click.argument("reference")
-@click.option(
-    "--mode",
-    type=click.Choice(["strict", "all", "present"]),
-    default="strict",
-    help="References without a hypothesis: refuse, score as empty, or leave out.",
-)
+@click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
 @click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
-@click.option("--biasing", metavar="FILE", help="Biasing lists; print word error rates on rare words and on others.")
+@reads("--biasing", "Biasing lists; print word error rates on rare words and on others.")
 @section(
     "Details",
-    click.option("--alignments", metavar="FILE", help="Write each hypothesis here, aligned with its reference."),
-    click.option("--utt2spk", metavar="FILE", help="Speaker of each utterance; print the errors of each speaker."),
+    writes("--alignments", "Write each hypothesis here, aligned with its reference."),
+    reads("--utt2spk", "Speaker of each utterance; print the errors of each speaker."),
     click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors by kind."),
-    click.option("--per-utt", metavar="FILE", help="Write here each utterance aligned, as Kaldi's per_utt."),
-    click.option("--ops", metavar="FILE", help="Write here how often each word was right or wrong, as Kaldi's ops."),
+    writes("--per-utt", "Write here each utterance aligned, as Kaldi's per_utt."),
+    writes("--ops", "Write here how often each word was right or wrong, as Kaldi's ops."),
 )
 @section(
     "Entities",
-    click.option("--entities", metavar="FILE", help="Entities of each utterance; print how many were recognised."),
-    click.option("--utt2group", metavar="FILE", help="Group of each utterance, for entities of groups, as utt2spk."),
-    click.option("--truth", metavar="FILE", help="Entities really said, JSON lines.  [default: those REFERENCE holds]"),
-    click.option("--before", metavar="FILE", help="Transcripts without context, which --report compares with."),
-    click.option("--vocabulary", metavar="FILE", help="Count entities outside it apart.  [default: --words]"),
-    click.option("--report", metavar="FILE", help="Write here the result of each entity, as JSON."),
+    reads("--entities", "Entities of each utterance; print how many were recognised."),
+    reads("--utt2group", "Group of each utterance, for entities of groups, as utt2spk."),
+    reads("--truth", "Entities really said, JSON lines.  [default: those REFERENCE holds]"),
+    reads("--before", "Transcripts without context, which --report compares with."),
+    reads("--vocabulary", "Count entities outside it apart.  [default: --words]"),
+    writes("--report", "Write here the result of each entity, as JSON."),
 )
 @scales
 @reads_lattices
@@ -62,19 +60,11 @@ def score(
     reference: str,
     mode: Mode,
     alignments: str | None,
-    utt2spk: str | None,
-    most_often: int | None,
-    per_utt: str | None,
-    ops: str | None,
     oracle: bool,
     biasing: str | None,
     entities: str | None,
-    utt2group: str | None,
-    truth: str | None,
-    before: str | None,
-    vocabulary: str | None,
-    report: str | None,
     scales: Scales,
+    **given: Any,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
@@ -96,10 +86,8 @@ def score(
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
-    given = {"utt2group": utt2group, "truth": truth, "before": before, "vocabulary": vocabulary, "report": report}
-    details = {"utt2spk": utt2spk, "most_often": most_often, "per_utt": per_utt, "ops": ops}
-    chosen = {"oracle": oracle, "alignments": alignments, "biasing": biasing, "entities": entities}
-    _check({**chosen, **given, **details})
+    _check()
+    details = {name: given.pop(name) for name in _DETAILS}
     if source.words is None and source.format is not None:
         source.need_table()
     words = source.table()  # None: transcripts
@@ -132,15 +120,15 @@ def score(
                 for key, alignment in evaluate.score_each(references, hypotheses, mode).items():
                     stream.write(f"{key}\n{alignment}\n\n")
         if any(value is not None for value in details.values()):
-            _detail(references, hypotheses, mode, utt2spk=utt2spk, most_often=most_often, per_utt=per_utt, ops=ops)
+            _detail(references, hypotheses, mode, **details)
     if rate.unreferenced:
         source.console.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
     source.console.close()
 
 
-def _check(chosen: dict[str, object]) -> None:
+def _check() -> None:
     """Refuse options that do not go together."""
-    named = {f"--{name.replace('_', '-')}" for name, value in chosen.items() if value}
+    named = set(typed([each.name or "" for each in click.get_current_context().command.params]))
     for name, others in _EXCLUDED.items():
         for other in others:
             if {name, other} <= named:
@@ -154,7 +142,6 @@ def _detail(
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[str]],
     mode: Mode,
-    *,
     utt2spk: str | None,
     most_often: int | None,
     per_utt: str | None,

@@ -11,7 +11,7 @@ from ninja.cli.places import check_places
 from ninja.errors import FormatError
 from ninja.evaluate import Mode
 
-MODE_HELP = "References without a hypothesis: leave out, score as empty, or refuse."
+MODE_HELP = "Leave out references without a hypothesis (present), score them as empty (all), or refuse (strict)."
 
 
 @command
