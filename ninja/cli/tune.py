@@ -13,7 +13,7 @@ import click
 from ninja.cli.config import write_config
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.models import language_models, map_words
-from ninja.cli.options import command, from_fields, output_file, section, typed
+from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
@@ -36,12 +36,13 @@ OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # which mean the same in a rescoring, or nearly so
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
-OF_CONTEXT |= {"general", "general_ref", "general_entities", "max_general_rise", "margin", "curve"}
+OF_TUNING = ("general", "general_ref", "general_entities", "max_general_rise", "margin", "curve")
+OF_CONTEXT |= {*OF_TUNING}
 DIGITS = 4
 
 
 @command
-@click.option("--ref", required=True, metavar="FILE", help="Reference transcripts: a key and its words on each line.")
+@reads("--ref", "Reference transcripts: a key and its words on each line.", required=True)
 @click.option("--num-sentences", type=click.IntRange(1), default=300, help="N-best size.")
 @language_models
 @map_words
@@ -49,12 +50,12 @@ DIGITS = 4
 @entities(required=False, skip=SKIPPED)
 @section(
     "Tuning of context",
-    click.option("--general", metavar="SOURCE", multiple=True, help="With --entities: lattices without any phrase."),
-    click.option("--general-ref", metavar="FILE", help="With --entities: reference transcripts of these."),
-    click.option("--general-entities", metavar="FILE", help="Phrases of these.  [default: --entities]"),
+    reads("--general", "With --entities: lattices without any phrase.", multiple=True, metavar="SOURCE"),
+    reads("--general-ref", "With --entities: reference transcripts of these."),
+    reads("--general-entities", "Phrases of these.  [default: --entities]"),
     click.option("--max-general-rise", default=0.2, help="How far context may raise their WER, percent absolute."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
-    click.option("--curve", metavar="FILE", help="Picture of what keyword boosts give and cost, .svg or .png."),
+    writes("--curve", "Picture of what keyword boosts give and cost, .svg or .png."),
 )
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
@@ -66,13 +67,7 @@ def tune(
     context: Context | None,
     output_file: str,
     num_sentences: int,
-    general: tuple[str, ...],
-    general_ref: str | None,
-    general_entities: str | None,
-    max_general_rise: float,
-    margin: float,
-    curve: str | None,
-    **chosen: Any,
+    **given: Any,
 ) -> None:
     """Choose the weights of a rescoring on a development set.
 
@@ -88,31 +83,17 @@ def tune(
       ninja rescore --config weights.toml test.ark.gz --words words.txt -o rescored.ark.gz
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
-    options = RescoreOptions(**chosen)
+    of_context = {name: given.pop(name) for name in OF_TUNING}
+    options = RescoreOptions(**given)
     _refuse_others(context)
     if source.jobs > 1:
         raise OptionError("one process tunes; leave --jobs out")
-    if context is None:
-        if models.directions or carry_over is not None:
-            raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+    if context is not None:
+        _tune_boosts(source, ref, context, options, models.old_lm, output_file, **of_context)
+    elif models.directions or carry_over is not None:
+        raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+    else:
         _tune_weights(source, ref, models, options, num_sentences, output_file)
-        return
-    if not general or general_ref is None:
-        raise OptionError(
-            "--entities needs --general and --general-ref, utterances in which no phrase is said: without them the "
-            "largest boosts always look best"
-        )
-    shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
-    context = replace(context, options=replace(context.options, **shared))
-    limits = {
-        "acoustic_scale": options.acoustic_scale,
-        "word_penalty": options.word_penalty,
-        "max_general_rise": max_general_rise,
-        "margin": margin,
-    }
-    source.beside = general
-    other = replace(source, places=general), general_ref, general_entities
-    _tune_boosts(source, ref, context, other, models.old_lm, limits, curve, output_file)
 
 
 def _tune_weights(
@@ -156,21 +137,31 @@ def _tune_boosts(
     source: Source,
     ref: str,
     context: Context,
-    general: tuple[Source, str, str | None],
+    options: RescoreOptions,
     old_lm: Any,
-    limits: dict[str, float],
-    curve: str | None,
     output_file: str,
+    general: tuple[str, ...],
+    general_ref: str | None,
+    general_entities: str | None,
+    curve: str | None,
+    **limits: float,
 ) -> None:
+    if not general or general_ref is None:
+        raise OptionError(
+            "--entities needs --general and --general-ref, utterances in which no phrase is said: without them the "
+            "largest boosts always look best"
+        )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
     if curve is not None:
         check_picture(curve)
+    shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
+    context = replace(context, options=replace(context.options, **shared))
+    source.beside = general
     words, log = source.need_table(), source.console.log
     old = None if old_lm is None else load_ngram(old_lm, words, log)
     stage = other = Contextual(context)
     tracker = stage.bind(words, log)
-    general_source, general_ref, general_entities = general
     if general_entities is not None:
         other = Contextual(replace(context, entities=general_entities))
         tracker = other.bind(tracker.words, log)
@@ -179,13 +170,15 @@ def _tune_boosts(
         mixed = with_unknown(mixed)  # as `Contextual` does
     tuned = tune_context(
         _dev_set(source, ref, stage, old),
-        _dev_set(general_source, general_ref, other, old),
+        _dev_set(replace(source, places=general), general_ref, other, old),
         tracker.words,
         tracker.class_lm,
         context.options,
         old_lm=mixed,
         fixed=() if context.augmentation is None else ("acoustic_scale",),
         log=log,
+        acoustic_scale=options.acoustic_scale,
+        word_penalty=options.word_penalty,
         **limits,
     )
     if curve is not None:
@@ -200,14 +193,14 @@ def _tune_boosts(
         click.get_current_context().exit(1)
     values = _boosts(tuned.settings, context, old_lm)
     asked = ["ninja", "tune", *source.places, "--ref", ref, "--entities", str(context.entities)]
-    asked += [part for place in general_source.places for part in ("--general", place)]
+    asked += [part for place in general for part in ("--general", place)]
     write_config(output_file, values, [shlex.join([*asked, "--general-ref", general_ref]), *table, *tuned.warnings])
-    options = shlex.join(
+    typed_so = shlex.join(
         option if value is True else f"{option}={value}"
         for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
         for value in (given if isinstance(given, list) else [given])
     )
-    source.console.close(f"ninja context LATTICES --entities FILE {options}; {source.console.seconds:.1f} s")
+    source.console.close(f"ninja context LATTICES --entities FILE {typed_so}; {source.console.seconds:.1f} s")
 
 
 def _dev_set(source: Source, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
