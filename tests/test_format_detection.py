@@ -27,7 +27,7 @@ from ninja.formats.fst_text import FstTextWriteOptions, write_fst_text
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
 from ninja.formats.mesh import write_mesh
 from ninja.formats.nbest.json_lists import write_objects
-from ninja.formats.nbest.srilm import write_srilm
+from ninja.formats.nbest.srilm import SrilmWriteOptions, write_srilm
 from ninja.formats.pfsg import write_pfsg
 from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.slf import write_slf
@@ -99,9 +99,13 @@ WRITERS = {
     "native": lambda lattice, words: write_natives([lattice], words),
     "json": lambda lattice, words: write_objects([best(lattice, words)]),
     "json, times": lambda lattice, words: write_objects([best(lattice, words, timed=True)]),
-    "srilm": lambda lattice, words: write_srilm(best(lattice, words), "scores"),
-    "srilm, 1.0": lambda lattice, words: write_srilm(best(lattice, words), "NBestList1.0"),
-    "srilm, 2.0": lambda lattice, words: write_srilm(best(lattice, words, timed=True), "NBestList2.0"),
+    "srilm": lambda lattice, words: write_srilm(best(lattice, words)),
+    "srilm, 1.0": lambda lattice, words: write_srilm(
+        best(lattice, words), None, SrilmWriteOptions(variant="NBestList1.0")
+    ),
+    "srilm, 2.0": lambda lattice, words: write_srilm(
+        best(lattice, words, timed=True), None, SrilmWriteOptions(variant="NBestList2.0")
+    ),
     "ctm": ctm,
     "named-text, compact": lambda lattice, words: int2sym(lattice, words, "compact"),
     "named-text, raw": lambda lattice, words: int2sym(lattice, words, "raw"),
@@ -201,7 +205,7 @@ def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, t
     chain = chain_of(40)
     content = {
         "columns": lambda: COLUMNS,
-        "srilm": lambda: write_srilm(listed, "scores"),
+        "srilm": lambda: write_srilm(listed),
     }.get(writer, lambda: WRITERS[writer](chain, chain.words))()
     assert name_of(content) == wanted
     rows = content.splitlines()

@@ -22,7 +22,7 @@ from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.nbest.kaldi import read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
-from ninja.formats.nbest.srilm import SrilmOptions, read_srilm, write_srilm
+from ninja.formats.nbest.srilm import SrilmOptions, SrilmWriteOptions, read_srilm, write_srilm
 from ninja.graph.nbest_lattice import lattice_nbest
 from ninja.lattice import Scales
 from ninja.lattice.nbest import NBest, sentence
@@ -162,7 +162,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
     assert one.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
     assert two.acoustic[-1] == pytest.approx(1 * BYTELOG)  # what the line's score has beyond its words'
     assert nbest_lattice(nbest).frame_shift == 0.01
-    assert write_srilm(nbest, "NBestList2.0") == (
+    assert write_srilm(nbest, None, SrilmWriteOptions(variant="NBestList2.0")) == (
         b"NBestList2.0\n"
         b"(-30) the ( st: 0.10 et: 0.29 g: -3 a: -10 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
         b"(-31) a ( st: 0.15 et: 0.29 g: -3 a: -10 ) cat ( st: 0.30 et: 0.49 g: -2 a: -15 )\n"
@@ -170,7 +170,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
 
 
 def test_what_was_read_is_written_as_it_was():
-    assert write_srilm(read_srilm(SRILM_1, "u"), "NBestList1.0") == SRILM_1
+    assert write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList1.0")) == SRILM_1
     assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
     assert write_nemo(list(read_nemo(NEMO, ["one", "two"]))) == NEMO
     lists = read_objects(JSONL)
@@ -433,7 +433,7 @@ def test_options_that_make_no_sense_are_refused():
     with pytest.raises(OptionError, match="keys is 'channel', but must be file or file-channel"):
         CtmOptions(keys="channel")
     with pytest.raises(OptionError, match=r"variant is 'NBestList3.0', but must be"):
-        write_srilm(read_srilm(SRILM_1, "u"), "NBestList3.0")
+        write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList3.0"))
 
 
 def test_what_a_format_cannot_hold_is_refused():
@@ -441,7 +441,7 @@ def test_what_a_format_cannot_hold_is_refused():
     with pytest.raises(SymbolError, match="'new york' cannot be written: words are parted by blanks"):
         write_srilm(nbest)
     with pytest.raises(LatticeError, match=r"key 'u': its words have no times, which NBestList2.0 needs"):
-        write_srilm(read_srilm(SRILM_1, "u"), "NBestList2.0")
+        write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))
     with pytest.raises(SymbolError, match="the words have no names; give their symbol table"):
         write_nemo([NBest("utt", (sentence([7]),))])
     with pytest.raises(FormatError, match="the lists differ in length"):

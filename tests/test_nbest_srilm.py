@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ninja
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.nbest.srilm import BYTELOG, LOG10, SrilmOptions, read_srilm, write_srilm
+from ninja.formats.nbest.srilm import BYTELOG, LOG10, SrilmOptions, SrilmWriteOptions, read_srilm, write_srilm
 from ninja.formats.slf import SILENT
 from ninja.lattice.nbest import Hypothesis, NBest
 
@@ -92,7 +92,7 @@ def timed(draw: st.DrawFn) -> NBest:
 @settings(max_examples=300)
 @given(timed())
 def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
-    content = write_srilm(nbest, SECOND)
+    content = write_srilm(nbest, None, SrilmWriteOptions(variant=SECOND))
     back = read_srilm(content, "utt", None, SrilmOptions(nbest.frame_shift or 0.01))
     changed = False
     for one, other in zip(nbest.hypotheses, back.hypotheses, strict=True):
@@ -144,5 +144,5 @@ def test_a_frame_is_taken_from_a_neighbour(
 ) -> None:
     zeros = (0.0,) * (len(begin) + 1)
     nbest = NBest("u", (Hypothesis(tuple("abcd"[: len(begin)]), zeros, zeros, begin, end),), 0.01)
-    (back,) = read_srilm(write_srilm(nbest, SECOND), "u").hypotheses
+    (back,) = read_srilm(write_srilm(nbest, None, SrilmWriteOptions(variant=SECOND)), "u").hypotheses
     assert (back.begin, back.end) == (begins, ends)

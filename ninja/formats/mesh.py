@@ -84,28 +84,21 @@ def read_mesh_lattices(
         several = several or following is not None
         mesh = Mesh(path, block[0][0])
         naming = textual.Naming(key, path, words, options.encoding)
-        error: NinjaError | None = None
+        each: Lattice | NinjaError
         try:
-            for line, row in block:
-                if not whole and line == block[-1][0]:
-                    raise textual.cut_short(path, None, line)
-                mesh.take(naming.decoded(row, line), line)
-        except NinjaError as caught:
-            error = caught
-        if mesh.name is None:
-            nameless += 1
-        own = mesh.name or (f"{key}-{nameless}" if several else key)
-        if error is None:
-            naming = textual.Naming(own, path, words, options.encoding)
             try:
-                lattice = _lattice(mesh, naming, options)
-            except NinjaError as caught:
-                error = caught
-            else:
-                yield lattice
-        if error is not None:
+                for line, row in block:
+                    if not whole and line == block[-1][0]:
+                        raise textual.cut_short(path, None, line)
+                    mesh.take(naming.decoded(row, line), line)
+            finally:
+                nameless += mesh.name is None
+                own = mesh.name or (f"{key}-{nameless}" if several else key)
+            each = _lattice(mesh, textual.Naming(own, path, words, options.encoding), options)
+        except NinjaError as error:
             error.key = own
-            yield error
+            each = error
+        yield each
         this = following
 
 

@@ -7,6 +7,7 @@ called or imported: of the few names that it may mention each stands for one thi
 
 from __future__ import annotations
 
+import io
 import math
 import mmap
 import os
@@ -151,7 +152,8 @@ def opened(content: bytes | memoryview) -> Saved:
         FormatError: It is none, or claims more than its bytes can hold.
     """
     try:
-        with zipfile.ZipFile(_Reader(memoryview(content))) as archive:
+        whole = memoryview(content).obj
+        with zipfile.ZipFile(whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)) as archive:
             entries = archive.infolist()
     except Exception as error:  # what zipfile raises depends on the damage
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
@@ -318,26 +320,6 @@ def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     if 0 not in shape and last >= len(storage.numbers):
         raise ValueError("a tensor that leaves its storage")
     return Tensor(storage.numbers, begin, shape, strides, storage.is_bfloat16)
-
-
-class _Reader:
-    """Bytes as the file that ``zipfile`` wants, without a copy of them."""
-
-    def __init__(self, content: memoryview) -> None:
-        self._content = content
-        self._at = 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence, len(self._content)))
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        piece = bytes(self._content[self._at :] if size < 0 else self._content[self._at : self._at + size])
-        self._at += len(piece)
-        return piece
 
 
 _VALUES = frozenset({"BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"})

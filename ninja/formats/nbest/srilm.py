@@ -93,8 +93,23 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None)
 
 
+@dataclass(frozen=True, slots=True)
+class SrilmWriteOptions(ListOptions):
+    """Options of ``write_srilm``."""
+
+    variant: Variant = "scores"  # the header, or "scores" for the format without
+
+    def __post_init__(self) -> None:
+        super(SrilmWriteOptions, self).__post_init__()
+        if self.variant not in (FIRST, SECOND, "scores"):
+            raise OptionError(f"variant is {self.variant!r}, but must be {FIRST}, {SECOND} or scores")
+
+
 def write_srilm(
-    nbest: NBest, variant: Variant = "scores", words: SymbolTable | None = None, *, encoding: str = "utf-8"
+    nbest: NBest,
+    words: SymbolTable | None = None,
+    options: SrilmWriteOptions = SrilmWriteOptions(),
+    encoding: str = "utf-8",
 ) -> bytes:
     """Return a list as the bytes of a file.
 
@@ -102,23 +117,16 @@ def write_srilm(
     and needs times; a word that lasts for no time gets a frame of its neighbour's. "scores" keeps both costs of a
     sentence, to nine digits. Labels stay behind.
 
-    Args:
-        nbest: The list.
-        variant: The header, or "scores" for the format without.
-        words: Symbol table of ids; not needed for names.
-        encoding: Of the file.
-
     Raises:
         LatticeError: NBestList2.0 without times, or a cost that is no number.
-        OptionError: There is no such variant or encoding.
+        OptionError: There is no such encoding.
         SymbolError: A word is unnamed, or cannot be written.
 
     Source: SRILM manual, nbest-format(5).
     """
+    variant = options.variant
     check(nbest)
     check_encoding(encoding)
-    if variant not in (FIRST, SECOND, "scores"):
-        raise OptionError(f"variant is {variant!r}, but must be {FIRST}, {SECOND} or scores")
     lines: list[str] = [] if variant == "scores" else [variant]
     for each in nbest.hypotheses:
         names = spelled(each, words, nbest.key)
@@ -289,17 +297,9 @@ def _is_hypothesis(row: bytes) -> bool:
     return found is not None and int(found[1]) <= len(row[found.end() :].split())
 
 
-@dataclass(frozen=True, slots=True)
-class SrilmWriteOptions(ListOptions):
-    """Options of ``write_srilm``."""
-
-    variant: Literal["scores", "NBestList1.0", "NBestList2.0"] = "scores"
-
-
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
-    variant = settings.options.variant
-    joined = scaled(nbest, settings.options) if variant == FIRST else nbest
-    return write_srilm(joined, variant, settings.words, encoding=settings.encoding)
+    joined = scaled(nbest, settings.options) if settings.options.variant == FIRST else nbest
+    return write_srilm(joined, settings.words, settings.options, settings.encoding)
 
 
 def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Field]:
