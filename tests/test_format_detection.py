@@ -97,8 +97,8 @@ WRITERS = {
     "k2": lambda lattice, words: write_k2(lattice),
     "k2, several": lambda lattice, words: write_k2s([lattice, lattice]),
     "native": lambda lattice, words: write_natives([lattice], words),
-    "json": lambda lattice, words: write_objects([best(lattice, words)]),
-    "json, times": lambda lattice, words: write_objects([best(lattice, words, timed=True)]),
+    "json": lambda lattice, words: write_objects(best(lattice, words)),
+    "json, times": lambda lattice, words: write_objects(best(lattice, words, timed=True)),
     "srilm": lambda lattice, words: write_srilm(best(lattice, words)),
     "srilm, 1.0": lambda lattice, words: write_srilm(
         best(lattice, words), None, SrilmWriteOptions(variant="NBestList1.0")

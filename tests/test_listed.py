@@ -28,7 +28,7 @@ def one(key, cost=1.0):
 
 
 def lists(keys):
-    return write_objects([NBest(key, (sentence(["a"], float(cost), 0.0),)) for cost, key in enumerate(keys)])
+    return b"".join(write_objects(NBest(key, (sentence(["a"], float(cost), 0.0),))) for cost, key in enumerate(keys))
 
 
 def native(keys):

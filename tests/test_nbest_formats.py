@@ -126,7 +126,7 @@ def test_lists_of_dstc10_are_those_that_json_holds():
     for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
         back = lattice_nbest(lattice, 20)
         assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
-    again = read_objects(write_objects(lists))
+    again = read_objects(b"".join(map(write_objects, lists)))
     assert {each.key: said(each) for each in again} == slow
 
 
@@ -172,9 +172,9 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
 def test_what_was_read_is_written_as_it_was():
     assert write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList1.0")) == SRILM_1
     assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
-    assert write_nemo(list(read_nemo(NEMO, ["one", "two"]))) == NEMO
+    assert b"".join(map(write_nemo, read_nemo(NEMO, ["one", "two"]))) == NEMO
     lists = read_objects(JSONL)
-    assert read_objects(write_objects(lists)) == lists
+    assert read_objects(b"".join(map(write_objects, lists))) == lists
 
 
 @given(
@@ -195,13 +195,13 @@ def test_every_list_comes_back_from_every_format(hypotheses):
     total = [(words, 0.0, graph + acoustic) for words, graph, acoustic in wanted]
     for back, expected in [
         (read_srilm(write_srilm(nbest), "utt"), wanted),
-        (read_objects(write_objects([nbest]))[0], wanted),
-        (next(iter(read_nemo(write_nemo([nbest]), ["utt"]))), total),
+        (read_objects(write_objects(nbest))[0], wanted),
+        (next(iter(read_nemo(write_nemo(nbest), ["utt"]))), total),
     ]:
         assert [each.words for each in back.hypotheses] == [words for words, _, _ in expected]
         for each, (_, graph, acoustic) in zip(back.hypotheses, expected, strict=True):
             assert (each.graph_cost, each.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-8, abs=1e-6)
-    files = write_espnet([nbest])
+    files = write_espnet(nbest)
     ranks = {n: (files[f"{n}best_recog/text"], files[f"{n}best_recog/score"]) for n in range(1, len(hypotheses) + 1)}
     assert [each.words for each in read_espnet(ranks)[0].hypotheses] == [words for words, _, _ in wanted]
 
@@ -443,6 +443,4 @@ def test_what_a_format_cannot_hold_is_refused():
     with pytest.raises(LatticeError, match=r"key 'u': its words have no times, which NBestList2.0 needs"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))
     with pytest.raises(SymbolError, match="the words have no names; give their symbol table"):
-        write_nemo([NBest("utt", (sentence([7]),))])
-    with pytest.raises(FormatError, match="the lists differ in length"):
-        write_nemo([NBest("a", (sentence([]),)), NBest("b", (sentence([]), sentence([])))])
+        write_nemo(NBest("utt", (sentence([7]),)))

@@ -190,7 +190,7 @@ def test_split_says_that_it_reads_twice(pipe, capfd):
 def test_process_substitution_is_read_by_the_command(there):
     Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
     lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]
-    Path("n.jsonl").write_bytes(write_objects(lists))
+    Path("n.jsonl").write_bytes(b"".join(map(write_objects, lists)))
     archive("u", "v")
     ninja = f"{sys.executable} -m ninja"
     for command, expected in (

@@ -152,7 +152,7 @@ def opened(content: bytes | memoryview) -> Saved:
         FormatError: It is none, or claims more than its bytes can hold.
     """
     try:
-        whole = memoryview(content).obj
+        whole: Any = memoryview(content).obj
         with zipfile.ZipFile(whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)) as archive:
             entries = archive.infolist()
     except Exception as error:  # what zipfile raises depends on the damage

@@ -100,22 +100,19 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
     )
 
 
-def write_espnet(lists: list[NBest], words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return lists as the contents of ESPnet's files, by their names below the folder.
-
-    Scores are the negative sums of both costs, to nine digits.
+def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
+    """Return the lines of a list by the names of ESPnet's files; scores are sums of both costs, negative, nine digits.
 
     Raises:
         SymbolError: A word is unnamed, or cannot be written.
     """
-    files: dict[str, list[str]] = {}
-    for nbest in lists:
-        for rank, each in enumerate(nbest.hypotheses, start=1):
-            text = " ".join([nbest.key, *spelled(each, words, nbest.key)])
-            files.setdefault(f"{rank}best_recog/text", []).append(text + "\n")
-            score = 0.0 - each.graph_cost - each.acoustic_cost
-            files.setdefault(f"{rank}best_recog/score", []).append(f"{nbest.key} {score:.9g}\n")
-    return {name: "".join(lines).encode("utf-8", "surrogateescape") for name, lines in files.items()}
+    files = {}
+    for rank, each in enumerate(nbest.hypotheses, start=1):
+        text = " ".join([nbest.key, *spelled(each, words, nbest.key)])
+        score = f"{nbest.key} {0.0 - each.graph_cost - each.acoustic_cost:.9g}"
+        for name, line in (("text", text), ("score", score)):
+            files[f"{rank}best_recog/{name}"] = f"{line}\n".encode("utf-8", "surrogateescape")
+    return files
 
 
 def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
@@ -144,7 +141,7 @@ def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> dict[str, bytes]:
-    files = write_espnet([scaled(nbest, settings.options)], settings.words)
+    files = write_espnet(scaled(nbest, settings.options), settings.words)
     return {name: recoded(content, settings.encoding, nbest.key) for name, content in files.items()}
 
 

@@ -320,31 +320,29 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def write_objects(lists: list[NBest], words: SymbolTable | None = None) -> bytes:
-    """Return lists as JSON lines with the names that fields have by default; both scores go apart, times along.
+def write_objects(nbest: NBest, words: SymbolTable | None = None) -> bytes:
+    """Return a list as a line of JSON with the names that fields have by default; both scores go apart, times along.
 
     Raises:
         SymbolError: A word is unnamed, or cannot be written.
     """
-    lines = []
-    for nbest in lists:
-        listed: list[dict[str, Any]] = []
-        for each in nbest.hypotheses:
-            names = spelled(each, words, nbest.key)
-            entry: dict[str, Any] = {
-                "text": " ".join(names),
-                "am_score": 0.0 - each.acoustic_cost,
-                "lm_score": 0.0 - each.graph_cost,
-            }
-            if each.begin is not None and each.end is not None and nbest.frame_shift is not None:
-                times = zip(names, each.begin, each.end, strict=True)
-                entry["words"] = [
-                    {"word": name, "start": _seconds(begin, nbest), "end": _seconds(end, nbest)}
-                    for name, begin, end in times
-                ]
-            listed.append(entry)
-        lines.append(json.dumps({"key": nbest.key, "nbest": listed}, ensure_ascii=False) + "\n")
-    return "".join(lines).encode("utf-8", "surrogateescape")
+    listed: list[dict[str, Any]] = []
+    for each in nbest.hypotheses:
+        names = spelled(each, words, nbest.key)
+        entry: dict[str, Any] = {
+            "text": " ".join(names),
+            "am_score": 0.0 - each.acoustic_cost,
+            "lm_score": 0.0 - each.graph_cost,
+        }
+        if each.begin is not None and each.end is not None and nbest.frame_shift is not None:
+            times = zip(names, each.begin, each.end, strict=True)
+            entry["words"] = [
+                {"word": name, "start": _seconds(begin, nbest), "end": _seconds(end, nbest)}
+                for name, begin, end in times
+            ]
+        listed.append(entry)
+    line = json.dumps({"key": nbest.key, "nbest": listed}, ensure_ascii=False) + "\n"
+    return line.encode("utf-8", "surrogateescape")
 
 
 def _seconds(frame: int, nbest: NBest) -> float:
@@ -368,7 +366,7 @@ def _has_lists(head: bytes) -> bool:
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
-    return recoded(write_objects([nbest], settings.words), settings.encoding, nbest.key)
+    return recoded(write_objects(nbest, settings.words), settings.encoding, nbest.key)
 
 
 FORMAT = Format(

@@ -115,22 +115,18 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 
 
 def write_nemo(
-    lists: list[NBest], words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
+    nbest: NBest, words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Return lists, in the order of the manifest, as the bytes of a file of beams; scores have nine digits.
+    """Return a list as lines of a file of beams; scores have nine digits.
 
     Raises:
-        FormatError: The lists differ in length, so that nobody could read them again.
         SymbolError: A word is unnamed, or cannot be written.
     """
-    if len({len(each.hypotheses) for each in lists}) > 1:
-        raise FormatError("the lists differ in length, but a file of beams has as many lines for each utterance")
     lines = []
-    for nbest in lists:
-        for each in nbest.hypotheses:
-            known = {"graph": each.graph_cost, "acoustic": each.acoustic_cost}
-            cost = known.get(score_as, each.graph_cost + each.acoustic_cost)
-            lines.append(f"{' '.join(spelled(each, words, nbest.key))}\t{0.0 - cost:.9g}\n")
+    for each in nbest.hypotheses:
+        known = {"graph": each.graph_cost, "acoustic": each.acoustic_cost}
+        cost = known.get(score_as, each.graph_cost + each.acoustic_cost)
+        lines.append(f"{' '.join(spelled(each, words, nbest.key))}\t{0.0 - cost:.9g}\n")
     return "".join(lines).encode()
 
 
@@ -213,7 +209,7 @@ class _Encoder:
             raise LatticeError(f"{message}, so ask for fewer: to='nemo:n=…' (--to nemo:n=…)", key=nbest.key)
         options = self._settings.options
         joined = scaled(nbest, options) if options.score_as == "total" else nbest
-        content = write_nemo([joined], self._settings.words, score_as=options.score_as)
+        content = write_nemo(joined, self._settings.words, score_as=options.score_as)
         content = recoded(content, self._settings.encoding, nbest.key)
         self._beam = length
         return content
