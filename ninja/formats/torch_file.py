@@ -152,8 +152,9 @@ def opened(content: bytes | memoryview) -> Saved:
         FormatError: It is none, or claims more than its bytes can hold.
     """
     try:
-        whole: Any = memoryview(content).obj
-        with zipfile.ZipFile(whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)) as archive:
+        whole = memoryview(content).obj
+        file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
+        with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
     except Exception as error:  # what zipfile raises depends on the damage
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
