@@ -9,6 +9,7 @@ Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -94,17 +95,13 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
 
 
 def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
-    """MatMul: both flattened to matrices."""
-    left, right = (
-        each.reshape(each.shape[: operator.integer(f"axis_{name}", 1)].numel(), -1)
-        for each, name in zip(inputs, "ab", strict=True)
-    )
-    left = left.t() if operator.integer("trans_a", 0) else left
-    return [left @ (right.t() if operator.integer("trans_b", 0) else right)]
-
-
-def _batch_matmul(operator: Operator, inputs: Tensors) -> Tensors:
+    """MatMul, both flattened to matrices, and BatchMatMul."""
     left, right = inputs
+    if operator.type == "MatMul":
+        left, right = (
+            each.reshape(each.shape[: operator.integer(f"axis_{name}", 1)].numel(), -1)
+            for each, name in zip(inputs, "ab", strict=True)
+        )
     left = left.mT if operator.integer("trans_a", 0) else left
     return [left @ (right.mT if operator.integer("trans_b", 0) else right)]
 
@@ -124,13 +121,6 @@ def _binary(compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Ca
 
 def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
     return lambda _, inputs: [compute(inputs[0])]
-
-
-def _sum(operator: Operator, inputs: Tensors) -> Tensors:
-    total = inputs[0]
-    for each in inputs[1:]:
-        total = total + each
-    return [total]
 
 
 def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
@@ -196,10 +186,6 @@ def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
     return [inputs[0].reshape(shape), torch.tensor(old, dtype=torch.int64)]
 
 
-def _squeeze(operator: Operator, inputs: Tensors) -> Tensors:
-    return [inputs[0].squeeze(tuple(operator.integers("dims")))]
-
-
 def _expand(operator: Operator, inputs: Tensors) -> Tensors:
     tensor = inputs[0]
     for axis in sorted(operator.integers("dims")):
@@ -258,12 +244,12 @@ OPERATORS: dict[str, Callable[[Operator, Tensors], Tensors]] = {
     "FC": _linear,
     "FCTransposed": _linear,
     "MatMul": _matmul,
-    "BatchMatMul": _batch_matmul,
+    "BatchMatMul": _matmul,
     "Add": _binary(torch.add),
     "Sub": _binary(torch.sub),
     "Mul": _binary(torch.mul),
     "Div": _binary(torch.div),
-    "Sum": _sum,
+    "Sum": lambda _, inputs: [functools.reduce(torch.add, inputs)],
     "Sigmoid": _unary(torch.sigmoid),
     "Tanh": _unary(torch.tanh),
     "Relu": _unary(torch.relu),
@@ -276,7 +262,7 @@ OPERATORS: dict[str, Callable[[Operator, Tensors], Tensors]] = {
     "Split": _split,
     "Slice": _slice,
     "Reshape": _reshape,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda operator, inputs: [inputs[0].squeeze(operator.integers("dims"))],
     "ExpandDims": _expand,
     "Transpose": _transpose,
     "Cast": _cast,

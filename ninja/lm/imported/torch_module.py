@@ -65,11 +65,17 @@ def from_module(
         ModelError: The module has not these methods, gives other shapes, or has not as many scores as there are words.
         OptionError: `max_batch` is below 1, or torch has no such device.
     """
-    options = LoadOptions(device, normalize, max_batch)
-    place = device_of(device)
-    module = module.to(place).eval()
-    network = _steps(module, batch_dim, place) if hasattr(module, "step") else HistoryNetwork(module)
-    return language_model(network, Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words), options)
+    known = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+    return _opened(module, known, batch_dim, LoadOptions(device, normalize, max_batch))
+
+
+def _opened(
+    module: torch.nn.Module, words: Words, batch_dim: int | Sequence[int], options: LoadOptions
+) -> StepLM | HistoryLM:
+    device = device_of(options.device)
+    module = module.to(device).eval()
+    network = _steps(module, batch_dim, device) if hasattr(module, "step") else HistoryNetwork(module)
+    return language_model(network, words, options)
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
@@ -126,16 +132,9 @@ def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
         batch_dim = [int(number) for number in batch.split()]
     except ValueError as error:
         raise ModelError(f"{BATCH_DIM} inside holds {batch[:60]!r}, not integers", path) from error
-    wanted = batch_dim if len(batch_dim) > 1 else batch_dim[0] if batch_dim else 0
     try:
-        return from_module(
-            module,
-            vocabulary,
-            batch_dim=wanted,
-            device=options.device,
-            normalize=options.normalized,
-            max_batch=options.max_batch,
-        )
+        wanted = batch_dim if len(batch_dim) > 1 else (batch_dim or [0])[0]
+        return _opened(module, Words.of(vocabulary, path), wanted, options)
     except ModelError as error:
         raise ModelError(error.message, path) from error
     except torch.jit.Error as error:
