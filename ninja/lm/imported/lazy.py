@@ -203,13 +203,13 @@ class StepLM(LazyLM):
         """See `LazyLM`."""
         super().__init__(words, options, network.batch)
         self._network = network
-        self._states = [part.to(self._device).new_empty(0, *part.shape) for part in network.start]
+        self._states = [part.start.to(self._device).new_empty(0, *part.start.shape) for part in network.parts]
         self._known = np.empty(0, bool)  # [capacity] whether the state is there
         self._begin()
 
     def _originate(self, slot: int) -> None:
-        for rows, part in zip(self._states, self._network.start, strict=True):
-            rows[slot] = part
+        for rows, part in zip(self._states, self._network.parts, strict=True):
+            rows[slot] = part.start
         self._known[slot] = True
 
     def _prepare(self, slots: np.ndarray) -> None:

@@ -22,43 +22,30 @@ class StatePart:
     axis: int  # the batch dimension
 
 
+@dataclass
 class StepNetwork:
-    """A recurrent network that reads one word a call.
+    """A recurrent network that reads one word a call."""
 
-    Attributes:
-        start: The state before ``<s>``, each part without a batch dimension.
-        batch: Rows of a call where the network is made for just so many; None = any number.
-    """
-
-    def __init__(
-        self, run: Step, parts: Sequence[StatePart], *, batch: int | None = None, path: str | None = None
-    ) -> None:
-        """Take over a network.
-
-        `run` reads words, int64 [n], after states, each with its batch dimension where it wants it; it returns every
-        word's score, [n, words], and the new states.
-        """
-        self._run = run
-        self._parts = parts
-        self._path = path
-        self.batch = batch
-        self.start: State = tuple(part.start for part in parts)
+    run: Step  # reads words, int64 [n], after states, each with its batch dimension where it wants it
+    parts: Sequence[StatePart]  # of the state, in the order of `run`
+    batch: int | None = None  # rows of a call where the network is made for just so many; None = any number
+    path: str | None = None  # the model's file, for messages
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
         """Read a word, int64 [n], after states, parts of [n, …]; return scores, float [n, words], and new states."""
-        pairs = zip(self._parts, state, strict=True)
-        score, after = self._run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
+        pairs = zip(self.parts, state, strict=True)
+        score, after = self.run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
         if score.dim() != 2 or len(score) != len(word):
             found = f"its scores have the shape {list(score.shape)} for {len(word)} words"
-            raise ModelError(f"{found}, not [batch, words]", self._path)
-        if len(after) != len(self._parts):
-            raise ModelError(f"{len(after)} parts of the state come back for {len(self._parts)}", self._path)
+            raise ModelError(f"{found}, not [batch, words]", self.path)
+        if len(after) != len(self.parts):
+            raise ModelError(f"{len(after)} parts of the state come back for {len(self.parts)}", self.path)
         new = []
-        for part, each in zip(self._parts, after, strict=True):
+        for part, each in zip(self.parts, after, strict=True):
             moved = each.movedim(part.axis, 0) if each.dim() == part.start.dim() + 1 else each
             if moved.shape != (len(word), *part.start.shape):
                 message = f"the state {part.name} comes back with the shape {list(each.shape)}, not that it had"
-                raise ModelError(message, self._path)
+                raise ModelError(message, self.path)
             new.append(moved)
         return score, tuple(new)
 
@@ -66,32 +53,25 @@ class StepNetwork:
     def count_words(self, device: torch.device) -> int:
         """Return how many words have scores: the network reads word 0."""
         size = self.batch or 1
-        state = tuple(part.to(device).expand(size, *part.shape) for part in self.start)
+        state = tuple(part.start.to(device).expand(size, *part.start.shape) for part in self.parts)
         return self.step(torch.zeros(size, dtype=torch.int64, device=device), state)[0].shape[1]
 
 
+@dataclass
 class HistoryNetwork:
-    """A network that reads whole histories.
+    """A network that reads whole histories."""
 
-    Attributes:
-        batch: Rows of a call where the network is made for just so many; None = any number.
-    """
-
-    def __init__(
-        self, run: Callable[[torch.Tensor], torch.Tensor], *, batch: int | None = None, path: str | None = None
-    ) -> None:
-        """Take over a network; `run` turns words, int64 [n, time], into scores of the next word, [n, time, words]."""
-        self._run = run
-        self._path = path
-        self.batch = batch
+    run: Callable[[torch.Tensor], torch.Tensor]  # turns words, int64 [n, time], into scores, [n, time, words]
+    batch: int | None = None  # rows of a call where the network is made for just so many; None = any number
+    path: str | None = None  # the model's file, for messages
 
     def score(self, words: torch.Tensor) -> torch.Tensor:
         """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words]."""
-        score = self._run(words)
+        score = self.run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
             found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
             message = f"its scores have the shape {found} for words {list(words.shape)}, not [batch, time, words]"
-            raise ModelError(message, self._path)
+            raise ModelError(message, self.path)
         return score[:, -1]
 
     @torch.inference_mode()

@@ -8,6 +8,7 @@ Source: Kaldi, the Read and Propagate functions of nnet3/nnet-*-component.cc.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,21 +24,15 @@ SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero
 Kept = bool | int | float | list[int] | Array
 
 
+@dataclass(slots=True)
 class Fields:
-    """A component as a file holds it: values by token.
+    """A component as a file holds it: values by token."""
 
-    Attributes:
-        kind: The component's type, without its brackets.
-        kept: The values that have been asked for.
-    """
-
-    def __init__(self, name: str, kind: str, values: Mapping[str, Value | Kept], fail: Fail) -> None:
-        """Take the fields of a component of this name and type; `fail` raises an error at its place."""
-        self.kind = kind
-        self.kept: dict[str, Kept] = {}
-        self._name = name
-        self._values = values
-        self._fail = fail
+    name: str
+    kind: str  # its type, without the brackets
+    values: Mapping[str, Value | Kept]
+    fail_here: Fail  # raises an error at its place
+    kept: dict[str, Kept] = field(default_factory=dict)  # the values that have been asked for
 
     def component(self) -> Component:
         """Return the component."""
@@ -51,15 +46,15 @@ class Fields:
 
     def fail(self, message: str) -> NoReturn:
         """Raise an error about this component."""
-        self._fail(f"component {self._name} ({self.kind}): {message}")
+        self.fail_here(f"component {self.name} ({self.kind}): {message}")
 
     def has(self, token: str) -> bool:
         """Tell whether there is a field."""
-        return token in self._values
+        return token in self.values
 
     def is_filled(self, token: str) -> bool:
         """Tell whether there is a vector or matrix with anything in it."""
-        value = self._values.get(token)
+        value = self.values.get(token)
         return isinstance(value, np.ndarray) and value.size > 0
 
     def array(self, token: str, ndim: int) -> Array:
@@ -110,9 +105,9 @@ class Fields:
         self, token: str, fits: Callable[[Any], bool], otherwise: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
         """Return a value that fits, and keep it; `number` reads one whose type its bytes do not tell."""
-        if token not in self._values:
+        if token not in self.values:
             self.fail(f"{token} is missing")
-        found = self._values[token]
+        found = self.values[token]
         value = number(found) if isinstance(found, Scalar) else found
         if not fits(value):
             self.fail(f"{token} is {otherwise}")
