@@ -166,6 +166,16 @@ def test_importing_the_package_is_light():
     assert not {"torch", "pywrapfst", "numpy", "click", "rich"} & set(done.stdout.split())
 
 
+def test_importing_the_writers_is_light():
+    code = (
+        "import sys, ninja.io.layouts, ninja.io.writer\n"
+        "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
+    )
+    root = Path(build_tool.__file__).parent.parent
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert run.stdout == "[]\n"
+
+
 def least_seconds(arguments, runs=5):
     """Least processor time of several runs: what else the machine does must not decide a test."""
     seconds = []

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whole_files import DSTC10, read_objects, strict, tables_nbest
 
-from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
+import ninja
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, OutputError, SymbolError
 from ninja.evaluate import read_text
 from ninja.formats.nbest.ctm import CtmOptions, read_ctm
 from ninja.formats.nbest.espnet import EspnetOptions, read_espnet, read_espnet_folder, write_espnet
@@ -444,3 +445,15 @@ def test_what_a_format_cannot_hold_is_refused():
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))
     with pytest.raises(SymbolError, match="the words have no names; give their symbol table"):
         write_nemo(NBest("utt", (sentence([7]),)))
+
+
+def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run(tmp_path):
+    def put():
+        with ninja.write(tmp_path / "out", to="espnet") as output:
+            for key in "ab":
+                output.write(NBest(key, (sentence(["a"], 1.0),)))
+
+    put()
+    assert [each.key for each in read_espnet_folder(tmp_path / "out")] == ["a", "b"]
+    with pytest.raises(OutputError, match="out: there are lists in it already; move them away"):
+        put()

@@ -3,7 +3,6 @@
 import gzip
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from ninja.formats.fst_text import read_fst_text
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
-from ninja.formats.nbest.espnet import read_espnet_folder
 from ninja.formats.nbest.nemo import read_nemo
 from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.pfsg import read_pfsgs
@@ -436,13 +434,6 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
         output.write(NBest("c", ()))
 
 
-def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run():
-    put("out", LISTS, to="espnet")
-    assert [each.key for each in read_espnet_folder("out")] == ["a", "b"]
-    with pytest.raises(OutputError, match="out: there are lists in it already; move them away"):
-        put("out", LISTS, to="espnet")
-
-
 def test_the_key_given_is_the_one_written():
     reads = {
         "x.slf": lambda content: read_slf(content, "", options=SlfOptions(key="utterance")).key,
@@ -475,16 +466,6 @@ def test_words_are_written_in_the_encoding_asked_for():
         pytest.raises(SymbolError, match=r"key 'c': '.*漢.*LATIN-1"),
     ):
         output.write(NBest("c", (sentence(["漢"]),)))
-
-
-def test_importing_the_package_stays_cheap():
-    code = (
-        "import sys, ninja.io.layouts, ninja.io.writer\n"
-        "print([name for name in ('torch', 'pyarrow', 'pywrapfst', 'click') if name in sys.modules])"
-    )
-    root = str(Path(ninja.__file__).parent.parent)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
-    assert run.stdout == "[]\n"
 
 
 def test_lists_come_back_from_every_format():
