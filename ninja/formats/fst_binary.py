@@ -34,7 +34,7 @@ _FACTORS = {"total": (1.0, None), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}  
 
 @dataclass(frozen=True, slots=True)
 class OpenfstOptions:
-    """How an OpenFst file is understood."""
+    """Options of reading an OpenFst file."""
 
     words: Side = "output"  # which labels are the words; the others are dropped
 

@@ -37,7 +37,7 @@ _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
 
 @dataclass(frozen=True, slots=True)
 class FstTextOptions:
-    """How an FST in text is understood."""
+    """Options of reading an FST in text."""
 
     acceptor: bool | None = None  # one label an arc; None: seen from the lines
     labels: Literal["auto", "ids", "words"] = "auto"  # auto: ids if every label is an integer
@@ -68,7 +68,7 @@ def read_fst_text(
         FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once,
             names before integers, which may be words of weights or input labels of word ids, or a file cut short: the
             last line does not end, or a state that is entered has no line, as fstprint gives each. There is no other
-            mark of the end: where each state still has one, nobody sees that arcs or final states are gone.
+            mark of the end: where each state still has one, missing arcs or final states go unseen.
         LatticeError: A cycle, no final state, an infinite or NaN weight of an arc.
         SymbolError: A word is not in ``words``.
 

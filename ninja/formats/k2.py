@@ -36,7 +36,7 @@ NO_LABELS = frozen(np.zeros(0, np.int32))
 
 @dataclass(frozen=True, slots=True)
 class K2Options:
-    """How a k2 file is understood."""
+    """Options of reading a k2 file."""
 
     costs: Literal["acoustic", "graph"] = "acoustic"  # what scores are where there are no lm_scores to split them
     words: Literal["auto", "aux_labels", "labels"] = "auto"  # which labels are the words; auto: aux_labels if any
@@ -223,7 +223,7 @@ class _Extras:
     final_ali_begin: Int64  # [all states + 1]
     final_ali: Int32
     timed: Sequence[bool]
-    time: Int32  # [all states], or empty: nobody has times
+    time: Int32  # [all states], or empty: no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
         """Tell whether a lattice has the arcs and states that it had when it was written."""

@@ -41,7 +41,7 @@ Column = list[tuple[int, float]]  # of a position: word ids and the costs of the
 
 @dataclass(frozen=True, slots=True)
 class MeshOptions:
-    """How a word mesh becomes a lattice."""
+    """Options of reading a word mesh as a lattice."""
 
     least: float = 0.0  # words whose posterior is not above it are left out
     frame_shift: float = 0.01  # seconds; the files have seconds

@@ -33,7 +33,7 @@ _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 class NativeFile:
     """The lattices of a file, read where they lie; use it in a ``with`` block or keep it as long as its lattices.
 
-    Lattices stay valid when the file is closed, but not when somebody cuts the file short meanwhile: like any mapped
+    Lattices stay valid when the file is closed, but not when the file is cut short meanwhile: like any mapped
     file, it must be replaced, not overwritten.
 
     A lattice is checked for all invariants, so that nothing in a damaged or hostile file makes a kernel leave its
@@ -45,7 +45,7 @@ class NativeFile:
         path: File name for error messages, where the source is no path.
         check: When that is done. "use": when one of its arrays is first asked for; until then a lattice costs nothing
             but its key, and what is wrong with it is raised then. "all": when it is fetched. "none": never, nothing
-            but where the lists lie is checked; for files that you wrote yourself and that nobody else can write to.
+            but where the lists lie is checked; for files that you wrote and that no one else can write to.
 
     Raises:
         InputError: The file cannot be read.

@@ -64,7 +64,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the schema of a file says."""
+    """Contents of the schema of a file."""
 
     has_dictionary: bool
     words: SymbolTable | None  # kept in the metadata
@@ -87,7 +87,7 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table that is not unpacked before somebody asks for a word.
+    """A symbol table that is unpacked when a word is asked for.
 
     Args:
         values: Arrow's array of words by id, null where an id has none.

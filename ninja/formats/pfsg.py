@@ -33,7 +33,7 @@ _NEXT = re.compile(rb"\n(?=\s*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 @dataclass(frozen=True, slots=True)
 class PfsgOptions:
-    """How a PFSG is understood."""
+    """Options of reading a PFSG."""
 
     fold: Literal["never", "null"] = "null"  # whether transitions to a final NULL node become final costs
     silent: frozenset[str] = SILENT  # words that are read as NULL

@@ -31,7 +31,7 @@ _KINDS: dict[str, int] = {"auto": 0, "log": 1, "probability": 2, "score": 3}
 
 @dataclass(frozen=True, slots=True)
 class PlfOptions:
-    """How a PLF lattice is understood."""
+    """Options of reading a PLF lattice."""
 
     # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, as the line itself shows
     scores: Literal["auto", "log", "probability", "score"] = "auto"

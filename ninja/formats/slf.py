@@ -44,7 +44,7 @@ _DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end o
 
 @dataclass(frozen=True, slots=True)
 class SlfOptions:
-    """How an HTK lattice is understood."""
+    """Options of reading an HTK lattice."""
 
     graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost; None: l and r, those that there are
     acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost; None: a

@@ -36,7 +36,7 @@ def _check_base(base: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SphinxOptions:
-    """How a Sphinx lattice is understood."""
+    """Options of reading a Sphinx lattice."""
 
     silent: frozenset[str] = SILENT  # words that become epsilon
     bracketed: bool = True  # words within [] or ++, such as [NOISE], become epsilon, too

@@ -1,4 +1,4 @@
-"""What ``torch.save`` wrote, read where it lies: tensors, numbers, strings, lists and dictionaries, without torch.
+"""Reader of files of ``torch.save`` without torch: tensors where they lie, numbers, strings, lists, dictionaries.
 
 The pickle in such a file is a list of steps that build objects. It is followed here step by step and nothing is ever
 called or imported: of the few names that it may mention each stands for one thing we make ourselves. That is less than
@@ -53,12 +53,12 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """How many numbers it claims; a step of 0 lets it claim any number."""
+        """Number of elements it claims; a step of 0 lets it claim any number."""
         return math.prod(self.shape)
 
     @property
     def is_plain(self) -> bool:
-        """Whether its numbers lie one behind the other."""
+        """True if its numbers lie one behind the other."""
         expected = 1
         for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if length != 1 and stride != expected:

@@ -42,7 +42,7 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
     """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
 
     Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for one
-    because it has a cycle, costs only itself; damage in a binary one ends the reading, since nobody knows where the
+    because it has a cycle, costs only itself; damage in a binary one ends the reading, since it is not known where the
     next begins.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).

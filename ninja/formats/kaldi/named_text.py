@@ -40,7 +40,7 @@ _KEPT = 2  # stretches that are kept, the last one of a file of one block among 
 
 @dataclass(frozen=True, slots=True)
 class NamedTextOptions:
-    """How such an archive is understood."""
+    """Options of reading such an archive."""
 
     words: Literal["auto", "names", "ids"] = "auto"  # auto: names where <eps> is among them, or most are no integers
     keys: Literal["line", "first", "join"] = "line"  # of a key of several words: all, the first, or joined by "_"
@@ -154,7 +154,7 @@ class _Words:
 
     @property
     def named(self) -> bool:
-        """Whether they are names; known when all have been found."""
+        """True if they are names; known when all have been found."""
         by_content = _EPSILON in self.id or self.names > self.integers
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 

@@ -23,7 +23,7 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Which columns of scores, counted from 0, are whose; scores are log-probabilities, more is better."""
+    """Columns of scores, counted from 0, that become costs; scores are log-probabilities, more is better."""
 
     acoustic: int | None = 0  # None: no column is
     graph: int | None = 1

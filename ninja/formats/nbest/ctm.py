@@ -28,7 +28,7 @@ _COMMENT = ";;"
 
 @dataclass(frozen=True, slots=True)
 class CtmOptions:
-    """How a CTM file is understood."""
+    """Options of reading a CTM file."""
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
     keys: Literal["file", "file-channel"] = "file"  # what makes an utterance id of the first two fields

@@ -25,7 +25,7 @@ _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.
 
 @dataclass(frozen=True, slots=True)
 class EspnetOptions:
-    """How ESPnet's folders are understood."""
+    """Options of reading ESPnet's folders."""
 
     units: Literal["text", "token"] = "text"  # file of which the words are taken
     score_as: ScoreAs = "acoustic"  # which cost the score becomes

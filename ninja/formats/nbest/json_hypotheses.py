@@ -19,7 +19,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 @dataclass(frozen=True, slots=True)
 class ObjectFields:
-    """What the fields are called, and what their scores mean.
+    """Names of the fields, and what their scores mean.
 
     Scores whose names are joined by ``+`` are added up. Who names the score of all models gets that one, even where
     there are ``am_score`` and ``lm_score``, unless one of these is named as well.
@@ -65,7 +65,7 @@ class ObjectFields:
 
     @property
     def models_apart(self) -> bool:
-        """Whether the scores of each model count; not where the user names only that of all."""
+        """True if the scores of each model count; not where the user names only that of all."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
@@ -75,7 +75,7 @@ def parts(names: str | None) -> list[str]:
 
 
 class Where(NamedTuple):
-    """What errors say of the object."""
+    """Place of an object, for errors."""
 
     path: str | None
     key: str

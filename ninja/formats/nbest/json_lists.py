@@ -142,7 +142,7 @@ def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
     held: _Found | None = None
     spoiled: str | None = None
     for key, each in found:
-        if key is None or each is None:  # nobody knows whose part that is, or it is skipped
+        if key is None or each is None:  # whose part that is is not known, or it is skipped
             yield key, each
             continue
         if key == spoiled:

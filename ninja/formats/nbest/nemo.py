@@ -147,7 +147,7 @@ def check_score_as(score_as: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NemoOptions:
-    """How the beams of NeMo are understood: the file does not say where an utterance ends."""
+    """Options of reading the beams of NeMo: the file does not say where an utterance ends."""
 
     manifest: str | None = None  # file that names the utterances in their order
     field: str = "audio_filepath"  # of the manifest, that names the utterance

@@ -36,7 +36,7 @@ Variant = Literal["NBestList1.0", "NBestList2.0", "scores"]
 
 @dataclass(frozen=True, slots=True)
 class SrilmOptions:
-    """How such a list is understood."""
+    """Options of reading such a list."""
 
     frame_shift: float = 0.01  # seconds; times of NBestList2.0 are rounded to frames
     encoding: str = "utf-8"
@@ -243,7 +243,7 @@ def _timed_line(each: Hypothesis, names: list[str], nbest: NBest) -> str:
 def _lasting(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the begins and ends of words that last a frame at least, each after the one before it.
 
-    A word that began with the one before it would be taken for a phone of that one. Whoever lasts for no time gets its
+    A word that began with the one before it would be taken for a phone of that one. One that lasts for no time gets its
     frame from the next word, or, where there is none to give, from those before it.
     """
     begins, ends = list(begin), list(end)
