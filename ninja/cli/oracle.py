@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 import numpy as np
@@ -76,10 +76,9 @@ def oracle(
     details: str | None,
     write_lattices: str | None,
     oov: str | None,
-    wildcard_symbols: tuple[int, ...] | None,
-    wildcard_symbols_list: str | None,
     word_symbol_table: str | None,
     strict: bool,
+    **wildcards_by: Any,
 ) -> None:
     """Find the path of each lattice with the fewest errors.
 
@@ -95,17 +94,9 @@ def oracle(
         if source.words is not None:
             raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
         source.words = word_symbol_table
-    if wildcard_symbols is not None and wildcard_symbols_list is not None:
-        raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
     table = source.table()
-    if wildcard_symbols_list is not None and table is None:
-        raise click.UsageError("--wildcard-symbols-list needs --words")
+    wildcards = _wildcards(table, **wildcards_by)
     unknown = NEVER if oov is None else word_id(oov, table)
-    if wildcard_symbols_list is not None:
-        assert table is not None
-        wildcards = _listed(wildcard_symbols_list, table)
-    else:
-        wildcards = wildcard_symbols or ()
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
@@ -124,7 +115,8 @@ def oracle(
                 continue
             scored.add(key)
             total += found.rate
-            _write(files, key, found, _spoken(texts[key], references.ids[key], wildcards))
+            said = zip(texts[key], references.ids[key].tolist(), strict=True)
+            _write(files, key, found, [word for word, number in said if number not in wildcards])
             if archive is not None and found.lattice is not None:
                 archive.take(found.lattice.with_words(table))
         if not scored and not source.console.log.failures:
@@ -171,13 +163,16 @@ def _name_unknown(source: Source, references: Numbered, scored: Collection[str],
         )
 
 
-def _spoken(words: Sequence[str], ids: npt.NDArray[np.int32], wildcards: Collection[int]) -> list[str]:
-    if not wildcards:
-        return list(words)
-    return [word for word, number in zip(words, ids.tolist(), strict=True) if number not in wildcards]
-
-
-def _listed(path: str, table: SymbolTable) -> tuple[int, ...]:
+def _wildcards(
+    table: SymbolTable | None, wildcard_symbols: tuple[int, ...] | None, wildcard_symbols_list: str | None
+) -> tuple[int, ...]:
+    """Return the ids of the words that never count as errors."""
+    if (path := wildcard_symbols_list) is None:
+        return wildcard_symbols or ()
+    if wildcard_symbols is not None:
+        raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
+    if table is None:
+        raise click.UsageError("--wildcard-symbols-list needs --words")
     numbers = []
     for line, row in enumerate(utf8.read(path).removesuffix("\n").split("\n"), start=1):
         words = row.split()

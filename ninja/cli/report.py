@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.options import command, jobs, output_file, scales, text_output
+from ninja.cli.options import command, jobs, output_file, reads, scales, text_output
 from ninja.cli.run import results
 from ninja.cli.source import Source, opened, reading_options
 from ninja.errors import NinjaError
@@ -22,7 +22,7 @@ Sides = tuple[Source, Source]
 @command
 @click.argument("before")
 @click.argument("after")
-@click.option("--ref", metavar="FILE", required=True, help="Reference transcripts.")
+@reads("--ref", "Reference transcripts.", required=True)
 @click.option("--lattices", type=click.IntRange(0), default=10, help="Draw this many gains and losses.")
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")

@@ -6,35 +6,25 @@ from typing import Any
 
 import click
 
-from ninja.cli.options import command, output_file, scales, text_output
-from ninja.cli.source import Source, opened, reading_options
+from ninja.cli.options import command, output_file, reads, scales, text_output
+from ninja.cli.source import Source, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
-from ninja.lattice import Lattice, Scales
+from ninja.lattice import Lattice
 from ninja.show import ShowOptions, draw, lattice_page
 
 NAMED = 5  # keys that a message lists
 
 
 @command
-@click.argument("places", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--key", help="Key of the lattice to show.  [default: the only one]")
-@click.option("--ref", metavar="FILE", help="Reference transcripts; the path with the fewest errors is marked.")
+@reads("--ref", "Reference transcripts; the path with the fewest errors is marked.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
 @scales
 @output_file("Page to write, such as lattice.html")
-@reading_options()
-def show(
-    places: tuple[str, ...],
-    key: str | None,
-    ref: str | None,
-    max_arcs: int,
-    frame_shift: float | None,
-    scales: Scales,
-    output_file: str,
-    **how: Any,
-) -> None:
+@reads_lattices_alone
+def show(source: Source, key: str | None, ref: str | None, output_file: str, **given: Any) -> None:
     """Write a page that shows a lattice as a graph, for any browser.
 
     The page needs no network. Time runs to the right; an arc is the darker and wider the more probable it is, and shows
@@ -44,9 +34,8 @@ def show(
     Example:
       ninja show lat.ark.gz --key utterance-7 --words words.txt --ref text --acoustic-scale 0.1 -o lattice.html
     """
-    options = ShowOptions(scales, max_arcs, frame_shift)
+    options = ShowOptions(**given)
     reference = None
-    source: Source = opened(places, how)["source"]
     if ref is not None and source.table() is None:
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
     lattice = _only(source) if key is None else _named(source, key)
