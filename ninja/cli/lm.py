@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ninja.cli.options import Command, Sectioned, output_file, text_output
+from ninja.cli.options import Command, Sectioned, output_file, reads, text_output
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
 from ninja.lattice.symbols import SymbolTable
@@ -44,43 +45,44 @@ def lm() -> None:
     """
 
 
-def _running(command: Command) -> Command:
-    """Add the options that say how a model computes."""
-    for decorate in (
-        click.option("--words", metavar="FILE", help="Symbol table of a model that numbers its words."),
-        click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …"),
-        click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]"),
-    ):
-        command = decorate(command)
-    return command
+def _loads_model(command: Command) -> Command:
+    """Give a command the name of a language model, as ``name``, and the model."""
+
+    @click.argument("model")
+    @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
+    @click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …")
+    @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
+    @functools.wraps(command)
+    def collected(model: str, normalize: bool | None, device: str, words: SymbolTable | None, **options: Any) -> None:
+        command(name=model, model=load(model, device, normalize=normalize, words=words), **options)
+
+    return collected
 
 
 @lm.command(cls=Sectioned)
-@click.argument("model")
+@_loads_model
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@_running
-def info(model: str, as_json: bool, normalize: bool | None, device: str, words: str | None) -> None:
+def info(name: str, model: LanguageModel, as_json: bool) -> None:
     """Show what a language model is.
 
     \b
     Example:
       ninja lm info rnnlm_dir
     """
-    kind = kind_of(model).name
-    network = _load(model, normalize, device, words)
-    vocabulary = network.vocabulary
+    kind = kind_of(name).name
+    vocabulary = model.vocabulary
     facts: dict[str, Any] = {
         "kind": kind.removeprefix("an ").removeprefix("a "),
         "words": len(vocabulary),
-        "parameters": network.num_parameters,
-        "sentence begin": None if network.bos is None else vocabulary.word(network.bos),
-        "sentence end": vocabulary.word(network.eos),
-        "unknown word": None if network.unk is None else vocabulary.word(network.unk),
-        "words it stood for": network.unk_words,
-        "normalised": network.normalized,
+        "parameters": model.num_parameters,
+        "sentence begin": None if model.bos is None else vocabulary.word(model.bos),
+        "sentence end": vocabulary.word(model.eos),
+        "unknown word": None if model.unk is None else vocabulary.word(model.unk),
+        "words it stood for": model.unk_words,
+        "normalised": model.normalized,
     }
     if kind == CHECKPOINT:
-        facts |= _told_by(model)
+        facts |= _told_by(name)
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
@@ -90,23 +92,14 @@ def info(model: str, as_json: bool, normalize: bool | None, device: str, words: 
 
 
 @lm.command(cls=Sectioned)
-@click.argument("model")
+@_loads_model
 @click.argument("text")
 @output_file("Scores")
 @click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
 @click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
-@_running
 def score(
-    model: str,
-    text: str,
-    output_file: str,
-    keys: bool,
-    as_ids: bool,
-    unk_penalty: float,
-    normalize: bool | None,
-    device: str,
-    words: str | None,
+    name: str, model: LanguageModel, text: str, output_file: str, keys: bool, as_ids: bool, unk_penalty: float
 ) -> None:
     """Print the natural-log probability of each word of a text.
 
@@ -117,12 +110,11 @@ def score(
     Example:
       ninja lm score rnnlm_dir text.txt > logprobs.txt
     """
-    network = _load(model, normalize, device, words)
-    sentences = _sentences(network, text, keys, as_ids)
+    sentences = _sentences(model, text, keys, as_ids)
     num_sentences, num_words, num_unknown, total = 0, 0, 0, 0.0
     with text_output(output_file) as stream:
         while some := list(islice(sentences, BATCH)):
-            scores = word_logprobs(network, [sentence.ids for sentence in some])
+            scores = word_logprobs(model, [sentence.ids for sentence in some])
             for sentence, logprob in zip(some, scores, strict=True):
                 logprob[:-1][sentence.unknown] -= unk_penalty
                 stream.write(" ".join([sentence.key] * keys + [f"{float(each):.6g}" for each in logprob]) + "\n")
@@ -161,10 +153,6 @@ def _told_by(checkpoint: str) -> dict[str, Any]:
 
     stored = read(checkpoint)
     return {"kind": f"Ninja checkpoint ({stored.kind})", "perplexity": stored.card.get("perplexity")}
-
-
-def _load(model: str, normalize: bool | None, device: str, words: str | None) -> LanguageModel:
-    return load(model, device, normalize=normalize, words=None if words is None else SymbolTable.read(words))
 
 
 def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> Iterator[Sentence]:

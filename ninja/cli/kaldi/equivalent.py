@@ -10,9 +10,9 @@ from ninja import graph
 from ninja.cli.options import command
 from ninja.cli.places import check_stdin
 from ninja.cli.source import Source, opened, reading_options
-from ninja.errors import LatticeError, NinjaError
 from ninja.io.batches import KALDI
 from ninja.lattice import Lattice
+from ninja.parallel.pipeline import Each
 
 
 @command
@@ -38,26 +38,27 @@ def equivalent(
     check_stdin([first, second])
     source: Source = opened((first,), options, beside=(second,))["source"]
     console = source.console
-    differing, missing, equal, count, unaligned = [], [], 0, 0, 0
+    differing: list[str] = []
+    missing: list[str] = []
+    equal = count = unaligned = 0
     lenient = any(name not in (None, KALDI) for name in source.format_names())
+
+    def compare(lattice: Lattice) -> None:
+        nonlocal equal, count, unaligned
+        count += 1
+        other = others.get(lattice.key)
+        if other is None:
+            missing.append(lattice.key)
+            return
+        unaligned += lattice.has_labels != other.has_labels
+        if _same(lattice, other, delta, num_paths, lenient=lenient):
+            equal += 1
+        else:
+            differing.append(lattice.key)
+
     with source.lookup(second) as others:
-        for key, lattice in source.lattices():
-            count += 1
-            other = others.get(key)
-            if other is None:
-                missing.append(key)
-                continue
-            unaligned += lattice.has_labels != other.has_labels
-            try:
-                if _same(lattice, other, delta, num_paths, lenient=lenient):
-                    equal += 1
-                else:
-                    differing.append(key)
-            except MemoryError:
-                console.log.fail(LatticeError("it takes more memory than there is; prune it first", key=key))
-            except NinjaError as error:
-                error.key = error.key or key
-                console.log.fail(error)
+        for _ in Each(compare)(source.lattices(), console.log):
+            pass
         left_over = list(others.rest())
     console.say_keys(differing, "not equivalent")
     console.say_keys(missing, f"missing in {second}")

@@ -61,15 +61,15 @@ def linear_to_nbest(
         for key, alignment in read_integers(alignments, allow_pipes=allow_pipes):
             ids = said.get(key)
             graph_cost, acoustic_cost = (0.0 if each is None else each.get(key) for each in costs)
-            if ids is None:
-                source.console.log.fail(LatticeError(f"{transcriptions} lacks it", key=key))
-            elif graph_cost is None or acoustic_cost is None:
-                source.console.log.fail(LatticeError(f"{lm_cost if graph_cost is None else ac_cost} lacks it", key=key))
+            try:
+                if ids is None or graph_cost is None or acoustic_cost is None:
+                    lacking = transcriptions if ids is None else lm_cost if graph_cost is None else ac_cost
+                    raise LatticeError(f"{lacking} lacks it", key=key)
+                lattice = graph.linear(key, ids, alignment, graph_cost, acoustic_cost, source.table())
+            except NinjaError as error:
+                source.console.log.fail(error)
             else:
-                try:
-                    yield graph.linear(key, ids, alignment, graph_cost, acoustic_cost, source.table())
-                except NinjaError as error:
-                    source.console.log.fail(error)
+                yield lattice
 
     _write(source, destination, made())
 
@@ -93,11 +93,9 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
             numbered = _NUMBERED.fullmatch(key)
             if numbered is not None:
                 yield numbered[1], lattice.with_key(numbered[1])
-                continue
-            failure = LatticeError("the key does not end in -1, -2, … as those of n-best lists do", key=key)
-            if source.on_error == "raise":
-                raise failure
-            source.console.log.fail(failure)
+            else:
+                message = "the key does not end in -1, -2, … as those of n-best lists do"
+                source.console.log.fail(LatticeError(message, key=key))
 
     def united() -> Iterator[Lattice]:
         for key, waiting in groupby(paths(), key=lambda pair: pair[0]):
@@ -105,8 +103,6 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
                 result = graph.union([lattice for _, lattice in waiting], determinize=False)
             except NinjaError as error:
                 error.key = error.key or key
-                if source.on_error == "raise":
-                    raise
                 source.console.log.fail(error)
             else:
                 yield result
@@ -145,10 +141,10 @@ def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray
         for key, spoken in read_text(path).items():
             ids = table.ids(spoken)
             if -1 in ids:
-                unknown = spoken[ids.index(-1)]
-                source.console.log.fail(SymbolError(f"the symbol table lacks the word {unknown!r}", path, key=key))
-                continue
-            yield key, np.array(ids, np.int32)
+                message = f"the symbol table lacks the word {spoken[ids.index(-1)]!r}"
+                source.console.log.fail(SymbolError(message, path, key=key))
+            else:
+                yield key, np.array(ids, np.int32)
 
 
 def _write(source: Source, destination: Destination, lattices: Iterator[Lattice]) -> None:
