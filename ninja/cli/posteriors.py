@@ -1,4 +1,4 @@
-"""``ninja posteriors`` and ``ninja arc-post``."""
+"""``ninja posteriors``, ``arc-post``, ``depth`` and ``depth-per-frame``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 
 from ninja import graph
 from ninja.cli.options import command, output_file, reads, scales, switch, two_scales
-from ninja.cli.run import run_lines
+from ninja.cli.run import results, run_lines
 from ninja.cli.source import Source, reads_lattices
 from ninja.formats.arc_table import Runs, rows_text, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.transition_model import TransitionModel
+from ninja.parallel.pipeline import Each
 
 
 def arc_lines(lattice: Lattice, min_post: float, scales: Scales) -> str:
@@ -103,3 +105,42 @@ def arc_post(source: Source, output_file: str, print_alignment: bool, **given: A
     """
     run_lines(partial(posterior_lines, alignment=print_alignment, **given), source, output_file)
     source.console.close()
+
+
+@command
+@output_file("Text file for the depths, or ark:FILE")
+@reads_lattices
+def depth(source: Source, output_file: str) -> None:
+    """Print the mean number of arcs that cross a frame of each lattice.
+
+    One line for each: its key and its depth. The depth of all together goes to stderr.
+
+    \b
+    Example:
+      ninja depth lat.ark.gz
+    """
+    crossed = frames = 0
+    with NumberWriter(output_file) as table:
+        for key, found in results(Each(graph.depth_per_frame), source, to_stdout=output_file == "-"):
+            table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
+            crossed += int(found.sum())
+            frames += len(found)
+    source.console.close(f"{source.console.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
+
+
+@command
+@output_file("Text file for the counts, or ark:FILE")
+@reads_lattices
+def depth_per_frame(source: Source, output_file: str) -> None:
+    """Print how many arcs of each lattice cross each frame.
+
+    One line for each: its key and a count for each frame.
+
+    \b
+    Example:
+      ninja depth-per-frame lat.ark.gz
+    """
+    with NumberWriter(output_file) as table:
+        for key, found in results(Each(graph.depth_per_frame), source, to_stdout=output_file == "-"):
+            table.integers(key, found)
+    source.console.close_counting()
