@@ -1,15 +1,8 @@
 """Types of the compiled minimum Bayes risk decoder."""
 
 from ninja._core import Float32, Int32, Int64
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 
 def decode_mbr(
-    lattice: Lattice,
-    time: Int32,
-    acoustic_scale: float,
-    lm_scale: float,
-    word_penalty: float,
-    start: Int32 | None,
-    search: bool,
-    silence: bool,
-) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int] | None: ...
+    lattice: Lattice, time: Int32, weights: Scales, start: Int32 | None, search: bool, silence: bool
+) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int]: ...

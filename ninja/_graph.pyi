@@ -1,8 +1,9 @@
 """Types of the compiled graph kernels."""
 
 from ninja._core import Bool, Float64, Int32, Int64
+from ninja.graph.determinize_pruned import DeterminizeBounds
 from ninja.graph.path import Path
-from ninja.lattice import Lattice
+from ninja.lattice import Fst, Lattice
 
 def connect(lattice: Lattice, wanted: Bool | None, arc_map: bool) -> Lattice | tuple[Lattice, Int64]: ...
 def prune(
@@ -25,15 +26,7 @@ def determinize(
     lattice: Lattice, acoustic_scale: float, max_arcs: int
 ) -> tuple[Int64, Int32, Int32, Int64, Int32, Int32, Int64, Int32] | None: ...
 def determinize_pruned(
-    lattice: Lattice,
-    beam: float,
-    acoustic_scale: float,
-    retry_cutoff: float,
-    delta: float,
-    max_mem: int,
-    max_arcs: int,
-    max_states: int,
-    max_loop: int,
+    lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[int, float, float, int, Lattice | None]: ...
 def unite(
     lattices: list[Lattice], acoustic_scale: float, delta: float, max_arcs: int, max_labels: int
@@ -50,18 +43,9 @@ def compose_pair(
     first: Lattice, second: Lattice, max_arcs: int
 ) -> tuple[Int64, Int32, Int64, Int64, Int32, Int32] | None: ...
 def compose_fst(
-    lattice: Lattice,
-    start: int,
-    arc_begin: Int64,
-    dst: Int32,
-    ilabel: Int32,
-    olabel: Int32,
-    cost: Float64,
-    final_cost: Float64,
-    phi: int,
-    max_arcs: int,
+    lattice: Lattice, machine: Fst, phi: int, max_arcs: int
 ) -> tuple[Int64, Int32, Int32, Int64, Float64, Int32, Float64] | int | None: ...
-def oracle(lattice: Lattice, reference: Int32) -> tuple[int, int, int, Int64] | None: ...
+def oracle(lattice: Lattice, reference: Int32) -> tuple[int, int, int, Int64]: ...
 def align_words(
     reference: Int32, hypothesis: Int32, insertion: int, deletion: int, substitution: int
 ) -> tuple[Int32, Int32]: ...

@@ -117,13 +117,18 @@ cdef class Lexicon:
     """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, word to put, phones."""
 
     cdef unique_ptr[c.AlignLexicon] of
+    cdef tuple arrays
 
     def __init__(self, object entries not None, object begin not None):
         cdef const int32_t* entry = <const int32_t*>data_of(entries, np.NPY_INT32, -1)
         cdef const int64_t* begins = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
         cdef int64_t num_entries = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
+        self.arrays = (entries, begin)
         with nogil:
             self.of.reset(new c.AlignLexicon(entry, begins, num_entries))
+
+    def __reduce__(self):
+        return Lexicon, self.arrays
 
 
 def align_by_lexicon(object lattice not None, object known not None, Lexicon lexicon not None, int32_t no_word,

@@ -8,21 +8,21 @@ from libcpp.vector cimport vector
 cimport consensus.kernels as c
 from core.lattice cimport Alignments, Arcs, Scales, alignments_of, arcs_of, data_of, floats, int32s, int64s
 
+from ninja.errors import LatticeError
+
 np.import_array()
 
 
-def decode_mbr(lattice not None, time not None, double acoustic_scale, double lm_scale, double word_penalty,
-               const int32_t[::1] start, bint search, bint silence):
+def decode_mbr(lattice not None, time not None, weights not None, const int32_t[::1] start, bint search, bint silence):
     """Decode a lattice whose states stand at the given frames, beginning with `start` or, if None, the best path.
 
     Returns:
-        None when no path leads to a final state, else (words, confidence, time, bin_begin, word, posterior, entry_time,
-        bin_time, risk, rounds); times lie flat, begin and end in turn.
+        The fields of a ``Consensus`` behind its key.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales scales = Scales(weights.acoustic, weights.lm, weights.word_penalty)
     cdef vector[int32_t] given
     cdef const vector[int32_t]* words = NULL
     if start is not None:
@@ -34,8 +34,9 @@ def decode_mbr(lattice not None, time not None, double acoustic_scale, double lm
     with nogil:
         leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, found)
     if not leads:
-        return None
+        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     return (
-        int32s(found.words), floats(found.confidence), floats(found.time), int64s(found.bin_begin), int32s(found.word),
-        floats(found.posterior), floats(found.entry_time), floats(found.bin_time), found.risk, found.rounds,
+        int32s(found.words), floats(found.confidence), floats(found.time).reshape(-1, 2), int64s(found.bin_begin),
+        int32s(found.word), floats(found.posterior), floats(found.entry_time).reshape(-1, 2),
+        floats(found.bin_time).reshape(-1, 2), found.risk, found.rounds,
     )

@@ -250,9 +250,8 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
     )
 
 
-def determinize_pruned(lattice not None, double beam, float acoustic_scale, double retry_cutoff, float delta,
-                       int64_t max_mem, int64_t max_arcs, int64_t max_states, int64_t max_loop):
-    """Determinize a lattice within a beam.
+def determinize_pruned(lattice not None, double beam, float acoustic_scale, bounds not None):
+    """Determinize a lattice within a beam and bounds, those of ``DeterminizeBounds``.
 
     Returns:
         (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single precision; its
@@ -260,10 +259,12 @@ def determinize_pruned(lattice not None, double beam, float acoustic_scale, doub
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
-    cdef c.DeterminizeBounds bounds = c.DeterminizeBounds(delta, max_mem, max_arcs, max_states, max_loop)
+    cdef c.DeterminizeBounds given = c.DeterminizeBounds(bounds.delta, bounds.max_mem, bounds.max_arcs,
+                                                         bounds.max_states, bounds.max_loop)
+    cdef double retry_cutoff = bounds.retry_cutoff
     cdef c.DeterminizedLattice found
     with nogil:
-        found = c.determinize_pruned(arcs, labels, beam, acoustic_scale, retry_cutoff, bounds)
+        found = c.determinize_pruned(arcs, labels, beam, acoustic_scale, retry_cutoff, given)
     made = lattice_of(lattice, found, _new(Lattice), _SLOTS, None) if found.num_states > 0 else None
     return <int>found.stopped_by, found.beam, found.effective_beam, found.retries, made
 
@@ -388,16 +389,17 @@ def compose_pair(first not None, second not None, int64_t max_arcs):
     )
 
 
-def compose_fst(lattice not None, int64_t start, object arc_begin, object dst, object ilabel, object olabel,
-                object cost, object final_cost, int32_t phi, int64_t max_arcs):
-    """Compose a lattice, by its words, with what ``parse_machine`` gave.
+def compose_fst(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
+    """Compose a lattice, by its words, with an ``Fst``.
 
     Returns:
         None when more than max_arcs arcs arise; a state of the FST on a cycle of epsilons; else (arc_begin, dst, word,
         arc of the lattice or -1, cost of the FST on each arc, state of the lattice, final cost of the FST there).
     """
     cdef Arcs arcs = arcs_of(lattice)
-    cdef FstArcs fst = fst_of(arc_begin, dst, ilabel, olabel, cost, final_cost)
+    cdef FstArcs fst = fst_of(machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost,
+                              machine.final_cost)
+    cdef int64_t start = machine.start
     cdef c.ComposedFst found
     with nogil:
         found = c.compose_fst(arcs, fst, start, phi, max_arcs)
@@ -412,7 +414,7 @@ def compose_fst(lattice not None, int64_t start, object arc_begin, object dst, o
 
 
 def oracle(lattice not None, const int32_t[::1] reference not None):
-    """Return (substitutions, insertions, deletions, arcs int64 [path]) of the nearest path, or None without a path."""
+    """Return (substitutions, insertions, deletions, arcs int64 [path]) of the nearest path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef int64_t length = reference.shape[0]
     cdef const int32_t* words = &reference[0] if length > 0 else NULL
@@ -420,7 +422,7 @@ def oracle(lattice not None, const int32_t[::1] reference not None):
     with nogil:
         found = c.oracle(arcs, words, length)
     if not found.reached:
-        return None
+        raise no_path(lattice)
     return found.substitutions, found.insertions, found.deletions, int64s(found.arc)
 
 

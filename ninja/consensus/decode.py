@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _consensus
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import OptionError
 from ninja.graph.kinds import to_compact
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import LARGEST_ID
@@ -76,32 +76,8 @@ def mbr_decode(
     """
     start = None if hypothesis is None else _checked(hypothesis)
     lattice = to_compact(lattice) if lattice.num_arcs else lattice  # arcs with all labels of their words
-    found = _consensus.decode_mbr(
-        lattice,
-        state_times(lattice),
-        scales.acoustic,
-        scales.lm,
-        scales.word_penalty,
-        start,
-        decode_mbr,
-        print_silence,
-    )
-    if found is None:
-        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    words, confidence, time, bin_begin, word, posterior, word_time, bin_time, risk, rounds = found
-    return Consensus(
-        lattice.key,
-        words,
-        confidence,
-        time.reshape(-1, 2),
-        bin_begin,
-        word,
-        posterior,
-        word_time.reshape(-1, 2),
-        bin_time.reshape(-1, 2),
-        risk,
-        rounds,
-    )
+    times = state_times(lattice)
+    return Consensus(lattice.key, *_consensus.decode_mbr(lattice, times, scales, start, decode_mbr, print_silence))
 
 
 def check_frame_shift(frame_shift: float) -> np.float32:

@@ -49,18 +49,7 @@ def compose(
         return composed_pair(lattice, other, 1.0, 1.0, max_arcs)
     if phi_label is not None and phi_label < 1:
         raise OptionError(f"phi_label is {phi_label}, but must be above 0")
-    found = _graph.compose_fst(
-        lattice,
-        other.start,
-        other.arc_begin,
-        other.dst,
-        other.ilabel,
-        other.olabel,
-        other.cost,
-        other.final_cost,
-        -1 if phi_label is None else phi_label,
-        max_arcs,
-    )
+    found = _graph.compose_fst(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
     if found is None:
         raise _too_large(lattice, max_arcs)
     if isinstance(found, int):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import offsets, owners, ranges
+from ninja.lattice.arrays import offsets, owners, ranges, sums
 from ninja.lattice.costs import check_finite
 
 
@@ -61,16 +60,16 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         ("graph", plain.graph, plain.final_graph),
         ("acoustic", plain.acoustic, plain.final_acoustic),
     ):
-        costs[name] = _sums(of_arc, taken_begin, taken).astype(np.float32)
+        costs[name] = sums(of_arc[taken], taken_begin).astype(np.float32)
         final_cost = np.full(final_state.size, np.inf)
-        final_cost[final] = _sums(of_arc, final_taken_begin, final_taken)[final] + of_final[end]
+        final_cost[final] = sums(of_arc[final_taken], final_taken_begin)[final] + of_final[end]
         costs[f"final_{name}"] = final_cost.astype(np.float32)
     length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
     final_length[final] = np.diff(plain.final_ali_begin)[end]
-    ali_begin = offsets(_sums(length, taken_begin, taken).astype(np.int64))
+    ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
     ali = plain.ali[ranges(plain.ali_begin[taken], length[taken])]
     # Behind the labels of the arcs still to be taken stand those of the old final state.
-    before = _sums(length, final_taken_begin, final_taken).astype(np.int64)
+    before = sums(length[final_taken], final_taken_begin).astype(np.int64)
     final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)
     of_arcs = owners(final_ali_begin)
@@ -101,10 +100,3 @@ def is_deterministic(lattice: Lattice) -> bool:
         return False
     way = (lattice.src.astype(np.int64) << 32) | lattice.word
     return np.unique(way).size == way.size
-
-
-def _sums(
-    values: npt.NDArray[np.float32] | npt.NDArray[np.int64], begin: npt.NDArray[np.int64], picked: npt.NDArray[np.int32]
-) -> npt.NDArray[np.float64]:
-    """Sum ``values[picked[begin[i] : begin[i + 1]]]`` for each i, in float64."""
-    return np.bincount(owners(begin), values[picked], begin.size - 1).astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.costs import check_finite
-
-if TYPE_CHECKING:
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]
 _LIMITS: tuple[Limit | None, ...] = (None, "memory", "arcs", "states")
@@ -237,17 +235,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
 def _run(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice, DeterminizeReport]:
-    stopped, tried, reached, retries, result = _graph.determinize_pruned(
-        lattice,
-        beam,
-        acoustic_scale,
-        bounds.retry_cutoff,
-        bounds.delta,
-        bounds.max_mem,
-        bounds.max_arcs,
-        bounds.max_states,
-        bounds.max_loop,
-    )
+    stopped, tried, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
             f"more than {bounds.max_loop} states follow one another over epsilons; prune it, or raise max_loop",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from ninja.graph.posteriors import forward_backward, posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import owners
 from ninja.lattice.times import num_frames, state_times
-
-if TYPE_CHECKING:
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.transition_model import TransitionModel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]

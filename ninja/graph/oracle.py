@@ -66,10 +66,7 @@ def oracle(
             key=lattice.key,
         )
     counted = _mute(lattice, wildcards)
-    found = _graph.oracle(counted, wanted)
-    if found is None:
-        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    substitutions, insertions, deletions, arcs = found
+    substitutions, insertions, deletions, arcs = _graph.oracle(counted, wanted)
     words = counted.word[arcs]
     return Oracle(words[words != 0], arcs, substitutions, insertions, deletions, len(wanted))
 

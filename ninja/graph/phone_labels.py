@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, owners
-
-if TYPE_CHECKING:
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]
 MOST_LABELS = 2**31 - 1

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.graph.best_path import best_path
 from ninja.lattice import Lattice
-
-if TYPE_CHECKING:
-    from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.transition_model import TransitionModel
 
 
 @dataclass(frozen=True, slots=True)

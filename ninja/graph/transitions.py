@@ -9,7 +9,7 @@ from ninja.errors import OptionError
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, offsets, owners
+from ninja.lattice.arrays import frozen, offsets, sums
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 
@@ -80,8 +80,8 @@ def add_transition_costs(
             leaving = model.non_self_loop_log_prob().astype(np.float64)
             moving = self_loop_scale * leaving + transition_scale * (log_prob - leaving)
             cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
-        graph = (lattice.graph + _sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
-        final_graph = lattice.final_graph + _sums(cost[lattice.final_ali], lattice.final_ali_begin)
+        graph = (lattice.graph + sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
+        final_graph = lattice.final_graph + sums(cost[lattice.final_ali], lattice.final_ali_begin)
         made = lattice.replace(graph=frozen(graph), final_graph=frozen(final_graph.astype(np.float32)))
     return check_costs(made, lattice)
 
@@ -92,8 +92,3 @@ def _phones(
     """Keep the phone of each label that ends one."""
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
-
-
-def _sums(values: npt.NDArray[np.float64], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Sum the stretches of some values."""
-    return np.bincount(owners(begin), values, begin.size - 1).astype(np.float64)

@@ -38,6 +38,11 @@ def owners(begin: Array) -> npt.NDArray[np.int64]:
     return np.repeat(np.arange(begin.size - 1), np.diff(begin))
 
 
+def sums(values: Array, begin: Array) -> npt.NDArray[np.float64]:
+    """Sum the values of each run of a pool, float64 [num_runs]."""
+    return np.bincount(owners(begin), values, begin.size - 1).astype(np.float64)
+
+
 def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
     """Return ``begin[i], begin[i] + 1, …``, ``length[i]`` numbers, for each i in turn, int64."""
     end = np.cumsum(length, dtype=np.int64)
@@ -45,26 +50,10 @@ def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
 
 
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
-    """Copy runs of a pool into a new one.
-
-    Args:
-        pool: Elements, such as the alignment labels of a lattice.
-        begin: Where each run begins in the pool.
-        length: Elements of each run.
-
-    Returns:
-        The offsets of the runs in the new pool, int64 [num_runs + 1], and the new pool; both read-only.
-    """
+    """Copy runs of a pool, such as labels, into a new one; return its offsets, int64 [num_runs + 1], and it."""
     return offsets(length), frozen(pool[ranges(begin, length)])
 
 
 def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
-    """Copy the labels of some arcs or states into a new pool; of those that are not wanted, none.
-
-    Args:
-        pool: Labels.
-        begin: Offsets of the labels of each arc or state.
-        chosen: Arcs or states, in their new order.
-        wanted: Whether the labels of each chosen one are copied.
-    """
+    """Copy the labels of chosen arcs or states, in their new order, into a new pool; of those not wanted, none."""
     return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))

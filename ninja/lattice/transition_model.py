@@ -56,11 +56,7 @@ class TransitionModel:
         return leaving[self.transition_state].astype(np.float32)
 
     def check(self, lattice: Lattice) -> None:
-        """Refuse a lattice whose labels are not all transition ids of this model.
-
-        Raises:
-            LatticeError: A label is none; the message names the arc or final state.
-        """
+        """Refuse a lattice whose labels are not all transition ids of this model; name the arc or final state."""
         for labels, begin, what in (
             (lattice.ali, lattice.ali_begin, "arc"),
             (lattice.final_ali, lattice.final_ali_begin, "final state"),

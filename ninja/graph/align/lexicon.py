@@ -52,7 +52,7 @@ class LexiconAligner:
         self.options = LexiconAlignment() if options is None else options
         self._to_phones = PhoneAligner(model, PhoneAlignment(remove_epsilon=False, reorder=self.options.reorder))
         self._table = label_table(model, 0)
-        self._compiled: _align.Lexicon | None = None
+        self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice; damaged ones as far as that goes, with their fault.
@@ -80,8 +80,6 @@ class LexiconAligner:
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
         """Align a lattice of phones; return also the word without an entry that was met, or -1."""
         options = self.options
-        if self._compiled is None:
-            self._compiled = _align.Lexicon(self.lexicon.entries, self.lexicon.begin)
         expansion = 0
         if options.max_expand > 0.0:
             expansion = EXTRA_STATES + int(options.max_expand * phones.num_states)
@@ -105,10 +103,6 @@ class LexiconAligner:
         if number == TOO_MANY_STATES:
             return Aligned(None, fault), -1
         return with_zero(made, (no_word, partial), fault), -1
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Leave out what is compiled: each process makes its own."""
-        return LexiconAligner, (self.model, self.lexicon, self.options)
 
 
 def _named(lattice: Lattice, word: int) -> str:
