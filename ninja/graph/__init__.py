@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ninja.formats.nbest.lattices import nbest_lattice as nbest_lattice, nbest_lattices as nbest_lattices
     from ninja.graph.align.lexicon import align_words_lexicon as align_words_lexicon
     from ninja.graph.align.phones import align_phones as align_phones
     from ninja.graph.align.result import Aligned as Aligned
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
     from ninja.graph.linear import linear as linear
     from ninja.graph.minimize import minimize as minimize
     from ninja.graph.nbest import nbest as nbest
-    from ninja.graph.nbest_lattice import (
-        lattice_nbest as lattice_nbest,
-        nbest_lattice as nbest_lattice,
-        nbest_lattices as nbest_lattices,
-    )
+    from ninja.graph.nbest_lattice import lattice_nbest as lattice_nbest
     from ninja.graph.oracle import Oracle as Oracle, oracle as oracle, paths_of as paths_of
     from ninja.graph.path import Path as Path
     from ninja.graph.posteriors import (
@@ -77,6 +74,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
+    "formats.nbest.lattices": "nbest_lattice nbest_lattices",
     "graph.align.lexicon": "align_words_lexicon",
     "graph.align.phones": "align_phones",
     "graph.align.result": "Aligned",
@@ -102,7 +100,7 @@ _NAMES = {
     "graph.linear": "linear",
     "graph.minimize": "minimize",
     "graph.nbest": "nbest",
-    "graph.nbest_lattice": "lattice_nbest nbest_lattice nbest_lattices",
+    "graph.nbest_lattice": "lattice_nbest",
     "graph.oracle": "Oracle oracle paths_of",
     "graph.path": "Path",
     "graph.posteriors": "ForwardBackward forward_backward posteriors",

@@ -197,26 +197,14 @@ def _end(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
 
 def _connected(fst: _Rows) -> _Rows:
     """Leave out the states that the start does not reach or that lead nowhere; the others keep their order."""
-    reached = {0}
-    stack = [0]
-    while stack:
-        for arc in fst.arcs[stack.pop()]:
-            if arc[2] not in reached:
-                reached.add(arc[2])
-                stack.append(arc[2])
-    entered: dict[int, list[int]] = {}
-    for state in reached:
-        for arc in fst.arcs[state]:
-            entered.setdefault(arc[2], []).append(state)
-    stack = [state for state in reached if fst.final[state] < math.inf]
-    useful = set(stack)
-    while stack:
-        for state in entered.get(stack.pop(), ()):
-            if state not in useful:
-                useful.add(state)
-                stack.append(state)
-    number = {state: place for place, state in enumerate(sorted(useful))}
-    arcs = [
-        [(arc[0], arc[1], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in number
-    ]
-    return _Rows(arcs, [fst.final[state] for state in number])
+    reached = [True] + [False] * (len(fst.arcs) - 1)
+    for state, arcs in enumerate(fst.arcs):  # which lead to later states only
+        for arc in arcs:
+            reached[arc[2]] |= reached[state]
+    leads = [end < math.inf for end in fst.final]
+    for state in range(len(fst.arcs) - 1, -1, -1):
+        leads[state] |= any(leads[arc[2]] for arc in fst.arcs[state])
+    useful = [state for state in range(len(fst.arcs)) if reached[state] and leads[state]]
+    number = {state: place for place, state in enumerate(useful)}
+    kept = [[(*arc[:2], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in useful]
+    return _Rows(kept, [fst.final[state] for state in useful])

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, offsets, owners
+from ninja.lattice.arrays import frozen, gather, offsets, owners
 from ninja.lattice.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +53,8 @@ def state_level(lattice: Lattice) -> Lattice:
     # Each row is one label, except for arcs without any; rows are in the order of the labels.
     labelled = np.concatenate([length[arc] > 0, np.ones(stop_src.size, bool)])
     label = np.zeros(src.size, np.int32)
-    label[labelled] = np.concatenate([lattice.ali, lattice.final_ali[np.repeat(lattice.is_final, _sizes(lattice))]])
+    _, final_ali = gather(lattice.final_ali, lattice.final_ali_begin[stops], final_length[stops])
+    label[labelled] = np.concatenate([lattice.ali, final_ali])
     return _from_rows(lattice, num_states, src, dst, word, label, labelled, costs)
 
 
@@ -103,10 +104,6 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
 def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
     """Turn the labels of phones into epsilons."""
     return lattice.replace(word=frozen(np.where(lattice.word >= first_phone, np.int32(0), lattice.word)))
-
-
-def _sizes(lattice: Lattice) -> Ints:
-    return np.diff(lattice.final_ali_begin)
 
 
 def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:

@@ -83,16 +83,10 @@ class LexiconAligner:
         expansion = 0
         if options.max_expand > 0.0:
             expansion = EXTRA_STATES + int(options.max_expand * phones.num_states)
-        no_word, partial = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
+        no_word, unused = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
+        partial = options.partial_word_label or unused
         found = _align.align_by_lexicon(
-            phones,
-            self._table,
-            self._compiled,
-            no_word,
-            options.partial_word_label or partial,
-            expansion,
-            MAX_STATES,
-            MAX_LABELS,
+            phones, self._table, self._compiled, no_word, partial, expansion, MAX_STATES, MAX_LABELS
         )
         if found is None:
             raise too_large(lattice)
@@ -102,7 +96,7 @@ class LexiconAligner:
         fault = fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
             return Aligned(None, fault), -1
-        return with_zero(made, (no_word, partial), fault), -1
+        return with_zero(made, (no_word, unused), fault), -1
 
 
 def _named(lattice: Lattice, word: int) -> str:

@@ -49,38 +49,29 @@ class PhoneAligner:
             LatticeError: A label is no transition id of the model, there are none, or the result is too large.
         """
         options = self.options
-        fast: Lattice | Literal[False] | None = None
-        if not options.replace_output_symbols:
-            fast = _align.align(lattice, self._table, True, options.reorder, 0, MAX_STATES, MAX_LABELS)
-        if fast is False:
+        replaces = options.replace_output_symbols
+        aligned: Lattice | Literal[False] | None = None
+        if not replaces:
+            aligned = _align.align(lattice, self._table, True, options.reorder, 0, MAX_STATES, MAX_LABELS)
+        if aligned is False:
             raise too_large(lattice)
-        if fast is not None:
-            aligned = Aligned(fast)
-        else:
-            check_labels(lattice, self.model, self._table, self.model.path)
-            (silence,) = unused_words(lattice.word, num=1)
-            found = _align.align_generally(
-                lattice,
-                self._table,
-                True,
-                options.replace_output_symbols,
-                options.reorder,
-                silence,
-                0,
-                0,
-                MAX_STATES,
-                MAX_LABELS,
-                epsilons=not options.remove_epsilon,
-            )
-            if found is None:
-                raise too_large(lattice)
-            zero = () if options.replace_output_symbols else (silence,)
-            # Phones are no words of the lattice's table.
-            made = found[0].with_words(None) if options.replace_output_symbols else found[0]
-            aligned = with_zero(made, zero, FAULTS[found[1]] or None)
-        if options.remove_epsilon and not options.replace_output_symbols and aligned.lattice is not None:
-            return Aligned(remove_epsilons(aligned.lattice), aligned.fault)
-        return aligned
+        if aligned is not None:
+            return Aligned(remove_epsilons(aligned) if options.remove_epsilon else aligned)
+        check_labels(lattice, self.model, self._table, self.model.path)
+        (silence,) = unused_words(lattice.word, num=1)
+        found = _align.align_generally(
+            lattice, self._table, True, replaces, options.reorder, silence, 0, 0, MAX_STATES, MAX_LABELS,
+            epsilons=not options.remove_epsilon,
+        )  # fmt: skip
+        if found is None:
+            raise too_large(lattice)
+        fault = FAULTS[found[1]] or None
+        if replaces:  # phones are no words of the lattice's table
+            return with_zero(found[0].with_words(None), (), fault)
+        result = with_zero(found[0], (silence,), fault)
+        if options.remove_epsilon and result.lattice is not None:
+            return Aligned(remove_epsilons(result.lattice), fault)
+        return result
 
 
 def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignment | None = None) -> Lattice:

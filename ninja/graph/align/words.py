@@ -75,17 +75,10 @@ class WordAligner:
             raise too_large(lattice)
         # Labels of 0 would be taken for epsilons and removed together with what they carry.
         silence, partial = unused_words(lattice.word, options.silence_label, options.partial_word_label)
+        labels = options.silence_label or silence, options.partial_word_label or partial
+        expansion = max_states if options.max_expand > 0.0 else 0
         found = _align.align_generally(
-            lattice,
-            self._table,
-            False,
-            False,
-            options.reorder,
-            options.silence_label or silence,
-            options.partial_word_label or partial,
-            max_states if options.max_expand > 0.0 else 0,
-            MAX_STATES,
-            MAX_LABELS,
+            lattice, self._table, False, False, options.reorder, *labels, expansion, MAX_STATES, MAX_LABELS
         )
         if found is None:
             raise too_large(lattice)
