@@ -23,17 +23,12 @@ NO_TIMES = (
 def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None) -> str:
     """Return the lines of a decoded word sequence: key, channel 1, begin, duration, word, confidence.
 
-    Args:
-        consensus: What ``mbr_decode`` found.
-        frame_shift: Seconds per frame (per label), > 0.
-        words: Symbol table; None: word ids are printed.
-
-    Returns:
-        A line for each word; seconds and confidences have two digits, computed in single precision as Kaldi's are.
+    Seconds and confidences have two digits, computed in single precision as Kaldi's are. Without symbol table, word
+    ids are printed.
 
     Raises:
         LatticeError: The lattice had no times.
-        OptionError: ``frame_shift`` is not above 0.
+        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0.
         SymbolError: `words` lacks a word id.
 
     Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
@@ -64,19 +59,13 @@ def path_ctm(
 ) -> str:
     """Return the lines of a lattice that is one path: key, channel 1, begin, duration, word.
 
-    Args:
-        lattice: One path (``best_path``, then ``path_lattice``) whose arcs have the labels of their words.
-        frame_shift: Seconds per frame (per label), > 0.
-        precision: Digits after the point, 0 to 100.
-        words: Symbol table; None: word ids are printed.
-        print_silence: Print arcs without a word, too.
-
-    Returns:
-        A line for each word; arcs without one only take time, unless they are printed, too.
+    Arcs must have the labels of their words. Those without a word only take time, unless ``print_silence`` is set.
+    Without symbol table, word ids are printed.
 
     Raises:
         LatticeError: The lattice is no single path, or it has no times.
-        OptionError: ``frame_shift`` is not above 0, or ``precision`` out of its range.
+        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0, or ``precision``, digits after the
+            point, not within 0 to 100.
         SymbolError: `words` lacks a word id.
 
     Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.

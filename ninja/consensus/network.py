@@ -28,13 +28,10 @@ def confusion_network(
 ) -> ConfusionNetwork:
     """Return the network around a decoded word sequence, with words spelled and times in seconds.
 
-    Args:
-        consensus: What ``mbr_decode`` found.
-        frame_shift: Seconds per frame (per label), > 0.
-        words: Symbol table; None: word ids are spelled as numbers.
+    Without symbol table, word ids are spelled as numbers.
 
     Raises:
-        OptionError: ``frame_shift`` is not above 0.
+        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0.
         SymbolError: `words` lacks a word id.
     """
     check_frame_shift(frame_shift)

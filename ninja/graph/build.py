@@ -20,11 +20,7 @@ Labels = Sequence[Sequence[int]]
 def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
     """Number states so that every arc leads to a higher number and the start is 0, in the order of OpenFst's TopSort.
 
-    Args:
-        arc_begin: Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, [num_states + 1].
-        dst: State each arc enters, [num_arcs].
-        start: The start state.
-        key: Utterance id, for the message.
+    Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, as in a lattice.
 
     Returns:
         New number of each state, int32 [num_states]; -1 where no path leads.

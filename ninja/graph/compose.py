@@ -71,14 +71,8 @@ def compose(
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
     """Keep the word sequences that two lattices of one utterance have in common, at costs between theirs.
 
-    Args:
-        first: A lattice; alignments are taken from it.
-        second: Another.
-        alpha: Factor of both costs of the first, in [0, 1]; the second's is one minus it.
-        max_arcs: Refuse if more arcs arise.
-
-    Returns:
-        The connected composition; it is not determinized.
+    The factor of the first one's costs is ``alpha``, in [0, 1], the second's is one minus it; alignments are the
+    first's.
 
     Raises:
         LatticeError: As for ``compose``.

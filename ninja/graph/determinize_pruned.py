@@ -182,7 +182,7 @@ def determinize_retrying(
         prune_result: Prune the result by the beam in the end.
 
     Returns:
-        The lattice as from ``determinize_pruned``, and what was reached: an infinite beam, or that of the last try.
+        As ``determinize_pruned``, with an infinite beam, or that of the last try.
 
     Raises:
         LatticeError: As ``determinize_pruned``, or no try was within the bounds.

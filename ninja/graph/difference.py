@@ -20,18 +20,14 @@ def difference(
 ) -> Lattice:
     """Take out the paths that say exactly a transcript; all others keep their costs and alignments.
 
-    What is left when the truth is taken out serves discriminative training, as the competitors of the reference.
-
-    Args:
-        lattice: Any lattice; epsilons do not count.
-        transcript: Word ids; one that no arc carries, such as -1, makes it a sequence that no path says.
-        max_arcs: Refuse if more arcs arise.
+    What is left when the truth is taken out serves discriminative training, as the competitors of the reference. A
+    transcript with an id that no arc carries, such as -1, is one that no path says.
 
     Returns:
         A connected lattice; states through which the transcript leads have a copy for it.
 
     Raises:
-        LatticeError: Nothing is left, or the bound is passed.
+        LatticeError: Nothing is left, or more than ``max_arcs`` arcs arise.
 
     Source: Kaldi, latbin/lattice-difference.cc.
     """

@@ -12,16 +12,10 @@ from ninja.lattice import Lattice
 def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> Lattice:
     """Split states until all paths to each have the last n - 1 words in common; no path is lost or made.
 
-    Args:
-        lattice: Any lattice; epsilons do not count as words.
-        n: Words of an n-gram, 1 or more; 1 splits nothing.
-        max_arcs: Refuse if more arcs arise.
-
-    Returns:
-        The expanded lattice: the same paths with the same costs and alignments; states that cannot be reached are gone.
+    Epsilons do not count as words. States that cannot be reached are left out.
 
     Raises:
-        LatticeError: The bound is passed.
+        LatticeError: More than ``max_arcs`` arcs arise.
         OptionError: ``n`` is below 1.
 
     Source: Kaldi, latbin/lattice-expand-ngram.cc.

@@ -22,7 +22,7 @@ def linear(
     acoustic_cost: float = 0.0,
     symbols: SymbolTable | None = None,
 ) -> Lattice:
-    """Make a lattice of one path.
+    """Make a lattice of one path, whose final state carries its costs.
 
     Which word the labels belong to is not known: each word gets one, the last word the rest.
 
@@ -30,8 +30,8 @@ def linear(
         key: Utterance id.
         words: Word ids, > 0.
         alignment: Labels of all frames: transition ids in Kaldi, > 0.
-        graph_cost: Graph cost of the path, which its final state carries.
-        acoustic_cost: Acoustic cost of the path, likewise.
+        graph_cost: Graph cost of the path.
+        acoustic_cost: Acoustic cost of the path.
         symbols: Symbol table to attach.
 
     Raises:

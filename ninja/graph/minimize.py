@@ -21,9 +21,9 @@ def minimize(
 ) -> Lattice:
     """Merge states whose completions agree in words, alignments and, up to a constant, both costs.
 
-    Alignments are pushed towards the start, and so are costs for the comparison; states are then merged from the end to
-    the start. Costs stay where they were, except between merged states, so that float32 holds them as well as before;
-    alignments stay pushed. Each path keeps its words, costs and alignment.
+    Alignments are pushed towards the start, and stay so. Costs are pushed for the comparison only: they stay where they
+    were, except between merged states, so that float32 holds them as well as before. Each path keeps its words, costs
+    and alignment.
 
     Args:
         lattice: Any lattice. The result is minimal if it is deterministic over words, smaller or equal in any case.
@@ -31,10 +31,10 @@ def minimize(
         delta: Arc costs that differ by no more count as equal, > 0; each arc of a path may move by as much. (Kaldi:
             2^-10; on real lattices that saves 4 % more states, and moves paths by up to 0.003.)
         strings: Push the alignments; without, only equal ones on equal arcs count as the same.
-        weights: Push the costs for the comparison; without, only equal ones on equal arcs count as the same.
+        weights: Push the costs; likewise.
 
     Returns:
-        A connected lattice of no more states, of kind "compact" if an arc got several labels.
+        A connected lattice, of kind "compact" if an arc got several labels.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or pushing would make a multitude of labels.

@@ -74,12 +74,7 @@ def oracle(
 def paths_of(
     lattice: Lattice, words: Sequence[int] | npt.NDArray[np.int32], wildcards: Collection[int] = ()
 ) -> Lattice:
-    """Keep the paths that say given words, with their costs and alignments: one path of a determinized lattice.
-
-    Args:
-        lattice: The lattice.
-        words: Word ids, such as those of an ``Oracle``.
-        wildcards: Word ids that paths may hold besides.
+    """Keep the paths that say given words, such as those of an ``Oracle``, and any wildcards besides.
 
     Returns:
         A lattice in which a state stands once for each number of words that may have been said before it.

@@ -59,17 +59,12 @@ def state_level(lattice: Lattice) -> Lattice:
 
 
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
-    """Put the phone that begins on each arc where there is no word, behind the word on an arc of its own elsewhere.
+    """Put the phone that begins on each arc of a state-level lattice where there is no word, else on an arc behind it.
 
-    Args:
-        lattice: A state-level lattice of transition ids.
-        model: Tells which transition ids begin a phone; those leaving the start are left alone, as in Kaldi.
+    Transition ids that leave the start are left alone, as in Kaldi.
 
     Returns:
         The lattice, and the label that stands for phone 0: larger ones are phones, smaller ones words.
-
-    Raises:
-        LatticeError: A label is no transition id of the model, or words and phones together need too many labels.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticeInsertPhones.
     """

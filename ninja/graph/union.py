@@ -30,22 +30,21 @@ def union(
 ) -> Lattice:
     """Unite lattices and keep, for each word sequence, the best path of them all: both its costs and its alignment.
 
-    Equal stretches of the lattices become one, so that the union of a lattice with itself is as large as that lattice
-    determinized. Where one word sequence is aligned in different ways, or by far other costs, its paths stay apart up
-    to the place that decides between them; if they do so nearly everywhere, as in lattices of different recognisers,
-    there is no small result: ``determinize=False`` keeps all paths, which is what consensus decoding wants anyway.
+    Equal stretches of the lattices become one. Where one word sequence is aligned in different ways, or by far other
+    costs, its paths stay apart up to the place that decides between them; if they do so nearly everywhere, as in
+    lattices of different recognisers, there is no small result: ``determinize=False`` keeps all paths, which is what
+    consensus decoding wants anyway.
 
     Args:
         lattices: One or more; key and symbol table are those of the first, the frame shift if all have the same.
-        acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled. Ties go to the smaller
-            graph minus acoustic cost, as in Kaldi, then to the first.
-        determinize: False: keep all paths, equal ones too; epsilons stay.
+        acoustic_scale: Factor of acoustic costs where paths compete; ties as for ``determinize``.
+        determinize: False: keep all paths, equal ones too; epsilons stay, and times that a format gave.
         delta: Costs still to be paid that round to the same multiple of this count as equal, > 0; a path may move by as
             much where lattices differ. (Kaldi: 2^-10.)
         max_arcs: Refuse if more arcs arise in determinization, or as much work.
 
     Returns:
-        A connected lattice; sums are made in float64. Times that a format gave to states stay where all paths are kept.
+        A connected lattice; sums are made in float64.
 
     Raises:
         LatticeError: A bound is passed, or one lattice has no path from the start to a final state.

@@ -24,7 +24,7 @@ class WordTime(NamedTuple):
 def word_times(
     lattice: Lattice, path: Path | None = None, frame_shift: float | None = None, acoustic_scale: float = 1.0
 ) -> list[WordTime]:
-    """Return the words of a path with their times.
+    """Return the words of a path with their times, in order.
 
     Times are those of the arcs: of the words only where the lattice has been aligned to words.
 
@@ -34,9 +34,6 @@ def word_times(
         frame_shift: Seconds per label: the features' frame shift times the subsampling of the model, 0.03 with 10 ms
             frames and a factor of 3. None: the lattice's own, which it has where its format carries one.
         acoustic_scale: Factor of acoustic costs where the best path is looked for.
-
-    Returns:
-        The words in order; arcs without a word are left out.
 
     Raises:
         LatticeError: The lattice is not timed, or its times contradict each other.
