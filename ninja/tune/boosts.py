@@ -152,9 +152,7 @@ def tune_context(
     }
     fits = not search.excess(chosen)
     return TunedContext(
-        settings=ContextSettings(trials.options_of(chosen), chosen.acoustic_scale, chosen.word_penalty)
-        if fits
-        else None,
+        settings=ContextSettings(trials.options_of(chosen), *chosen[3:]) if fits else None,
         before=_figures(before),
         without=_figures(without),
         after=_figures(curve[chosen.keyword_boost] if fits else before),
