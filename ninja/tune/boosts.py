@@ -280,19 +280,16 @@ def _warnings(
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
         why = "do the lattices hold the phrases? What they lack must be added first, see augment"
         if helping:
-            why = (
-                f"every keyword_boost that does, from {min(helping):g} on, raises general WER above {limit}, or nearly"
-            )
+            which = f"every keyword_boost that does, from {min(helping):g} on"
+            why = f"{which}, raises general WER above {limit}, or nearly"
         yield f"entities do not lower contextual WER: {why}"
-    larger = (boost for boost in curve if boost > chosen.keyword_boost)
-    too_large = next((boost for boost in larger if curve[boost][1].overall.errors > most), None)
+    rates = {boost: reports[1].overall for boost, reports in curve.items() if boost > chosen.keyword_boost}
+    too_large = next((boost for boost, rate in rates.items() if rate.errors > most), None)
     if too_large is not None:
-        rises = [
-            f"{without[1].overall.wer:.2f} to {curve[too_large][1].overall.wer:.2f} at keyword_boost {too_large:g}"
-        ]
-        last = max(curve)
-        if curve[last][1].overall.errors > curve[too_large][1].overall.errors:
-            rises.append(f"to {curve[last][1].overall.wer:.2f} at {last:g}")
+        rises = [f"{without[1].overall.wer:.2f} to {rates[too_large].wer:.2f} at keyword_boost {too_large:g}"]
+        last = max(rates)
+        if rates[last].errors > rates[too_large].errors:
+            rises.append(f"to {rates[last].wer:.2f} at {last:g}")
         names = [each for each in curve[too_large][1].insertions if not each.found_before]
         shown = f", such as {names[0].entity.text!r} for {names[0].instead_of!r}" if names else ""
         yield (
