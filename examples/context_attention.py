@@ -11,8 +11,7 @@ from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, h
 
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.grammar.decode import BeamOptions, beam_search
-from ninja.context.grammar.spelled import SpelledTracker
-from ninja.context.grammar.spelling import Spelling
+from ninja.context.grammar.spelled import SpelledTracker, Spelling
 
 UNITS = ["<s>", "</s>", *LETTERS]
 BOS, EOS = 0, 1

@@ -6,7 +6,7 @@ from reference_context import class_models, phrase_weights
 from reference_ngram import SlowNgram
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.spelling import Spelling
+from ninja.context.grammar.spelled import Spelling
 from ninja.context.options import ContextOptions
 
 WORD = {"a": "a", "b": "ab", "c": "abb"}  # the models' words, spelled so that one begins like the other

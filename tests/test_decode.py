@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from strategies_decode import ALL, PIECES, WORD, boosts, list_of, names, spelled_weights, steps
 
 from ninja.context.grammar.decode import BeamOptions, beam_search, ctc_prefix_beam_search
-from ninja.context.grammar.spelled import SpelledTracker
-from ninja.context.grammar.spelling import Spelling
+from ninja.context.grammar.spelled import SpelledTracker, Spelling
 from ninja.context.grammar.tracker import Match, Tracker
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable

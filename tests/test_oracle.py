@@ -15,7 +15,7 @@ from strategies import lattices
 
 import ninja as package
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.evaluate.references import number, word_id
+from ninja.evaluate.scoring import number, word_id
 from ninja.graph import best_path, from_arcs
 from ninja.graph.oracle import oracle, paths_of
 from ninja.lattice import Lattice

@@ -19,7 +19,7 @@ from ninja.io import read, write
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import Outcome, Outcomes, compare, draw, report_page
-from ninja.show.histogram import changes, depths
+from ninja.show.report_page import changes, depths
 
 __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,8 +25,7 @@ from strategies_decode import (
 )
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.spelled import SpelledTracker
-from ninja.context.grammar.spelling import OpenVocabulary, Spelling
+from ninja.context.grammar.spelled import OpenVocabulary, SpelledTracker, Spelling
 from ninja.context.grammar.tracker import Match
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError, VocabularyError

@@ -16,10 +16,9 @@ from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source, opened
 from ninja.cli.units import unit_options
-from ninja.ctc.found import CtcFound
 from ninja.ctc.lexicon import CtcLexicon
 from ninja.ctc.matrices import read_matrices
-from ninja.ctc.search import CtcOptions, ctc_search, log_probabilities
+from ninja.ctc.search import CtcFound, CtcOptions, ctc_search, log_probabilities
 from ninja.ctc.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME

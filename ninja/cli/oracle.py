@@ -21,7 +21,7 @@ from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
-from ninja.evaluate.references import NEVER, number, word_id
+from ninja.evaluate.scoring import NEVER, number, word_id
 from ninja.files import text as utf8
 from ninja.graph.oracle import oracle as nearest_path
 from ninja.graph.oracle import paths_of

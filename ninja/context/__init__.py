@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ninja.context.grammar.decode import beam_search as beam_search
     from ninja.context.grammar.decode import ctc_prefix_beam_search as ctc_prefix_beam_search
     from ninja.context.grammar.spelled import SpelledTracker as SpelledTracker
-    from ninja.context.grammar.spelling import Spelling as Spelling
+    from ninja.context.grammar.spelled import Spelling as Spelling
     from ninja.context.grammar.tracker import Match as Match
     from ninja.context.grammar.tracker import Tracker as Tracker
     from ninja.context.grammar.tracker import add_context as add_context
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "entities": ("Entities", "Phrase", "PhraseList"),
     "grammar.decode": ("BeamOptions", "Hypothesis", "beam_search", "ctc_prefix_beam_search"),
-    "grammar.spelled": ("SpelledTracker",),
-    "grammar.spelling": ("Spelling",),
+    "grammar.spelled": ("SpelledTracker", "Spelling"),
     "grammar.tracker": ("Match", "Tracker", "add_context"),
     "options": ("ContextOptions",),
     "sound.augment": ("Added", "AugmentOptions", "Augmenter", "extended"),

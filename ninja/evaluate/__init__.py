@@ -14,8 +14,7 @@ from ninja.evaluate.details import (
 from ninja.evaluate.entities import Phrases, read_truth, score_entities
 from ninja.evaluate.entity_report import Entity, EntityRate, EntityReport
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align, edits
-from ninja.evaluate.references import Numbered, number
-from ninja.evaluate.scoring import Mode, oracle_rate, oracle_score, score, score_each, scored_keys
+from ninja.evaluate.scoring import Mode, Numbered, number, oracle_rate, oracle_score, score, score_each, scored_keys
 from ninja.formats.kaldi.tables import read_speakers, read_text
 
 __all__ = [

@@ -16,7 +16,7 @@ from ninja.cli.run import run, write
 from ninja.cli.source import Source, reads_lattices_alone
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import read_text
-from ninja.evaluate.references import number
+from ninja.evaluate.scoring import number
 from ninja.formats.fst_image import read_transducer
 from ninja.graph.combine import check_weights
 from ninja.lattice import Lattice, Scales
