@@ -76,7 +76,7 @@ def read_fst_text(
     """
     textual.refuse_unended(content, path, key, b"", line)
     naming = textual.Naming(key, path, words, options.encoding)
-    acceptor = _is_acceptor(content, words, options, key, path, line)
+    acceptor = _is_acceptor(content, naming, options, line)
     spelled = options.labels == "words" or words is not None
     fault, at, field, count, machine = _formats.read_fst_text(content, line, acceptor=acceptor, spelled=spelled)
     if machine is None:
@@ -105,14 +105,7 @@ def _refusal(
     return FormatError(message, naming.path, key=naming.key, line=line)
 
 
-def _is_acceptor(
-    content: bytes,
-    words: SymbolTable | None,
-    options: FstTextOptions,
-    key: str,
-    path: str | None,
-    line: int = 1,
-) -> bool:
+def _is_acceptor(content: bytes, naming: textual.Naming, options: FstTextOptions, line: int) -> bool:
     """Tell whether arcs have one label: it is said, or seen; four fields may be two labels, or one and a weight."""
     if options.acceptor is not None:
         return options.acceptor
@@ -126,10 +119,10 @@ def _is_acceptor(
                 f"{_shown(named[1])} is a name and {_shown(named[2])} an integer: a word and its weight, or an input "
                 "label and the id of a word? Say --from fst-text:acceptor=true or acceptor=false"
             )
-            raise FormatError(message, path, key=key, line=line + content.count(b"\n", 0, named.start(1)))
+            raise FormatError(message, naming.path, key=naming.key, line=line + content.count(b"\n", 0, named.start(1)))
         return False
-    if words is not None and options.labels != "ids":
-        return not all(label.decode(options.encoding, "replace") in words for label in fourth)
+    if naming.words is not None and options.labels != "ids":
+        return not all(label.decode(options.encoding, "replace") in naming.words for label in fourth)
     return weights
 
 

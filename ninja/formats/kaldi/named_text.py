@@ -13,7 +13,7 @@ from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
-from ninja.formats.textual import EPSILON_NAME, check_encoding
+from ninja.formats.textual import EPSILON_NAME, Naming, check_encoding
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
@@ -63,15 +63,8 @@ def read_named_text(
     """Yield the lattices of an archive, compact or raw.
 
     It is Kaldi's text format, but words may be names, keys may have blanks in them (as TheanoLM's), and the empty line
-    behind the last lattice may be missing where all states of that lattice are there.
-
-    Args:
-        content: The whole archive, or what gives its blocks of whole lines as often as it is called: a large one is
-            read twice, since only its end tells what its words are.
-        path: File name for error messages.
-        words: Symbol table that the words must be in; None: where they are names, one of the archive's own words is
-            made, epsilon 0.
-        options: How it is understood.
+    behind the last lattice may be missing where all states of that lattice are there. A large archive is read twice,
+    since only its end tells whether its words are names, of which a table is made unless there are `words`.
 
     Yields:
         Each key with its lattice, or with what is wrong with it. What an archive cut short ends in is its last entry.
@@ -184,12 +177,7 @@ class _Words:
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices have no weights of one number
             return b"?"
-        encoding = self.options.encoding
-        try:
-            word = name.decode(encoding)
-        except UnicodeDecodeError as error:
-            message = f"not {encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
-            raise FormatError(message, self.path, line=line) from error
+        word = Naming("", self.path, None, self.options.encoding).decoded(name, line)
         self.integers += name.isdigit()
         self.names += not name.isdigit()
         if word == EPSILON_NAME:
@@ -210,14 +198,7 @@ class _Words:
 
 
 class _Archive:
-    """The lines of an archive, or of a stretch of it, with ids in place of names and numbers in place of keys.
-
-    Args:
-        rows: The lines.
-        first: Number of the first.
-        last: Whether the archive ends with them.
-        known: The words of the archive, which grow by those of these lines.
-    """
+    """The lines of an archive, or of a stretch of it, with ids in place of names and numbers in place of keys."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path

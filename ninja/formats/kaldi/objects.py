@@ -14,7 +14,7 @@ import os
 import re
 import struct
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ LONGEST_KEY = 4096
 DAMAGED = "the file is damaged, copy it again"
 _BLANK = re.compile(rb"[ \t\n\r\f\v]")
 _NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
+Number = TypeVar("Number", int, float)
 _ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # of a table of integers, each written for itself
 
 
@@ -45,19 +46,17 @@ class Scalar:
 
     def integer(self) -> int | None:
         """Return it as an integer; None if it is none."""
-        if self.binary:
-            return struct.unpack("<i" if len(self.content) == 4 else "<q", self.content)[0]
-        try:
-            return int(self.content)
-        except ValueError:
-            return None
+        return self._as("<i", "<q", int)
 
     def real(self) -> float | None:
         """Return it as a real number; None if it is none."""
+        return self._as("<f", "<d", float)
+
+    def _as(self, short: str, long: str, kind: type[Number]) -> Number | None:
         if self.binary:
-            return struct.unpack("<f" if len(self.content) == 4 else "<d", self.content)[0]
+            return struct.unpack(short if len(self.content) == 4 else long, self.content)[0]
         try:
-            return float(self.content)
+            return kind(self.content)
         except ValueError:
             return None
 
