@@ -122,8 +122,8 @@ BAD = {
     "nothing": (("nowhere",), 1, "nowhere: cannot be read: No such file or directory"),
     "an empty text": (("empty",), 1, "empty: no sentence in this text"),
     "marks in the text": (("marked",), 1, "marked:2: <s> or </s> in the text; remove them, they are implied"),
-    "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (invalid continuation byte); convert it with iconv"),
-    "damaged gzip": (("cut.gz",), 1, "the gzip stream is damaged"),
+    "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (unexpected end of data); convert it with iconv"),
+    "damaged gzip": (("cut.gz",), 1, "the gzip stream ends too early"),
     "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: no sentence in this text"),
     "three fields": (
         ("good", "--vocabulary", "three"),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.gzip import GZIP_MAGIC
+from ninja.errors import FormatError, OptionError
+from ninja.files.place import Place
+from ninja.files.stream import open_stream
+from ninja.formats.content import Content
+from ninja.formats.window import numbered_lines
 from ninja.lm.vocabulary import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.
@@ -41,27 +42,19 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
         InputError: The file cannot be read.
     """
     name = os.fspath(path)
-    try:
-        with open(name, "rb") as probe:
-            packed = probe.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", name) from error
-    number = 0
-    with gzip.open(name, "rb") if packed else open(name, "rb") as stream:
-        try:
-            for number, line in enumerate(stream, start=1):
+    with open_stream(Place(name)) as stream:
+        for number, line, _ in numbered_lines(Content(stream, name).blocks()):
+            try:
                 words = line.decode("utf-8").split()
-                if len(words) > LONGEST_SENTENCE:
-                    message = f"{len(words)} words on a line, more than {LONGEST_SENTENCE}; put one sentence on each"
-                    raise FormatError(message, name, line=number)
-                if not {BOS, EOS}.isdisjoint(words):
-                    raise FormatError(f"{BOS} or {EOS} in the text; remove them, they are implied", name, line=number)
-                if words:
-                    yield words
-        except UnicodeDecodeError as error:
-            raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=number) from error
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise FormatError(f"the gzip stream is damaged: {error}", name, line=number + 1) from error
+            except UnicodeDecodeError as error:
+                raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=number) from error
+            if len(words) > LONGEST_SENTENCE:
+                message = f"{len(words)} words on a line, more than {LONGEST_SENTENCE}; put one sentence on each"
+                raise FormatError(message, name, line=number)
+            if not {BOS, EOS}.isdisjoint(words):
+                raise FormatError(f"{BOS} or {EOS} in the text; remove them, they are implied", name, line=number)
+            if words:
+                yield words
 
 
 def digest(path: str | os.PathLike[str]) -> str:
