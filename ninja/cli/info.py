@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
-import numpy.typing as npt
 
 from ninja.cli.options import command
 from ninja.cli.run import results
@@ -22,33 +21,27 @@ from ninja.lm.word_map import MARKS
 from ninja.parallel.pipeline import Each
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What is to be known of one lattice."""
+class Size(NamedTuple):
+    """The figures of one lattice, or, of several, their sums."""
 
     kind: str
-    has_times: bool  # besides those that labels tell
-    has_alignments: bool
-    states: int
-    arcs: int
-    frames: int
-    crossings: int  # arcs that cross a frame, over all frames
-    word: npt.NDArray[np.int32]  # distinct words, epsilon left out
-    count: npt.NDArray[np.int64]  # arcs that carry each
-
-    @property
-    def depth(self) -> float:
-        """Mean number of arcs that cross a frame; 0 without frames."""
-        return self.crossings / self.frames if self.frames else 0.0
+    figures: dict[str, int]
+    arcs_of: dict[int, int]  # by the word they carry, epsilon left out
 
 
 def size_of(lattice: Lattice) -> Size:
     """Measure a lattice."""
     crossing = depth_per_frame(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
-    carries = lattice.time is not None, lattice.has_labels
-    counts = lattice.num_states, lattice.num_arcs, len(crossing), int(crossing.sum())
-    return Size(lattice.kind, *carries, *counts, word, count)
+    figures = {"with times": int(lattice.time is not None), "with alignments": int(lattice.has_labels)}
+    figures |= {"states": lattice.num_states, "arcs": lattice.num_arcs}
+    figures |= {"frames": len(crossing), "crossings": int(crossing.sum())}
+    return Size(lattice.kind, figures, dict(zip(word.tolist(), count.tolist(), strict=True)))
+
+
+def depth(figures: Mapping[str, int]) -> float:
+    """Return the mean number of arcs that cross a frame; 0 without frames."""
+    return figures["crossings"] / max(figures["frames"], 1)
 
 
 @command
@@ -71,16 +64,15 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
     formats = Counter(name or "unknown" for name in source.format_names())
     kinds: Counter[str] = Counter()
-    carried: Counter[str] = Counter()
+    total = Counter({"with times": 0, "with alignments": 0, "states": 0, "arcs": 0, "frames": 0, "crossings": 0})
     count: Counter[int] = Counter()
-    total = Counter(states=0, arcs=0, frames=0, crossings=0)
     for key, size in results(Each(size_of), source, to_stdout=per_lattice):
         kinds[size.kind] += 1
-        carried.update(times=size.has_times, alignments=size.has_alignments)
-        total.update(states=size.states, arcs=size.arcs, frames=size.frames, crossings=size.crossings)
-        count.update(dict(zip(size.word.tolist(), size.count.tolist(), strict=True)))
+        total.update(size.figures)
+        count.update(size.arcs_of)
         if per_lattice:
-            click.echo(f"{key} {size.states} {size.arcs} {size.frames} {size.depth:.7g}")
+            sizes = " ".join(str(size.figures[name]) for name in ("states", "arcs", "frames"))
+            click.echo(f"{key} {sizes} {depth(size.figures):.7g}")
     if not per_lattice:
         words = source.table()
         figures: dict[str, Any] = {
@@ -88,13 +80,11 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
             "lattices": source.console.log.lattices,
             "failed": len(source.console.log.failures),
             "kinds": dict(kinds),
-            "with times": carried["times"],
-            "with alignments": carried["alignments"],
+            "with times": total["with times"],
+            "with alignments": total["with alignments"],
             "symbol table": "none" if words is None else f"{len(words)} words",
-            "states": total["states"],
-            "arcs": total["arcs"],
-            "frames": total["frames"],
-            "depth": round(total["crossings"] / max(total["frames"], 1), 4),
+            **{name: total[name] for name in ("states", "arcs", "frames")},
+            "depth": round(depth(total), 4),
             "words": len(count),
         }
         if rnnlm is not None and words is not None:

@@ -62,24 +62,14 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     def collected(
         rnnlm: tuple[str, ...],
         old_lm: str | None,
-        mixture: How,
-        mixture_weights: tuple[float, ...],
-        iterate: tuple[Direction, ...],
         carry_over: bool,
         utt2spk: str | None,
         segments: str | None,
         carry_words: int,
-        device: str,
         **options: Any,
     ) -> None:
-        models = ModelFiles(
-            _files(rnnlm, old_lm),
-            old_lm,
-            mixture,
-            mixture_weights,
-            iterate,
-            device,
-        )
+        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
+        models = ModelFiles(_files(rnnlm, old_lm), old_lm, *how)
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected

@@ -54,10 +54,6 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         tokens: str | None,
         letters: str | None,
         sentencepiece: str | None,
-        blank: str | None,
-        space: str | None,
-        never: tuple[str, ...],
-        scheme: Scheme | None,
         lexicon: str | None,
         word_list: str | None,
         **options: Any,
@@ -66,7 +62,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         if lexicon is not None and word_list is not None:
             raise OptionError("--lexicon and --word-list both say which words there are; give one")
         spelled = lexicon is not None or word_list is not None
-        units = chosen_units(names, blank, space, never, scheme, spelled=spelled)
+        how = {name: options.pop(name) for name in ("blank", "space", "never", "scheme")}
+        units = chosen_units(names, spelled=spelled, **how)
         command(units=units, lexicon=_lexicon(units, lexicon, word_list), **options)
 
     return collected

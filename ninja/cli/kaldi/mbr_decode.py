@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -30,6 +30,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each, Keyed
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
+OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
 MOST_COST = 1e10  # what Kaldi writes instead of infinity
 
 
@@ -50,20 +51,15 @@ def frame_shift_option(text: str) -> Callable[[Command], Command]:
 
 
 class Decoded(NamedTuple):
-    """The results of one lattice, in the forms that are written."""
+    """The results of one lattice."""
 
     words: npt.NDArray[np.int32]
     bayes_risk: float
-    texts: dict[str, Any]  # by the name of the option
+    outputs: dict[str, Any]  # by the option that names the file, in the form that is written
 
 
 def decode(
-    lattice: Lattice,
-    scales: Scales,
-    one_best_times: bool,
-    frame_shift: float | None,
-    wanted: frozenset[str],
-    **how: Any,
+    lattice: Lattice, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
 ) -> Decoded:
     """Decode a lattice, and print what is wanted of it."""
     if "mesh_dir" in wanted:
@@ -71,21 +67,26 @@ def decode(
     found = consensus.mbr_decode(lattice, scales, **how)
     if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
-    texts: dict[str, Any] = {}
-    if lattice.words is not None:
-        texts["words"] = [lattice.words.word(word) for word in found.words.tolist()]
-    if "sausage" in wanted:
-        texts["sausage"] = _sausage(found)
-    if "times" in wanted:
-        texts["times"] = _times(found.times if one_best_times else found.bin_times)
-    if wanted & {"mesh_dir", "json_file"}:
+    network = None
+    if "mesh_dir" in wanted or "json_file" in wanted:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
         network = consensus.confusion_network(found, shift, lattice.words)
-        if "mesh_dir" in wanted:
-            texts["mesh_dir"] = write_mesh(consensus.without_empty_bins(network))
-        if "json_file" in wanted:
-            texts["json_file"] = write_network(network)
-    return Decoded(found.words, found.bayes_risk, texts)
+    outputs: dict[str, Any] = {}
+    for name in wanted:
+        if name == "bayes_risk":
+            outputs[name] = found.bayes_risk
+        elif name == "sausage":
+            outputs[name] = _sausage(found)
+        elif name == "times":
+            outputs[name] = _times(found.times if one_best_times else found.bin_times)
+        elif network is not None:
+            mesh = name == "mesh_dir"
+            outputs[name] = write_mesh(consensus.without_empty_bins(network)) if mesh else write_network(network)
+    if lattice.words is None:
+        outputs["ids"] = found.words
+    else:
+        outputs["words"] = [lattice.words.word(word) for word in found.words.tolist()]
+    return Decoded(found.words, found.bayes_risk, outputs)
 
 
 @command
@@ -105,16 +106,7 @@ def decode(
 )
 @combines_systems
 def mbr_decode(
-    source: Source,
-    output_file: str,
-    bayes_risk: str | None,
-    sausage: str | None,
-    times: str | None,
-    mesh_dir: str | None,
-    json_file: str | None,
-    word_symbol_table: str | None,
-    lattices: Keyed | None,
-    **given: Any,
+    source: Source, output_file: str, word_symbol_table: str | None, lattices: Keyed | None, **given: Any
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -127,39 +119,36 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    files = {"sausage": sausage, "times": times, "mesh_dir": mesh_dir, "json_file": json_file}
-    wanted = frozenset(name for name, file in files.items() if file is not None)
+    files = {name: file for name in OUTPUTS if (file := given.pop(name)) is not None}
     show = shown_words(source.console, word_symbol_table)
-    if mesh_dir is not None:
-        _make(mesh_dir)
     risk, words = 0.0, 0
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
-        risks, sausages, spans = (
-            None if name is None else stack.enter_context(NumberWriter(name)) for name in (bayes_risk, sausage, times)
-        )
-        objects = None if json_file is None else stack.enter_context(text_output(json_file))
-        decoding = Each(partial(decode, wanted=wanted, **given))
+        write = {name: _writer(stack, name, file) for name, file in files.items()}
+        write |= {"words": transcripts.fields, "ids": transcripts.integers}
+        decoding = Each(partial(decode, wanted=tuple(files), **given))
         for key, decoded in results(decoding, source, lattices, to_stdout=output_file == "-"):
-            texts = decoded.texts
-            if "words" in texts:
-                transcripts.fields(key, texts["words"])
-            else:
-                transcripts.integers(key, decoded.words)
+            for name, output in decoded.outputs.items():
+                write[name](key, output)
             show(key, decoded.words.tolist())
-            if risks is not None:
-                risks.number(key, decoded.bayes_risk)
-            if sausages is not None:
-                sausages.fields(key, texts["sausage"])
-            if spans is not None:
-                spans.fields(key, texts["times"])
-            if objects is not None:
-                objects.write(texts["json_file"])
-            if mesh_dir is not None:
-                _write_mesh(mesh_dir, key, texts["mesh_dir"])
             risk += decoded.bayes_risk
             words += len(decoded.words)
     close_with_risk(source, risk, words)
+
+
+def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], object]:
+    """Open an output, and return the function that writes a lattice's part of it."""
+    if name == "mesh_dir":
+        try:
+            os.makedirs(file, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot be made: {error.strerror or error}", file) from error
+        return partial(_write_mesh, file)
+    if name == "json_file":
+        stream = stack.enter_context(text_output(file))
+        return lambda key, text: stream.write(text)
+    table = stack.enter_context(NumberWriter(file))
+    return table.number if name == "bayes_risk" else table.fields
 
 
 def close_with_risk(source: Source, risk: float, words: int) -> NoReturn:
@@ -206,13 +195,6 @@ def _sausage(found: Consensus) -> list[str]:
 def _times(times: npt.NDArray[np.float32]) -> list[str]:
     """Print pairs as Kaldi prints them."""
     return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
-
-
-def _make(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
 
 
 def _check_file_name(key: str) -> None:
