@@ -80,26 +80,22 @@ class Console:
         self.say(f"failed: {failure}")
 
     @contextmanager
-    def progress(self, unit: str, total: float | None = None, *, to_stdout: bool = False) -> Iterator[Bar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and no results appear on it.
+    def progress(self, unit: str, *, to_stdout: bool = False) -> Iterator[Bar | None]:
+        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it.
 
         Args:
             unit: The items counted.
-            total: Number of items; None: not known.
             to_stdout: Results are printed on stdout meanwhile.
         """
         if not sys.stderr.isatty() or (to_stdout and sys.stdout.isatty()):
             yield None
             return
         from rich.console import Console as Terminal
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        known = () if total is None else (BarColumn(), TimeRemainingColumn())
-        of = "" if total is None else "/{task.total:.0f}"
         with Progress(
             SpinnerColumn(),
-            TextColumn(f"{{task.completed:.0f}}{of} {unit}"),
-            *known,
+            TextColumn(f"{{task.completed:.0f}} {unit}"),
             TimeElapsedColumn(),
             TextColumn("{task.description}"),
             console=Terminal(stderr=True),
@@ -107,7 +103,7 @@ class Console:
             redirect_stdout=False,
             redirect_stderr=False,
         ) as progress:
-            self._bar = Bar(progress, progress.add_task("", total=total))
+            self._bar = Bar(progress, progress.add_task("", total=None))
             try:
                 yield self._bar
             finally:

@@ -82,7 +82,10 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
         "normalised": model.normalized,
     }
     if kind == CHECKPOINT:
-        facts |= _told_by(name)
+        from ninja.lm.checkpoint import read
+
+        stored = read(name)
+        facts |= {"kind": f"Ninja checkpoint ({stored.kind})", "perplexity": stored.card.get("perplexity")}
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
@@ -145,14 +148,6 @@ def convert(model: str, output_file: str) -> None:
     from ninja.lm.convert import convert as convert_model
 
     convert_model(model, output_file)
-
-
-def _told_by(checkpoint: str) -> dict[str, Any]:
-    """Return what only a checkpoint tells of its model."""
-    from ninja.lm.checkpoint import read
-
-    stored = read(checkpoint)
-    return {"kind": f"Ninja checkpoint ({stored.kind})", "perplexity": stored.card.get("perplexity")}
 
 
 def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> Iterator[Sentence]:

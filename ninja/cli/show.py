@@ -38,7 +38,7 @@ def show(source: Source, key: str | None, ref: str | None, output_file: str, **g
     reference = None
     if ref is not None and source.table() is None:
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
-    lattice = _only(source) if key is None else _named(source, key)
+    lattice = _chosen(source, key)
     if ref is not None:
         reference = read_text(ref).get(lattice.key)
         if reference is None:
@@ -50,37 +50,29 @@ def show(source: Source, key: str | None, ref: str | None, output_file: str, **g
         source.console.say(f"{lattice.key}: {said}")
 
 
-def _named(source: Source, key: str) -> Lattice:
-    """Return the lattice of a key; failures of others are only reported."""
-    seen: list[str] = []
+def _chosen(source: Source, key: str | None) -> Lattice:
+    """Return the lattice of a key, or the only one; with a key, failures of others are only reported."""
+    seen: list[Lattice] = []
 
     def tolerated(failure: NinjaError) -> None:
         if failure.key == key:
             raise failure
         source.console.say(f"failed: {failure}")
 
-    for found, lattice in source.read(source.places, tolerated):
+    for found, lattice in source.read(source.places, None if key is None else tolerated):
         if found == key:
             return lattice
-        seen.append(found)
-    raise InputError(f"no lattice has the key {key!r}; {_listed(seen)}", source.places[0])
-
-
-def _only(source: Source) -> Lattice:
-    """Return the lattice of a source that holds just one."""
-    found: list[Lattice] = []
-    for _, lattice in source.read(source.places, None):
-        found.append(lattice)
-        if len(found) > NAMED:
+        if len(seen) <= NAMED:
+            seen.append(lattice)
+        elif key is None:
             break
-    if not found:
+    more = ", …" if len(seen) > NAMED else ""
+    names = ", ".join(lattice.key for lattice in seen[:NAMED])
+    listed = f"there are {names}{more}" if seen else "there is none at all"
+    if key is not None:
+        raise InputError(f"no lattice has the key {key!r}; {listed}", source.places[0])
+    if not seen:
         raise InputError("there is no lattice in it", source.places[0])
-    if len(found) > 1:
-        keys = [lattice.key for lattice in found]
-        raise OptionError(f"{source.places[0]}: say with --key which lattice to show; {_listed(keys)}")
-    return found[0]
-
-
-def _listed(keys: list[str]) -> str:
-    more = ", …" if len(keys) > NAMED else ""
-    return f"there are {', '.join(keys[:NAMED])}{more}" if keys else "there is none at all"
+    if len(seen) > 1:
+        raise OptionError(f"{source.places[0]}: say with --key which lattice to show; {listed}")
+    return seen[0]

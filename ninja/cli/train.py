@@ -14,9 +14,9 @@ from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.lm.ngram.classes import Tagger, is_class
-from ninja.lm.ngram.kneser_ney import Discounts, NgramOptions, TrainedNgram, train_ngram
+from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.text import read_sentences
-from ninja.lm.train.held_out import HeldOut, measure
+from ninja.lm.train.held_out import measure
 from ninja.lm.train.recipe import Progress, TrainOptions
 
 
@@ -72,16 +72,11 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @click.option("--vocabulary", metavar="FILE", help="Words of the model, one a line, or a words.txt.  [default: all]")
 @click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
 @click.option(
-    "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="Of counts 1, 2, 3+, or all.  [default: estimated]"
+    "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="One, or of counts 1, 2, 3+.  [default: estimated]"
 )
 @from_fields(NgramOptions, skip=("cutoffs", "discounts"))
 def ngram(
-    text: str,
-    output_file: str,
-    dev: str | None,
-    classes: str | None,
-    vocabulary: str | None,
-    **chosen: Any,
+    text: str, output_file: str, dev: str | None, classes: str | None, vocabulary: str | None, **chosen: Any
 ) -> None:
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
@@ -95,9 +90,7 @@ def ngram(
       ninja train ngram train.txt.gz --dev dev.txt -o lm.arpa.gz
       ninja train ngram train.txt --classes entities.json -o class_lm.arpa
     """
-    options = NgramOptions(
-        **chosen,
-    )
+    options = NgramOptions(**chosen)
     folder = os.path.dirname(output_file)
     if folder and not os.path.isdir(folder):  # better now than after the training
         raise OutputError("its folder does not exist; make it first", output_file)
@@ -153,11 +146,7 @@ def _vocabulary(path: str) -> list[str]:
 def _measured(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
     sentences = read_sentences(path)
     found = measure(model.as_language_model(), sentences if tagger is None else tagger.tag_all(sentences), path)
-    return f", {_shown(found)}"
-
-
-def _shown(found: HeldOut) -> str:
-    line = f"perplexity {found.perplexity:.2f} on the held-out text"
+    line = f", perplexity {found.perplexity:.2f} on the held-out text"
     if found.num_unknown:
         share = found.num_unknown / found.num_words
         line += f", {found.known_perplexity:.2f} without unknown words ({found.num_unknown}, {share:.2%})"
@@ -169,26 +158,20 @@ def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     for note in () if tagger is None else tagger.notes():
         _say(note)
     tokens = [word for word in model.words if is_class(word)]
+    shown = f"{', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''}"
+    of_classes = f", {len(tokens)} of them classes ({shown})" if tokens else ""
     _say(
         f"{model.num_sentences} sentences, {model.num_words} words, {model.num_unknown} of them unknown; "
-        f"{len(model.words)} words in the vocabulary"
-        + (
-            f", {len(tokens)} of them classes ({', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''})"
-            if tokens
-            else ""
-        )
+        f"{len(model.words)} words in the vocabulary{of_classes}"
     )
     for length, (counted, ngrams, discounts) in enumerate(
         zip(model.num_counted, model.lengths, model.discounts, strict=True), start=1
     ):
+        taken = ", ".join(f"{each:.4g}" for each in discounts.of_count)
         cut = f", {counted - len(ngrams)} more cut" if counted > len(ngrams) else ""
-        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {_discounts(discounts)}")
+        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {taken}")
     for note in model.notes:
         _say(note)
-
-
-def _discounts(discounts: Discounts) -> str:
-    return ", ".join(f"{each:.4g}" for each in discounts.of_count)
 
 
 def _say(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -45,19 +46,12 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
     if _is_table(other):
         if phi_label is not None:
             raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
-        joined.write(lambda first, others: shaped(graph.compose(first, _only(others))), destination, needed=True)
+        joined.write(lambda first, others: shaped(graph.compose(first, others[0])), destination, needed=True)
     source.beside = ()
     if source.words is None and source.table() is not None:
         raise OptionError(f"{other} holds ids of words, but {source.places[0]} spells them; give --words")
     machine = _machine(other)
     run(lambda lattice: shaped(graph.compose(lattice, machine, phi_label)), source, destination)
-
-
-def _only(others: Sequence[Lattice | None]) -> Lattice:
-    """Return the lattice of the only other source, which is there."""
-    (other,) = others
-    assert other is not None
-    return other
 
 
 def _machine(path: str) -> Fst:
@@ -91,7 +85,7 @@ def interp(joined: Joined, destination: Destination, alpha: float) -> None:
     """
     if not 0.0 <= alpha <= 1.0:
         raise OptionError(f"alpha is {alpha}, but must be from 0 to 1")
-    joined.write(lambda first, others: graph.interp(first, _only(others), alpha), destination, needed=True)
+    joined.write(lambda first, others: graph.interp(first, others[0], alpha), destination, needed=True)
 
 
 @command
@@ -147,7 +141,7 @@ def union(joined: Joined, destination: Destination, acoustic_scale: float, deter
       ninja union den.ark num.ark -o union.ark
     """
 
-    def united(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
+    def united(first: Lattice, others: Sequence[Any]) -> Lattice:
         lattices = [first, *(lattice for lattice in others if lattice is not None)]
         try:
             return graph.union(lattices, acoustic_scale, determinize=determinize, max_arcs=max_arcs)
@@ -186,7 +180,7 @@ def combine(
     """
     weights = check_weights(lat_weights, 1 + len(joined.others))
 
-    def combined(first: Lattice, others: Sequence[Lattice | None]) -> Lattice:
+    def combined(first: Lattice, others: Sequence[Any]) -> Lattice:
         return graph.combine([first, *others], weights, Scales(acoustic_scale, lm_scale), exponents=exp_weights)
 
     joined.write(combined, destination)

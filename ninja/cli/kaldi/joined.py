@@ -20,11 +20,11 @@ from ninja.errors import LatticeError
 from ninja.graph import combine
 from ninja.graph.combine import check_weights
 from ninja.io.lookup import Lookup
-from ninja.lattice import Kind, Lattice, Scales
+from ninja.lattice import Lattice, Scales
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, Keyed, Stage
 
-Joining = Callable[[Lattice, Sequence["Lattice | None"]], Lattice]
+Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # of a lattice, and of each other source its lattice or None
 
 
 @dataclass(slots=True)
@@ -38,12 +38,7 @@ class Joined:
 
     @contextmanager
     def stage(self, function: Joining, *, needed: bool = False) -> Iterator[Stage[Lattice]]:
-        """Open the other sources for a ``with`` block, as the stage that applies a function to lattices of one key.
-
-        Args:
-            function: Given a lattice of the first source, and of each other its lattice or None.
-            needed: A lattice that another source lacks fails, rather than that the function goes without.
-        """
+        """Open the other sources for the stage that joins lattices of one key; with ``needed``, those without fail."""
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.source.lookup(place)) for place in self.others]
 
@@ -65,12 +60,10 @@ class Joined:
 
             yield stage
 
-    def write(
-        self, function: Joining, destination: Destination, *, needed: bool = False, kind: Kind | None = None
-    ) -> NoReturn:
+    def write(self, function: Joining, destination: Destination, *, needed: bool = False) -> NoReturn:
         """Write what the function makes of the lattices of each key, and end the command."""
         with self.stage(function, needed=needed) as stage:
-            write(stage, self.source, destination, kind=kind)
+            write(stage, self.source, destination)
         if not needed:
             self.say_missing()
         self.source.console.close_counting()
