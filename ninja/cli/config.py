@@ -31,13 +31,7 @@ def config(command: Command) -> Command:
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
-    """Write options, in TOML.
-
-    Args:
-        path: The file, or ``-`` for stdout.
-        values: Numbers, words, truth values or lists of words, by the option's name with underscores.
-        comments: Lines to put above.
-    """
+    """Write options, by their names with underscores, in TOML, with comments above."""
     with text_output(path) as output:
         for line in comments:
             output.write(f"# {line}\n")

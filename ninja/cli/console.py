@@ -81,12 +81,7 @@ class Console:
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False) -> Iterator[Bar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it.
-
-        Args:
-            unit: The items counted.
-            to_stdout: Results are printed on stdout meanwhile.
-        """
+        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it."""
         if not sys.stderr.isatty() or (to_stdout and sys.stdout.isatty()):
             yield None
             return
@@ -110,12 +105,7 @@ class Console:
                 self._bar = None
 
     def close(self, message: str | None = None, *, failed: bool = False) -> NoReturn:
-        """Print what was done and what failed, and end the command with the right exit code.
-
-        Args:
-            message: What was done; None: the results say it.
-            failed: The command failed, even if no lattice did.
-        """
+        """Print what was done and what failed, and end the command; it failed if it says so or any lattice did."""
         if message is not None:
             self.say(message)
         if self.log.skipped:

@@ -47,12 +47,7 @@ AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if 
 
 
 def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of context, handed to it as ``context``; None where there are no entities.
-
-    Args:
-        required: The command does nothing without entities.
-        skip: Fields of the options that this command offers in its own way, or not at all.
-    """
+    """Give a command the options of context, handed to it as ``context``; None where there are no entities."""
     skip = (*skip, "map_words")
 
     def add(command: Callable[..., None]) -> Callable[..., None]:

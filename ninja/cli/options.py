@@ -34,12 +34,7 @@ class Destination:
 
 
 class FileOption(click.Option):
-    """An option for a file.
-
-    Args:
-        writes: The file is a result.
-        load: The function that reads the file for the command; None: the command gets its name.
-    """
+    """An option for a file that is read or, if it ``writes``, a result; ``load`` reads it for the command."""
 
     def __init__(
         self, names: Any, *, writes: bool = False, load: Callable[[str], object] | None = None, **given: Any
@@ -60,13 +55,7 @@ def writes(name: str, text: str, *names: str) -> Callable[[Command], Command]:
 
 
 class Several(click.ParamType):
-    """Values with a separator between, as a tuple.
-
-    Args:
-        kind: The function that makes a value of its text.
-        what: The values, for the message.
-        separator: A comma, or a colon as in Kaldi.
-    """
+    """Values with a separator between, as a tuple; ``what`` names them in messages."""
 
     name = "list"
 
@@ -225,10 +214,9 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     """Add an option for each field of an options dataclass, of the same name, type, default and help.
 
     Args:
-        options: The dataclass; its annotations are plain types, Literals, or one of these or None. A class of its
-            bases that has a ``section`` names that of its own fields in the help.
-        skip: Fields that the command offers in its own way, or not at all.
-        prefix: Put before each name, with an underscore, where the command has options of the same names.
+        options: The dataclass; a base with a ``section`` names that of its own fields in the help.
+        skip: Fields without an option.
+        prefix: Put before each name, with an underscore.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
@@ -266,11 +254,7 @@ def typed(names: Collection[str]) -> list[str]:
 
 
 def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) -> None:
-    """Refuse, before anything is computed, files to write that are one and the same, are read, or have no folder.
-
-    Raises:
-        OptionError: Names the file.
-    """
+    """Refuse, before anything is computed, files to write that are one and the same, are read, or have no folder."""
     read = {os.path.realpath(path) for path in inputs if isinstance(path, str | os.PathLike) and path != "-"}
     written: set[str] = set()
     for path in outputs:
@@ -290,8 +274,7 @@ def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) ->
 def text_output(path: str) -> Iterator[TextIO]:
     """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete.
 
-    Raises:
-        OptionError: A wspecifier of two files; ``ark:F`` and ``ark,t:F``, as Kaldi's users type them, are the file F.
+    Like Kaldi's users, ``ark:F`` and ``ark,t:F`` mean the file F.
     """
     from ninja.files.output import opened_as_text  # here: `ninja COMMAND --help` need not wait for it
     from ninja.files.target import target

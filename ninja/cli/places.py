@@ -13,15 +13,7 @@ from ninja.io.sources import tables
 
 
 def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
-    """Refuse, before anything is computed, results that would go to one file, or over a file that is read.
-
-    Args:
-        outputs: Files or wspecifiers; None: not asked for.
-        inputs: Files or rspecifiers, or tuples of them.
-
-    Raises:
-        OptionError: Names the file.
-    """
+    """Refuse, before anything is computed, results that would go to one file, or over a file that is read."""
     written: list[str | None] = []
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
@@ -31,11 +23,7 @@ def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> Non
 
 
 def check_stdin(sources: Iterable[str]) -> None:
-    """Refuse to read the standard input twice, however it is spelled.
-
-    Raises:
-        OptionError: More than one of the sources is the standard input.
-    """
+    """Refuse to read the standard input twice, however it is spelled."""
     if sum(is_stdin(name) for name in sources) > 1:
         raise OptionError("the standard input, -, can be one of the archives only")
 

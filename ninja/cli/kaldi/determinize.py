@@ -37,13 +37,9 @@ SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's siz
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns the function to apply to each lattice.
+    """Make a command of a function that returns, given the options, the function to apply to each lattice.
 
-    Its options of beam, scale and bounds are ``beam``, ``acoustic_scale`` and ``bounds``.
-
-    Args:
-        skip: Bounds that the command lacks.
-        max_loop: Default of this bound, where it is another.
+    ``skip`` are bounds without an option; ``max_loop`` is another default.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 

@@ -86,10 +86,7 @@ class Joined:
 def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
     """Give a command its sources and the options of reading, handed to it as ``joined``, and its ``destination``.
 
-    Args:
-        what: The help of ``-o``.
-        others: Name of the arguments behind the first source; one ends in ``...`` if there may be many.
-        strict: Offer ``--strict``.
+    ``others`` names the arguments behind the first source; it ends in ``...`` if there may be many.
     """
 
     def decorate(command: Command) -> Command:

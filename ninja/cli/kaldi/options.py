@@ -34,12 +34,7 @@ IDS = Several(parsed_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
-    """Return the function that shows the words of a key on stderr, as Kaldi does with ``--word-symbol-table``.
-
-    Args:
-        console: Where they are shown.
-        path: Symbol table; None: nothing is shown.
-    """
+    """Return the function that shows the words of a key on stderr, if there is a symbol table."""
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:
