@@ -87,12 +87,7 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table that is unpacked when a word is asked for.
-
-    Args:
-        values: Arrow's array of words by id, null where an id has none.
-        path: File name for error messages.
-        checksum: What ``words_sum`` of the values was, if that is known.
+    """A symbol table of Arrow's array of words by id, null where an id has none, unpacked when a word is asked for.
 
     Raises, with the first question:
         FormatError: The words are not those whose checksum was taken.
@@ -168,18 +163,25 @@ def schema(words: SymbolTable | None) -> tuple[Any, Any]:
             metadata[WORDS] = json.dumps(list(words), ensure_ascii=False).encode("utf-8")
             checksum = isal_zlib.crc32(metadata[WORDS])
         metadata[WORDS_SUM] = str(checksum).encode()
-    types = {"key": pyarrow.string(), "kind": pyarrow.string(), "frame_shift": pyarrow.float64()}
-    for name, dtype in COLUMNS.items():
-        element = pyarrow.from_numpy_dtype(dtype)
-        if name == "word" and dictionary is not None:
-            element = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-        types[name] = pyarrow.large_list(element)
-    types[CHECKSUM] = pyarrow.uint32()
+    types = _types(pyarrow)
+    if dictionary is not None:
+        types["word"] = _coded(pyarrow)
     fields = [
         pyarrow.field(name, kind, nullable=name in OPTIONAL, metadata={"meaning": MEANING[name]})
         for name, kind in types.items()
     ]
     return pyarrow.schema(fields, metadata), dictionary
+
+
+def _types(pyarrow: Any) -> dict[str, Any]:
+    types = {"key": pyarrow.string(), "kind": pyarrow.string(), "frame_shift": pyarrow.float64()}
+    types |= {name: pyarrow.large_list(pyarrow.from_numpy_dtype(dtype)) for name, dtype in COLUMNS.items()}
+    return types | {CHECKSUM: pyarrow.uint32()}
+
+
+def _coded(pyarrow: Any) -> Any:
+    """Return the type of a column of words that are coded by a dictionary."""
+    return pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 
 def checked(found: Any, path: str | None) -> Schema:
@@ -196,14 +198,11 @@ def checked(found: Any, path: str | None) -> Schema:
         raise FormatError(f"version {version} of lattice files; this is for version {VERSION}, so upgrade", path)
     pyarrow = arrow()
     has_dictionary = False
-    kinds = {"key": pyarrow.string(), "kind": pyarrow.string(), "frame_shift": pyarrow.float64()}
-    kinds |= {name: pyarrow.large_list(pyarrow.from_numpy_dtype(dtype)) for name, dtype in COLUMNS.items()}
-    kinds |= {CHECKSUM: pyarrow.uint32()} if CHECKSUM in found.names else {}
+    kinds = {name: kind for name, kind in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in found.names}
     if sorted(found.names) != sorted(kinds):
         raise FormatError(f"a lattice file with the columns {', '.join(found.names)[:200]}", path)
-    coded = pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
     for name, kind in kinds.items():
-        if name == "word" and found.field(name).type == coded:
+        if name == "word" and found.field(name).type == _coded(pyarrow):
             has_dictionary = True
         elif found.field(name).type != kind:
             raise FormatError(f"the column {name} is of type {found.field(name).type}, but {kind} is needed", path)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
+from ninja.files import text as utf8
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
@@ -92,12 +93,11 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
     numbers = sorted(int(match[1]) for match in map(_FOLDER.fullmatch, entries) if match)
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise FormatError(f"expected folders 1best_recog, 2best_recog, …; the numbers are {numbers[:9]}", name)
-    return read_espnet(
-        {rank: tuple(_content(name, rank, file) for file in (options.units, "score")) for rank in numbers},  # type: ignore[misc]
-        name,
-        score_as=options.score_as,
-        encoding=options.encoding,
-    )
+    ranks = {}
+    for rank in numbers:
+        text, score = (utf8.content(f"{name}/{rank}best_recog/{file}") for file in (options.units, "score"))
+        ranks[rank] = text, score
+    return read_espnet(ranks, name, score_as=options.score_as, encoding=options.encoding)
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
@@ -125,15 +125,6 @@ def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
             raise FormatError(f"utterance {key!r} occurs twice", path, line=line)
         scores[key] = value
     return scores
-
-
-def _content(folder: str, rank: int, file: str) -> bytes:
-    name = os.path.join(folder, f"{rank}best_recog", file)
-    try:
-        with open(name, "rb") as opened:
-            return opened.read()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", name) from error
 
 
 def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions) -> Iterator[Entry]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.files import text as utf8
 from ninja.formats.content import Content
 from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
@@ -171,11 +172,7 @@ class NemoOptions:
             raise OptionError(f"{path}: {message}")
         keys = None
         if self.manifest is not None:
-            try:
-                with open(self.manifest, "rb") as file:
-                    keys = manifest_keys(file.read(), self.field, self.manifest)
-            except OSError as error:
-                raise InputError(f"cannot be read: {error.strerror}", self.manifest) from error
+            keys = manifest_keys(utf8.content(self.manifest), self.field, self.manifest)
         again = content.readings()
         if keys is None and self.beam and self.beam > 0:
             count = -(-_num_lines(again()) // self.beam)
