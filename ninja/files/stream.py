@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable
-from types import TracebackType
 from typing import IO
 
 from ninja.errors import FormatError, InputError
@@ -139,9 +138,7 @@ class Stream:
     def __enter__(self) -> Stream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _failure(self, error: OSError) -> InputError:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, get_args
 
 from ninja.errors import OptionError
@@ -75,7 +76,8 @@ class Normaliser:
             return known
         bare = _without(word, keep="") if rules.punctuation else word
         inner = _without(word, keep="'") if rules.punctuation else word
-        known = next((each for form in _forms(word, inner, bare) if (each := self._known(form))), None)
+        forms = (word, inner, inner.removeprefix("'"), inner.removesuffix("'"), bare)  # the least changed first
+        known = next((each for form in dict.fromkeys(forms) if (each := self._known(form))), None)
         if known is None and rules.parts:
             known = self._in_parts(inner)
         if known is not None:
@@ -107,12 +109,8 @@ class Normaliser:
         if self.words is None or not word:
             return None
         cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)
-        for spelled in cases:
-            if self._has(spelled):
-                return spelled
-        if word.isascii() and "'" not in word:
-            return None
-        return next((spelled for spelled in self._variants(cases) if self._has(spelled)), None)
+        spellings = cases if word.isascii() and "'" not in word else chain(cases, self._variants(cases))
+        return next(filter(self._has, spellings), None)
 
     def _has(self, word: str) -> bool:
         return self.words is not None and self.words.id(word) not in (None, EPSILON)
@@ -130,42 +128,19 @@ class Normaliser:
         if self.rules.case != "words" or self.words is None or word.lower() == word.upper():
             return self.rules.case
         if self._table_case is None:
-            self._table_case = _case_of(self.words)
+            spelled = [each for each, _ in self.words if each[:1].isalpha()]  # not <unk>
+            lower, upper = sum(map(str.islower, spelled)), sum(map(str.isupper, spelled))
+            share = lower / (lower + upper) if lower + upper else 0.5
+            self._table_case = "lower" if share >= _ONE_CASE else "upper" if share <= 1 - _ONE_CASE else "keep"
         return self._table_case
-
-
-def _case_of(words: SymbolTable) -> Case:
-    """Find the case in which nearly all words of a table are."""
-    lower = upper = 0
-    for word, _ in words:
-        if word[:1].isalpha():  # not <unk>
-            lower += word.islower()
-            upper += word.isupper()
-    if not lower + upper:
-        return "keep"
-    share = lower / (lower + upper)
-    return "lower" if share >= _ONE_CASE else "upper" if share <= 1 - _ONE_CASE else "keep"
 
 
 def _in_case(word: str, case: Case) -> str:
     return word.lower() if case == "lower" else word.upper() if case == "upper" else word
 
 
-def _forms(word: str, inner: str, bare: str) -> Iterable[str]:
-    """List the ways to strip a word, the least first."""
-    return dict.fromkeys((word, inner, inner.removeprefix("'"), inner.removesuffix("'"), bare))
-
-
 def _without(word: str, keep: str) -> str:
     """Strip the punctuation at both ends of a word, except spoken signs, and apostrophes if kept."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
-    first, last = 0, len(word)
-    while first < last and _is_punctuation(word[first], spoken):
-        first += 1
-    while first < last and _is_punctuation(word[last - 1], spoken):
-        last -= 1
-    return word[first:last]
-
-
-def _is_punctuation(character: str, spoken: str) -> bool:
-    return character not in spoken and unicodedata.category(character) in _PUNCTUATION
+    marks = (each for each in word if each not in spoken and unicodedata.category(each) in _PUNCTUATION)
+    return word.strip("".join(marks))
