@@ -120,8 +120,7 @@ class Trials:
         self._old_lm = old_lm
         self._options = options
         self._margin = margin
-        self._shared: dict[int, tuple[PhraseList, PhraseList]] = {}
-        self._compiler = ListCompiler(words)
+        self._compiler = ListCompiler(words, keep_all=True)
         self._tracker = Tracker(words, class_lm, options, old_lm=old_lm, compiler=self._compiler)
         self.contextual = self._load(contextual, "contextual", log or Log())
         self.general = self._load(general, "general", log or Log())
@@ -216,7 +215,7 @@ class Trials:
                 unsaid.append(key)
                 continue
             try:
-                lists = tuple(self._named(each, key) for each in given.entities.of(key))
+                lists = given.entities.of(key)
                 best_path(add_context(lattice, self._tracker, lists))  # what fails here would fail in every trial
             except NinjaError as failure:
                 failure.key = failure.key or key
@@ -234,9 +233,3 @@ class Trials:
         missing = {"lattices without a reference": unsaid, "references without a lattice": unheard}
         left_out = (f"{name} set: {len(keys)} {what}, the first: {keys[0]}" for what, keys in missing.items() if keys)
         return LoadedSet(tuple(utterances), given.entities, tuple(left_out))
-
-    def _named(self, phrases: PhraseList, key: str) -> PhraseList:
-        """Return the list under some name: those without are compiled anew each time."""
-        if phrases.name:
-            return phrases
-        return self._shared.setdefault(id(phrases), (phrases, PhraseList(key, phrases.classes)))[1]

@@ -104,10 +104,11 @@ def _minimal(
 
 
 class ListCompiler:
-    """A cache of compiled lists: shared ones are kept as long as they live."""
+    """A cache of compiled lists: shared ones, or all, are kept as long as they live."""
 
-    def __init__(self, words: SymbolTable) -> None:
+    def __init__(self, words: SymbolTable, *, keep_all: bool = False) -> None:
         self.words = words
+        self._keep_all = keep_all
         self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
@@ -115,7 +116,7 @@ class ListCompiler:
         found = []
         for each in lists:
             kept = self._compiled.get(each) or compile_list(each, self.words)
-            if each.name:
+            if each.name or self._keep_all:
                 self._compiled[each] = kept
             found.append(kept)
         return found
