@@ -356,7 +356,7 @@ def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
     for _ in range(3):
         tracker.start([shared, own])
         tracker.clear()
-    assert [kept.name for kept in tracker._compiler._compiled.values()] == ["contacts"]
+    assert [kept.name for kept in tracker._compiler._compiled] == ["contacts"]
 
 
 def test_the_best_path_takes_the_name_that_is_boosted():

@@ -193,17 +193,13 @@ class Trials:
         self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool
     ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
         """Yield the best word sequences of each utterance, one for each of settings with their grammar in common."""
-        tracker = self._tracker_of(settings[0])
-        scales = [each.scales for each in settings]
-        for each in part.utterances:
-            composed = add_context(each.lattice, tracker, each.lists if with_entities else ())
-            yield each, [best_path(composed, each_scales).words for each_scales in scales]
-
-    def _tracker_of(self, setting: Setting) -> Tracker:
-        options = self.options_of(setting)
+        options = self.options_of(settings[0])
         if self._tracker.options != options:
             self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)
-        return self._tracker
+        scales = [each.scales for each in settings]
+        for each in part.utterances:
+            composed = add_context(each.lattice, self._tracker, each.lists if with_entities else ())
+            yield each, [best_path(composed, each_scales).words for each_scales in scales]
 
     def _load(self, given: DevSet, name: str, log: Log) -> LoadedSet:
         utterances = []

@@ -21,7 +21,6 @@ from ninja.openfst import from_fst, pywrapfst_module, to_fst
 class CompiledList:
     """A list of phrases as acceptors."""
 
-    name: str
     wanted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
     unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
     num_phrases: int  # compiled; those with words that no symbol stands for are left out
@@ -46,7 +45,7 @@ def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
             wanted[name] = _acceptor(good, as_partial=True)
         if len(good) < len(spelled):
             unwanted.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, as_partial=False))
-    return CompiledList(phrases.name, wanted, tuple(unwanted), count)
+    return CompiledList(wanted, tuple(unwanted), count)
 
 
 def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, ...], float]:

@@ -255,7 +255,7 @@ class SpelledTracker:
     def _forget(self) -> None:
         self._utterances: list[tuple[PartialBoosts, ...]] = []
         self._states: list[_State] = []
-        self._boosts: list[float] = []  # of each state
+        self._boosts: list[float] = []  # of each state's unfinished word
         self._number: dict[_State, int] = {}
         self._steps: dict[int, tuple[int, float]] = {}  # state · units + unit -> state after it, score
         self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the same with its word finished, score
@@ -270,8 +270,7 @@ class SpelledTracker:
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the state before the first unit of an utterance which has these lists of phrases."""
-        compiled = tuple(self._boosts_of(each) for each in lists)
-        self._utterances.append(compiled)
+        self._utterances.append(tuple(self._boosts_of(each) for each in lists))
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
 
     def _boosts_of(self, phrases: PhraseList) -> PartialBoosts:
@@ -393,15 +392,10 @@ class SpelledTracker:
         if number is None:
             number = self._number[state] = len(self._states)
             self._states.append(state)
-            self._boosts.append(self._boost(state))
+            lists, text = self._utterances[state.utterance], state.text
+            boosts = (lists[each].boost(at, text) for each, at in self._positions(state)) if text else ()
+            self._boosts.append(max(boosts, default=0.0))
         return number
-
-    def _boost(self, state: _State) -> float:
-        """Return the boost of the unfinished word of a state: the most that any phrase gives."""
-        if not state.text:
-            return 0.0
-        lists = self._utterances[state.utterance]
-        return max((lists[number].boost(at, state.text) for number, at in self._positions(state)), default=0.0)
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
         """Yield the positions from which the word of a state may go on, those before phrases, too."""
