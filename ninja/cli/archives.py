@@ -1,4 +1,4 @@
-"""``ninja merge`` and ``ninja split``."""
+"""``ninja convert``, ``merge``, ``split`` and ``to-fst``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import click
 
+from ninja import graph
 from ninja.cli import writing
-from ninja.cli.convert import unchanged
-from ninja.cli.options import Destination, command, lattice_output
+from ninja.cli.options import Destination, command, lattice_output, output_file, reads, switch
 from ninja.cli.places import check_places, is_stdin
-from ninja.cli.run import results, write
+from ninja.cli.run import results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
 from ninja.files.pipes import gives_bytes_once
+from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.io.fst_table import opened_table
 from ninja.io.selection import part_of
-from ninja.lattice import Lattice
+from ninja.io.writer import KALDI, format_of
+from ninja.lattice import Kind, Lattice
+from ninja.lattice.transition_model import TransitionModel
 from ninja.parallel.pipeline import Each
 
 MOST_SPEAKERS = 500  # archives open at once
@@ -109,3 +116,72 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
             if not parts[name].take(lattice):
                 source.console.log.lattices -= 1
     source.console.close_counting(f"lattices in {len(parts)} archives")
+
+
+def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: Any) -> bytes:
+    """Return the FST of a lattice as an entry of a table."""
+    if model is not None:
+        model.check(lattice)
+    made = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **given)
+    return as_text(made, lattice.key) if text else as_image(made, lattice.key)
+
+
+@command
+@switch("--read-compact", True, "Take whole words as arcs, else transition ids.")
+@click.option("--acoustic-scale", default=0.0, help="Factor of acoustic costs.")
+@click.option("--lm-scale", default=0.0, help="Factor of graph costs.")
+@switch("--rm-eps", True, "Remove epsilons, where that makes the FST no larger.")
+@switch("--convert-to-pdf-labels", False, "With --read-compact=false: numbers of densities, plus 1, as input labels.")
+@reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)
+@switch("--project-input", False, "With --read-compact=false: input labels on both sides.")
+@switch("--project-output", True, "With --read-compact=false: words on both sides.")
+@output_file("Table for the FSTs, binary, or text as ark,t:FILE")
+@reads_lattices
+def to_fst(
+    source: Source, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
+) -> None:
+    """Convert lattices to OpenFst FSTs, without costs unless scales are given.
+
+    \b
+    Example:
+      ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
+    """
+    if convert_to_pdf_labels:
+        if given["read_compact"]:
+            raise click.UsageError("--convert-to-pdf-labels needs --read-compact=false")
+        if trans_model is None:
+            raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
+    model = trans_model if convert_to_pdf_labels else None
+    with opened_table(output_file) as (table, text):
+        entry_of = partial(entry, model=model, text=text, **given)
+        for _, content in results(Each(entry_of), source, to_stdout=output_file == "-"):
+            table.write(content)
+    source.console.close_counting()
+
+
+def unchanged(lattice: Lattice) -> Lattice:
+    """Return the lattice itself: readers have sorted its states already."""
+    return lattice
+
+
+@command
+@lattice_output()
+@click.option("--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice.  [default: as read]")
+@reads_lattices
+def convert(source: Source, destination: Destination, kind: str | None) -> None:
+    """Convert lattices between formats.
+
+    What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md lists
+    the formats, their options and what each cannot hold. One lattice a file goes into a folder.
+
+    \b
+    Examples:
+      ninja convert lat.1.gz --to text | less
+      ninja convert lat.ark.gz -o ark,scp:lat.ark,lat.scp
+      ninja convert htk_lattices/ -o lat.ark --words words.txt
+      ninja convert lat.ark.gz --words words.txt --to slf:base=10 -o htk_lattices
+      ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
+    """
+    if kind is not None and (form := format_of(destination.output_file, destination.to)[0].name) not in KALDI:
+        raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
+    run(unchanged, source, destination, kind=cast("Kind | None", kind))

@@ -26,7 +26,7 @@ def config(command: Command) -> Command:
         is_eager=True,
         expose_value=False,
         callback=_load,
-        help="Read options from FILE, as `ninja tune` writes it.",
+        help="Read options from FILE, as `ninja tune` writes it; the command line has precedence.",
     )(command)
 
 

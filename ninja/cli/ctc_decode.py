@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 import numpy.typing as npt
 
-from ninja.cli.convert import unchanged
+from ninja.cli.archives import unchanged
 from ninja.cli.options import command, from_fields, jobs, lattice_output, section
 from ninja.cli.places import check_places, check_stdin
 from ninja.cli.run import write

@@ -18,8 +18,6 @@ import click
 from ninja.cli.commands import COMMANDS, SECTIONS
 from ninja.errors import NinjaError, OptionError
 
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 DEBUG = "ninja.debug"  # key in a context's meta
 
 
@@ -28,11 +26,7 @@ class UnreadOutput(Exception):
 
 
 class Ended(BaseException):
-    """A signal told us to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """The signal of this number told us to end."""
 
 
 class Commands(click.Group):
@@ -140,17 +134,17 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         return int(code or 0)
     except Ended as end:
-        _say(f"ended by {signal.Signals(end.number).name}")
-        return 128 + end.number
+        _say(f"ended by {signal.Signals(end.args[0]).name}")
+        return int(128 + end.args[0])
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
-        return INTERRUPTED
+        return 130
     except (UnreadOutput, BrokenPipeError):
         _drop_output()
-        return BROKEN_PIPE
+        return 141
     except Exception as error:
         if "--debug" in arguments:
             import traceback

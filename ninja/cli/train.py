@@ -83,7 +83,7 @@ def ngram(
     TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Class tokens
     (@name, $name, <name>) in them are words like others. With --classes, which takes the entity files of `ninja
     context`, they are put where phrases of the lists stand, the longest first; a phrase of several classes stands for
-    each in turn.
+    each in turn. The last of --cutoffs is also that of longer n-grams.
 
     \b
     Examples:

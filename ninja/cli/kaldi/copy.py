@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ninja import graph
-from ninja.cli.convert import unchanged
+from ninja.cli.archives import unchanged
 from ninja.cli.options import Destination, command, lattice_output, reads, switch
 from ninja.cli.places import check_stdin
 from ninja.cli.run import write

@@ -11,7 +11,7 @@ import click
 
 from ninja import graph
 from ninja.cli import options
-from ninja.cli.convert import unchanged
+from ninja.cli.archives import unchanged
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.options import Command, Destination, Sectioned, command, lattice_output, switch
 from ninja.cli.run import run
