@@ -203,16 +203,12 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
         return [(name, partial(_npy, array, path, name)) for name, array in stems]
     if not any(name.split("/")[-1] == "data.pkl" for name in names):
         raise FormatError("a zip file, but neither NumPy's nor torch's", path)
-    return [(name, partial(_tensor, tensor, path, name, len(content))) for name, tensor in _torch(content, key, path)]
-
-
-def _torch(content: bytes, key: str, path: str | None) -> list[tuple[str, Any]]:
-    """Return the tensors of a file of torch's, unchecked."""
     try:
         loaded = torch_file.load(torch_file.opened(content), _NAMES, "only tensors of floats are read")
     except FormatError as error:
         raise FormatError(error.message, path, byte=error.byte) from error.__cause__
-    return list(loaded.items()) if isinstance(loaded, dict) else [(key, loaded)]
+    tensors = loaded if isinstance(loaded, dict) else {key: loaded}
+    return [(name, partial(_tensor, tensor, path, name, len(content))) for name, tensor in tensors.items()]
 
 
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:

@@ -177,7 +177,9 @@ def _scored(
     for batch in _batches(sentences):
         if batch[0].words is not bound:
             bound = batch[0].words
-            maps = [_word_map(bound, model, options) for model in models]
+            look_up = (options.unk_penalty, options.map_words)
+            bare = [model.over(bound, *look_up) if isinstance(model, Mixture) else model for model in models]
+            maps = [WordMap(bound, model, look_up[0], map_words=look_up[1]) for model in bare]
         begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in batch)])
         word = np.concatenate([each.word for each in batch])
         spoken = maps[0].lm_word[word] != NO_WORD
@@ -197,11 +199,6 @@ def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
         batch.append(each)
         num_tokens += each.word.size
     yield batch
-
-
-def _word_map(words: SymbolTable, model: LanguageModel | Mixture, options: RescoreOptions) -> WordMap:
-    lm = model.over(words, options.unk_penalty, options.map_words) if isinstance(model, Mixture) else model
-    return WordMap(words, lm, options.unk_penalty, map_words=options.map_words)
 
 
 def _logprob(words: WordMap, tokens: Int32s, token_begin: Int64s, *, backward: bool) -> Floats:

@@ -90,8 +90,10 @@ class Tracker:
         share = options.class_weight if alone else 1.0
         # Of the costs there were: an old model's scores are taken out of them one by one instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
+        no_word = np.zeros(max((number for _, number in words), default=-1) + 1, np.uint8)  # leaves a history as it is
+        no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
-            _no_words(words),
+            no_word,
             *_tables(class_lm, self.class_map),
             *_tables(old_lm, self.old_map),
             scale=lm_scale * share,
@@ -226,11 +228,3 @@ def _tables(
     if lm is None or word_map is None:
         return None, None, None, 0
     return lm.model, word_map.lm_word, word_map.extra, lm.eos
-
-
-def _no_words(words: SymbolTable) -> npt.NDArray[np.uint8]:
-    """Return which symbols leave a history as it is."""
-    size = max((number for _, number in words), default=-1) + 1
-    found = np.zeros(size, np.uint8)
-    found[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
-    return found

