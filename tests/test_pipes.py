@@ -14,7 +14,7 @@ import pytest
 
 from ninja.cli.main import main
 from ninja.errors import InputError, NinjaError
-from ninja.files import pipes
+from ninja.files import stream as pipes
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
@@ -124,7 +124,7 @@ def test_an_archive_of_ids_is_not_kept_in_memory(pipe, monkeypatch):
 
 def test_more_than_can_be_kept_is_refused(there, monkeypatch):
     monkeypatch.setattr(pipes, "LARGEST_KEPT", 1 << 12)
-    monkeypatch.setattr(pipes, "CHUNK_KEPT", 1 << 10)
+    monkeypatch.setattr(pipes, "CHUNK", 1 << 10)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write_slf(chain("x")) + b"#" * (1 << 17))))
     with pytest.raises(InputError, match="standard input: more than 0 GB, too much to be read twice"):
         vocabulary("-")

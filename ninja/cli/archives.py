@@ -18,7 +18,7 @@ from ninja.cli.places import check_places, is_stdin
 from ninja.cli.run import results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
-from ninja.files.pipes import gives_bytes_once
+from ninja.files.stream import gives_bytes_once
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.kaldi.transition_model import read_transition_model

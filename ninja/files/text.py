@@ -7,9 +7,8 @@ import os
 
 from ninja.errors import FormatError, InputError
 from ninja.files.gzip import GZIP_MAGIC
-from ninja.files.pipes import opened
 from ninja.files.place import resolve
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Stream, open_raw, open_stream
 
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
@@ -50,7 +49,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
 def content(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file; a gzip file, known by its content, is unpacked."""
     try:
-        with opened(os.fspath(path)) as file:
+        with open_raw(os.fspath(path)) as file:
             found = file.read()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.cores import num_cores
-from ninja.files.pipes import gives_bytes_once, peek
 from ninja.files.place import Place, Table, resolve
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Stream, gives_bytes_once, open_stream, peek
 from ninja.formats.content import Content
 from ninja.formats.format import BOM, HEAD, Entry, Reader, detect
 from ninja.formats.format import reader as named

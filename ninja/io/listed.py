@@ -6,9 +6,8 @@ import copy
 from collections.abc import Callable, Iterator
 
 from ninja.errors import FormatError, NinjaError
-from ninja.files.pipes import gives_bytes_once
 from ninja.files.place import Place
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Stream, gives_bytes_once, open_stream
 from ninja.lattice import Lattice
 
 KEPT = 1 << 26  # bytes of lattices that were passed over

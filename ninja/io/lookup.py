@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
-from ninja.files.pipes import gives_bytes_once
-from ninja.files.stream import open_stream
+from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.io.reader import read
 from ninja.io.sources import Source, tables
 from ninja.lattice import Lattice

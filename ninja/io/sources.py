@@ -103,7 +103,7 @@ def _of_file(path: str) -> list[Table]:
 
 def _of_stdin() -> list[Table]:
     """Return the standard input, or what it lists."""
-    from ninja.files.pipes import peek
+    from ninja.files.stream import peek
 
     try:
         head = peek(STDIN, _LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)

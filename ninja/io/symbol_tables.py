@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from ninja.errors import OptionError, SymbolError
 from ninja.files.output import opened_as_text
-from ninja.files.pipes import gives_bytes_once
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.stream import gives_bytes_once
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import agree, used_words
