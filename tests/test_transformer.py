@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import TrainOptions, load, sentence_logprobs, text
-from ninja.lm.attention.forest import Forest, batches, pad
 from ninja.lm.options import LoadOptions
 from ninja.lm.trie import score_trie
 
@@ -20,6 +19,7 @@ from reference_transformer import attend_by_loops, score_by_sentences, stepwise 
 
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.attention import network as attention  # noqa: E402
+from ninja.lm.attention.network import Forest, batches, pad  # noqa: E402
 from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
 from ninja.lm.train import loop as train  # noqa: E402
 from ninja.lm.train import objective  # noqa: E402

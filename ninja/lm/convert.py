@@ -22,8 +22,6 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     Raises:
         ModelError: The source cannot be written so, or a piece of it is missing, damaged or not supported.
         FormatError: A piece is damaged, or holds what is not supported.
-        InputError: A file cannot be read.
-        OutputError: The checkpoint cannot be written.
     """
     name, wanted = os.fspath(source), os.fspath(target)
     kind = kind_of(name).name

@@ -89,20 +89,9 @@ def encode(
             raise OptionError(f"more than {MOST} words; take a smaller text", path)
     if not num_sentences:
         raise FormatError("no sentence in this text", path)
-    return _with_vocabulary(number, np.frombuffer(token, np.int32), num_sentences, vocabulary, min_count, keep, path)
 
-
-def _with_vocabulary(
-    number: dict[str, int],
-    token: npt.NDArray[np.int32],
-    num_sentences: int,
-    vocabulary: Iterable[str] | None,
-    min_count: int,
-    keep: Iterable[str],
-    path: str | None,
-) -> Text:
-    """Number the words that are kept anew, and the others as ``<unk>``."""
-    count = np.bincount(token, minlength=len(number))
+    tokens = np.frombuffer(token, np.int32)
+    count = np.bincount(tokens, minlength=len(number))
     frequent = {word for word, place in number.items() if count[place] >= min_count}
     kept = frequent if vocabulary is None else set(vocabulary)
     words = (*SPECIAL, *sorted((kept | set(keep)) - set(SPECIAL)))
@@ -111,13 +100,14 @@ def _with_vocabulary(
             raise FormatError(f"{word!r} is no word; there is white space in it, or nothing, or half a character", path)
     new = {word: place for place, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # a dict keeps the order of its numbers
-    token = number_of[token]
+    tokens = number_of[tokens]
     unknown = number_of == _UNK
     unknown[_UNK] = False
     num_unknown = int(count[unknown].sum() + count[_UNK])
-    if num_unknown == len(token) - 2 * num_sentences:
+    num_words = len(tokens) - 2 * num_sentences
+    if num_unknown == num_words:
         raise VocabularyError("no word of the text is in the vocabulary; is it the right one?", path)
-    return Text(words, token, num_sentences, len(token) - 2 * num_sentences, num_unknown, int(unknown.sum()))
+    return Text(words, tokens, num_sentences, num_words, num_unknown, int(unknown.sum()))
 
 
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
