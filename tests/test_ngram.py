@@ -215,7 +215,7 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
             ModelError, match=r"lm: no vocabulary: neither in the model nor as .* or give it with load\(path, words="
         ):
             load(path)
-        with pytest.raises(ModelError, match=r"word ids of the model, the first 4, are not in the symbol table"):
+        with pytest.raises(ModelError, match=r"word id 4 is not in the symbol table"):
             load(path, words=SymbolTable([("a", 7), ("</s>", 13), ("<s>", 12)]))
 
 

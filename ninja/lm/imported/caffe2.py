@@ -67,8 +67,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         found = ", ".join(predict.external_output) or "none"
         raise ModelError(f"outputs: {found}; expected exactly one of {', '.join(SCORES)}", predict.path)
     names = [name for name in predict.external_input if _is_state(name)]
-    after = [_next_state(name, made, predict) for name in names]
-    parts = [_state(name, filled, predict) for name in names]
+    parts = [_part(name, filled, made, predict) for name in names]
     weights = {name: weight.to(device) for name, weight in filled.items() if not _is_state(name)}
     constant = {name: weight for name, weight in weights.items() if name not in made and name not in FED}
     steps = [(operator, runner(operator, constant)) for operator in predict.operators]
@@ -86,9 +85,9 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         if score.dim() == 3 and score.shape[0] == 1:
             score = score[0]
         probability = scores[0].split("/")[-1] == "probability"
-        return score.log() if probability else score, [blobs[name] for name in after]
+        return score.log() if probability else score, [blobs[after] for _, after in parts]
 
-    return StepNetwork(run, parts, path=predict.path)
+    return StepNetwork(run, [part for part, _ in parts], path=predict.path)
 
 
 def _filled(init: Net) -> Blobs:
@@ -109,16 +108,12 @@ def _is_state(name: str) -> bool:
     return name.endswith("_prev")
 
 
-def _next_state(name: str, made: set[str], predict: Net) -> str:
-    """Return the output that holds the new state of an input."""
+def _part(name: str, filled: Blobs, made: set[str], predict: Net) -> tuple[StatePart, str]:
+    """Return a part of the state, and the output that holds it after a word."""
     stem = name.removesuffix("_prev")
-    found = next((each for each in (stem, f"{stem}_t") if each in made and each in predict.external_output), None)
-    if found is None:
+    after = next((each for each in (stem, f"{stem}_t") if each in made and each in predict.external_output), None)
+    if after is None:
         raise ModelError(f"no output {stem} or {stem}_t for the state {name}", predict.path)
-    return found
-
-
-def _state(name: str, filled: Blobs, predict: Net) -> StatePart:
     start = filled.get(name)
     if start is None:
         raise ModelError(f"{INIT} does not fill the state {name}; let it, with [1, 1, cells] zeros", predict.path)
@@ -126,7 +121,7 @@ def _state(name: str, filled: Blobs, predict: Net) -> StatePart:
     if axis < 0 or start.shape[axis] != 1:
         message = f"the start of the state {name} is {list(start.shape)}, not [1, 1, cells] or [1, cells]"
         raise ModelError(message, predict.path)
-    return StatePart(name, start.squeeze(axis), axis)
+    return StatePart(name, start.squeeze(axis), axis), after
 
 
 def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Tensor]:

@@ -52,11 +52,6 @@ class Fields:
         """Tell whether there is a field."""
         return token in self.values
 
-    def is_filled(self, token: str) -> bool:
-        """Tell whether there is a vector or matrix with anything in it."""
-        value = self.values.get(token)
-        return isinstance(value, np.ndarray) and value.size > 0
-
     def array(self, token: str, ndim: int) -> Array:
         """Return a vector (`ndim` 1) or a matrix (2), float32."""
         wanted = f"no {'matrix' if ndim == 2 else 'vector'} with anything in it"
@@ -133,7 +128,8 @@ def _linear(fields: Fields) -> Component:
 def _tdnn(fields: Fields) -> Component:
     if fields.integers("<TimeOffsets>") != [0]:
         fields.fail("it looks at other words than the present one, also before the first, where there are none")
-    return _affine(fields, bias="<BiasParams>" if fields.is_filled("<BiasParams>") else "")
+    bias = fields.values.get("<BiasParams>")
+    return _affine(fields, bias="<BiasParams>" if isinstance(bias, np.ndarray) and bias.size else "")
 
 
 def _lstm(fields: Fields) -> Component:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _lm
-from ninja.errors import FormatError, InputError, ModelError, OptionError
+from ninja.errors import FormatError, ModelError, OptionError, SymbolError
 from ninja.files import text as utf8
 from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.place import Place
@@ -153,13 +153,9 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         table = SymbolTable(zip(_decoded([word for word, _ in grammar.symbols], path), numbers, strict=True), path)
     table = find(path, table, None)
     beyond = max((number for _, number in table), default=EPSILON) + 1
-
-    def label(word: str, otherwise: int) -> int:
-        found = table.id(word)
-        return otherwise if found is None else found
-
-    eos = label("</s>", beyond)  # final weights are the cost of </s>, whether or not the table names it
-    model, word_id, _, _, _ = grammar.model(label(BACKOFF, -1), label("<s>", -1), eos)
+    named, bos, backoff = table.ids(["</s>", "<s>", BACKOFF])
+    eos = beyond if named < 0 else named  # final weights are the cost of </s>, whether or not the table names it
+    model, word_id, _, _, _ = grammar.model(backoff, bos, eos)
     spelled = _spelled([number for number in word_id if number != eos], table, path)
     spelled.insert(int(np.searchsorted(word_id, eos)), "</s>")
     return NgramLM(model, spelled, path)
@@ -168,22 +164,15 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
 def _content(path: str) -> bytes:
     try:
         return utf8.content(path)
-    except InputError:
-        raise
     except FormatError as error:
         raise ModelError(error.message, path) from error
 
 
 def _spelled(numbers: Sequence[int] | npt.NDArray[np.int32], words: SymbolTable, path: str) -> list[str]:
-    known = dict((number, word) for word, number in words)
-    lacking = [int(number) for number in numbers if int(number) not in known]
-    if lacking:
-        raise ModelError(
-            f"{len(lacking)} word ids of the model, the first {lacking[0]}, are not in the symbol table "
-            f"{words.path or ''}; is it the one the model was made with?",
-            path,
-        )
-    return [known[int(number)] for number in numbers]
+    try:
+        return [words.word(int(number)) for number in numbers]
+    except SymbolError as error:
+        raise ModelError(f"{error.message} ({words.path or 'the one given'})", path) from error
 
 
 def _decoded(words: Sequence[bytes], path: str) -> list[str]:
