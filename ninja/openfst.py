@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import DependencyError, LatticeError
-from ninja.formats.fst_binary import CostName, check_choice, one_cost, read_fst, write_fst
+from ninja.formats.fst_binary import CostName, check_choice, read_fst, weights, write_fst
 from ninja.formats.fst_image import ArcType, parse_image, write_image
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners
@@ -54,7 +54,7 @@ def to_fst(
     check_choice("labels", labels, ("word", "arc", "word:arc"))
     if labels == "word":
         return _machine(write_fst(lattice, arc_type, costs, acoustic_scale))
-    cost, final_cost = one_cost(lattice, arc_type, costs, acoustic_scale)
+    cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
     return _machine(write_image(arc_labelled(lattice, cost, final_cost, words=labels == "word:arc"), arc_type))
 
 
@@ -91,14 +91,7 @@ def from_fst(
 
 
 def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
-    """Make the arc-labelled FST of a lattice with given costs; see ``to_fst``.
-
-    Args:
-        lattice: Gives the shape and the words.
-        cost: Cost of each arc, float64 [num_arcs].
-        final_cost: Cost of each final state, +inf = not final, float64 [num_states].
-        words: Input labels are words rather than arcs.
-    """
+    """Make the arc-labelled FST of a lattice with given costs (+inf: not final), its input labels words or arcs."""
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
     arc = np.arange(num_arcs, dtype=np.int32)
     final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)

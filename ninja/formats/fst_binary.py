@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
-from ninja.formats.textual import OneCost, kept_by_options, refuse_empty
+from ninja.formats.textual import OneCost, check_finite, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
-from ninja.lattice.costs import check_one_cost
 from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
@@ -29,7 +28,6 @@ SYMBOLS_MAGIC = 2125658996
 CostName = Literal["total", "graph", "acoustic"]
 Side = Literal["output", "input"]
 Float64 = npt.NDArray[np.float64]
-_FACTORS = {"total": (1.0, None), "graph": (1.0, 0.0), "acoustic": (0.0, 1.0)}  # of graph and acoustic costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +149,12 @@ def write_fst(
         SymbolError: A word is missing from ``symbols``.
     """
     table = b"" if symbols is None else _symbols_image(lattice, symbols)
-    cost, final_cost = one_cost(lattice, arc_type, costs, acoustic_scale)
+    cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
     fst = Fst(lattice.arc_begin, lattice.dst, lattice.word, lattice.word, cost, final_cost)
     return write_image(fst, arc_type, table)
 
 
-def one_cost(
+def weights(
     lattice: Lattice, arc_type: ArcType, costs: CostName, acoustic_scale: float = 1.0
 ) -> tuple[Float64, Float64]:
     """Return one cost for each arc and each final state, as a weight of an arc type can hold it.
@@ -169,21 +167,14 @@ def one_cost(
         LatticeError: As ``write_fst``.
     """
     check_choice("arc_type", arc_type, ("standard", "log", "log64"))
-    check_choice("costs", costs, tuple(_FACTORS))
-    if not np.isfinite(acoustic_scale):
-        raise OptionError(f"acoustic_scale is {acoustic_scale}, but must be finite")
-    check_one_cost("costs", costs, acoustic_scale)
-    of_graph, of_acoustic = _FACTORS[costs]
-
-    def mixed(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> Float64:
-        factor = acoustic_scale if of_acoustic is None else of_acoustic
-        with np.errstate(over="ignore"):
-            return of_graph * graph.astype(np.float64) + factor * acoustic.astype(np.float64)
-
+    check_choice("costs", costs, ("total", "graph", "acoustic"))
+    check_finite("acoustic_scale", acoustic_scale)
     final = np.flatnonzero(lattice.is_final)
     final_cost = np.full(lattice.num_states, np.inf)
-    final_cost[final] = mixed(lattice.final_graph[final], lattice.final_acoustic[final])
-    cost = mixed(lattice.graph, lattice.acoustic)
+    with np.errstate(over="ignore"):
+        cost = one_cost(lattice.graph, lattice.acoustic, costs, acoustic_scale)
+        ends = lattice.final_graph[final], lattice.final_acoustic[final]
+        final_cost[final] = one_cost(*ends, costs, acoustic_scale)
     _refuse_large(cost, arc_type, lambda arc: f"arc {arc}", lattice.key)
     _refuse_large(final_cost[final], arc_type, lambda place: f"ending in state {final[place]}", lattice.key)
     return cost, final_cost
@@ -269,6 +260,11 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 
+def _kept(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Field]:
+    kept = kept_by_options(keeps, options)
+    return kept | {"names"} if options.symbols else kept
+
+
 FORMAT = Format(
     name="openfst",
     about="FST of OpenFst in its binary form, one a file",
@@ -276,5 +272,5 @@ FORMAT = Format(
     mark=_is_image,
     read=Read(_entries, OpenfstOptions),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
-    write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=kept_by_options),
+    write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=_kept),
 )
