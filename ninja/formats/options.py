@@ -16,13 +16,7 @@ _NONE = "none"
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Split the name of a format from its options.
-
-    Args:
-        text: ``NAME`` or ``NAME:OPTION=VALUE,OPTION=VALUE``.
-
-    Returns:
-        The name, and the values of the options by their names.
+    """Split ``NAME:OPTION=VALUE,OPTION=VALUE`` into the name and the values of the options by their names.
 
     Raises:
         OptionError: An option has no value, or occurs twice.
@@ -41,13 +35,10 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 
 def fill(options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **given: Any) -> Options | None:
-    """Make an options dataclass of values in text.
+    """Make an options dataclass (None: there are no options) of values in text by the names of its fields.
 
-    Args:
-        options: The dataclass; None: there are none. Items of its lists are joined by ``+``; ``none`` is None.
-        values: Values by the names of its fields.
-        name: The format, for error messages.
-        given: Fields that are set already; values win over them, and what is no field is left out.
+    Items of lists are joined by ``+``; ``none`` is None. Values win over the fields that are `given`, of which those
+    that the dataclass lacks are left out.
 
     Raises:
         OptionError: There is no such field, or its value is of another type or out of range.

@@ -177,10 +177,8 @@ def opened(content: bytes | memoryview) -> Saved:
 def load(saved: Saved, names: Collection[str], only: str) -> Any:
     """Return what was saved: ``Tensor``, ``Instance``, and plain Python.
 
-    Args:
-        saved: The file.
-        names: What the pickle may name: some of ``PLAIN`` and ``STORAGES``, and classes, whose instances are returned.
-        only: Says in an error message what may be in a file.
+    The pickle may name some of ``PLAIN`` and ``STORAGES``, and classes, of which instances are returned; `only` says in
+    an error message what may be in a file.
 
     Raises:
         FormatError: It names something else, or is damaged.
