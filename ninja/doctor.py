@@ -36,7 +36,7 @@ class Claim:
 
     path: str
     owners: tuple[str, ...]  # distributions whose record names the file
-    present: str | None  # the one whose content lies there; None: nobody's, or the file is gone
+    present: str | None  # the one whose content lies there; None: another's, or the file is gone
 
 
 def installed_version() -> str:

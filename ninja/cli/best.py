@@ -88,14 +88,7 @@ def nbest(source: Source, n: int, **given: Any) -> None:
 
 
 def _transcribe(
-    source: Source,
-    n: int,
-    *,
-    numbered: bool,
-    output_file: str,
-    alignment: str | None,
-    cost: str | None,
-    scales: Scales,
+    source: Source, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
     found = partial(transcripts, n=n, scales=scales)
     with ExitStack() as stack:

@@ -36,12 +36,9 @@ def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> N
         for line in comments:
             output.write(f"# {line}\n")
         for name, value in values.items():
-            output.write(f"{name} = {_spelled(value)}\n")
-
-
-def _spelled(value: Any) -> str:
-    """Write a value as TOML; JSON's strings, lists and truth values are TOML's, too."""
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+            # JSON's strings, lists and truth values are TOML's, too.
+            spelled = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+            output.write(f"{name} = {spelled}\n")
 
 
 def _load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:

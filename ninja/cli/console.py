@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from ninja.errors import NinjaError, shown
+from ninja.errors import shown
 from ninja.log import Log
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Console:
-    """What one run of a command says, and the log that is shown by it."""
+    """The messages of one run of a command, and the log that they show."""
 
     log: Log = field(default_factory=Log)
     tolerant: bool = True  # go on after a lattice failed
@@ -55,7 +55,7 @@ class Console:
         """Make this the log of the run, and show its notes and failures."""
         self.log = log
         log.on_note = self.say
-        log.on_error = self.say_failed if self.tolerant else None
+        log.on_error = (lambda failure: self.say(f"failed: {failure}")) if self.tolerant else None
         return log
 
     @property
@@ -74,10 +74,6 @@ class Console:
         """Say how many keys there are and name the first ones, if there are any."""
         if keys:
             self.say(f"{len(keys)} {what}: {named(keys)}")
-
-    def say_failed(self, failure: NinjaError) -> None:
-        """Print a failure."""
-        self.say(f"failed: {failure}")
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False) -> Iterator[Bar | None]:

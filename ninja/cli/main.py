@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import click
 
@@ -22,7 +23,7 @@ DEBUG = "ninja.debug"  # key in a context's meta
 
 
 class UnreadOutput(Exception):
-    """Whoever read our output has gone away."""
+    """The reader of our output has gone away."""
 
 
 class Ended(BaseException):
@@ -41,9 +42,8 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module, _, function = COMMANDS[name][0].partition(":")
-        found = getattr(importlib.import_module(f"ninja.cli.{module}"), function or name.replace("-", "_"))
-        command: click.Command = found
-        return command
+        command = getattr(importlib.import_module(f"ninja.cli.{module}"), function or name.replace("-", "_"))
+        return cast(click.Command, command)
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
@@ -61,7 +61,7 @@ class Commands(click.Group):
         return name, command, [f"{each}=true" if bare else each for each, bare in zip(left, alone, strict=True)]
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; click itself would end the process when nobody reads its output."""
+        """Run the command; click itself would end the process when its output is not read."""
         try:
             return super().invoke(context)
         except OSError as error:
@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     # Before numpy is imported: its BLAS starts a thread for each core, and each spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 processor cycles
-    # Where whoever called us closed them: results cannot be written, and messages go nowhere.
+    # Closed by the caller: results cannot be written, and messages go nowhere.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:

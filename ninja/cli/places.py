@@ -34,7 +34,7 @@ def is_stdin(source: str) -> bool:
 
 
 def _paths(name: str) -> list[str]:
-    """Return the files that a source names, - for the standard input; none where whoever reads it will complain."""
+    """Return the files that a source names, - for the standard input; none where reading it will fail."""
     if name == STDIN:  # what it lists is not looked at before it is read
         return [STDIN]
     try:

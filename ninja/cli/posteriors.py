@@ -56,11 +56,7 @@ def posteriors(source: Source, output_file: str, min_post: float, scales: Scales
 
 
 def posterior_lines(
-    lattice: Lattice,
-    min_post: float,
-    scales: Scales,
-    alignment: bool,
-    model: TransitionModel | None,
+    lattice: Lattice, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
 ) -> str:
     """Return Kaldi's line for each arc above a posterior."""
     if model is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ninja import evaluate
-from ninja.cli.best import transcripts
+from ninja.cli.best import best_words
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, reads, scales, section, text_output, typed, writes
 from ninja.cli.run import results
@@ -102,8 +102,7 @@ def score(
         if words is None:
             hypotheses = _transcripts(source.places)
         else:
-            search = partial(transcripts, n=1, scales=scales)
-            hypotheses = {key: best[0].words for key, best in results(Each(search), source)}
+            hypotheses = dict(results(Each(partial(best_words, scales=scales)), source))
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)
             rate = biased.overall

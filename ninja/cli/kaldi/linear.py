@@ -18,7 +18,7 @@ from ninja.cli.places import check_places
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
-from ninja.files.place import STDIN, Place
+from ninja.files.place import STDIN
 from ninja.io.along import Along
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
@@ -136,8 +136,8 @@ def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray
     if table is None:
         yield from read_integers(transcripts, allow_pipes=source.allow_pipes)
         return
-    for place in [Place(STDIN)] if transcripts == STDIN else [each.place for each in tables(transcripts)]:
-        path = "/dev/stdin" if place.path == STDIN else place.path
+    paths = [STDIN] if transcripts == STDIN else [each.place.path for each in tables(transcripts)]
+    for path in ("/dev/stdin" if each == STDIN else each for each in paths):
         for key, spoken in read_text(path).items():
             ids = table.ids(spoken)
             if -1 in ids:

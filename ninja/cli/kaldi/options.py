@@ -12,13 +12,11 @@ from ninja.errors import SymbolError
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.lattice.symbols import SymbolTable
 
+WEIGHTS = Several(float, "numbers", ":")
 model_option = reads("--model", "Transition model (final.mdl).", required=True, load=read_transition_model)
 ali_option = reads("--ali", "Reference alignments, in transition ids.", required=True)
 lat_weights_option = click.option(
-    "--lat-weights",
-    type=Several(float, "numbers", ":"),
-    metavar="W:W...",
-    help="Weight of each system.  [default: equal]",
+    "--lat-weights", type=WEIGHTS, metavar="W:W...", help="Weight of each system.  [default: equal]"
 )
 word_symbol_table_option = reads("--word-symbol-table", "Print words on stderr, too.")
 
