@@ -80,8 +80,7 @@ def score_biased(
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Lay a hypothesis beside its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
 
-    So two substitutions are dearer than an insertion and a deletion around a word that fits, and the number of
-    errors may be larger than of the alignment with the fewest. Ties count: they decide on which words errors fall.
+    So two substitutions are dearer than an insertion and a deletion around a word that fits. Ties count, too.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 
@@ -102,9 +101,7 @@ def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
     tabs. JSON lines hold the same as ``{"utt": …, "rare": […], "bias": […], "text": …}``, the last two optional.
 
     Raises:
-        FormatError: A line does not hold these, a word is none, an id occurs twice, the file is empty, not UTF-8 or
-            damaged.
-        InputError: The file cannot be read.
+        FormatError: A line does not hold these, a word is none, an id occurs twice, or the file is empty or damaged.
 
     Source: facebookresearch/fbai-speech, is21_deep_bias, README.
     """

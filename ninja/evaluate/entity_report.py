@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import partial
 from typing import NamedTuple
 
 from ninja.errors import OptionError
@@ -103,26 +102,17 @@ class EntityReport:
     @property
     def entities(self) -> EntityRate:
         """All entities."""
-        return self._rate(lambda each: True)
+        return _rate(self._findings)
 
     @property
     def classes(self) -> dict[str, EntityRate]:
         """The entities of each class, in the order of their names."""
-        names = {each.entity.class_name for each in self._findings}
-        return {name: self._rate(partial(_is_of, name)) for name in sorted(names)}
+        names = sorted({each.entity.class_name for each in self._findings})
+        return {name: _rate(each for each in self._findings if each.entity.class_name == name) for name in names}
 
     def vocabulary(self, inside: bool) -> EntityRate:
         """Return the entities whose words the symbol table holds all, or the others; without a table, none."""
-        return self._rate(lambda each: each.in_vocabulary is inside)
-
-    def _rate(self, wanted: Callable[[Finding], bool]) -> EntityRate:
-        mentions = [each for each in self.mentions if wanted(each)]
-        return EntityRate(
-            len(mentions),
-            sum(mention.found for mention in mentions),
-            sum(map(wanted, self.insertions)),
-            sum((mention.words for mention in mentions), ErrorRate()),
-        )
+        return _rate(each for each in self._findings if each.in_vocabulary is inside)
 
     @property
     def overall(self) -> ErrorRate:
@@ -187,9 +177,8 @@ class EntityReport:
     def as_dict(self) -> dict[str, object]:
         """Return figures and findings as JSON can hold them.
 
-        Entities said are listed by what became of them: ``recovered`` (found, and not in the hypothesis compared
-        with), ``kept`` (found in both), ``lost`` (found only there), ``missed`` (found in neither); without a
-        hypothesis to compare with, those found are all ``recovered``. ``inserted`` are those not in the reference.
+        Entities said are ``recovered`` (found, and not in the hypothesis compared with, if there is one), ``kept``
+        (found in both), ``lost`` (found only there) or ``missed`` (found in neither); ``inserted`` are those not said.
         """
         fates: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:
@@ -208,8 +197,11 @@ class EntityReport:
         }
 
 
-def _is_of(class_name: str, found: Finding) -> bool:
-    return found.entity.class_name == class_name
+def _rate(findings: Iterable[Finding]) -> EntityRate:
+    counted = list(findings)
+    mentions = [each for each in counted if isinstance(each, Mention)]
+    words = sum((each.words for each in mentions), ErrorRate())
+    return EntityRate(len(mentions), sum(each.found for each in mentions), len(counted) - len(mentions), words)
 
 
 def _percentage(value: float) -> str:

@@ -101,8 +101,9 @@ class Entities:
                 section.refuse(f"its group is {section.group!r} here, but {groups[name]!r} in the table of groups")
             self._group_of[name] = section.group
         place = f"{path}: " if path else ""
+        used = {name for kind in scopes for section in by_kind[kind].values() for name in section.lists}
         unused = {
-            ("list is", "lists are", "never used"): [name for name in self.lists if name not in builder.used],
+            ("list is", "lists are", "never used"): [name for name in self.lists if name not in used],
             ("group has", "groups have", "no utterance"): sorted(self._groups.keys() - set(self._group_of.values())),
         }
         self.problems: tuple[str, ...] = (  # likely mistakes, for which the file is not refused
@@ -222,11 +223,10 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes phrase lists of sections, and notes doubles and lists that are used."""
+    """Makes phrase lists of sections, and notes doubles."""
 
     spell: Normaliser
     epsilon: str | None = field(init=False)  # word of the table that is no word
-    used: set[str] = field(default_factory=set)
     duplicates: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -237,7 +237,6 @@ class _Builder:
         for name in section.lists:
             if name not in lists:
                 section.refuse(f"the list {name!r} is defined nowhere")
-        self.used.update(section.lists)
         own = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
         return _Scope(tuple(lists[name] for name in section.lists), own if own.classes else None)
 

@@ -187,13 +187,10 @@ def _difference(said: str, heard: str) -> float:
 
 
 def _as_consonant(phone: str) -> tuple[float, ...]:
-    """Return the features by which a phone is compared with a consonant.
-
-    A vowel's place is where its tongue is: palatal in front, velar at the back; its manner goes on from approximants,
-    by height: 0.4, 0.2, 0.
-    """
+    """Return the features by which a phone is compared with a consonant."""
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
+    # A vowel's place is where its tongue is, palatal to velar; its manner goes on from approximants, by height.
     height, backness, _, _ = _VOWELS[phone]
     place = _VELAR + (_PALATAL - _VELAR) * backness
     return place, 0.4 * height, 1, 0, float(phone == "ER"), 0

@@ -18,14 +18,7 @@ Place = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arc
 
 
 class OldCosts:
-    """Differences of the first pass's language model costs.
-
-    Args:
-        words: The lattices' symbol table.
-        lm: The model.
-        unk_penalty: Cost beyond <unk>'s of a word it lacks; None: as `WordMap` has it.
-        map_words: Where else to look for a word it lacks, as `WordMap` has it.
-    """
+    """Differences of the first pass's language model costs; words that it lacks are as `WordMap` has them."""
 
     def __init__(
         self,

@@ -22,19 +22,12 @@ NO_PHONE = -1
 
 
 class ArcPhones:
-    """Phones of arcs by their transition ids.
+    """Phones of arcs by the transition ids of a model, and by its ``phones.txt``.
 
     A phone stands where it ends: on the arc that has its final transition. So each phone of a path counts once; but
-    only in word-aligned lattices does it stand on its own word's arc, and those of final states stand on none.
-
-    Args:
-        model: The transition model the lattices were made with.
-        phones: Its phones: ``phones.txt``. Marks of position (``AH0_B``) and stress are taken off.
-        known: Phones of pronunciations, in the order of their numbers.
-
-    Raises:
-        SymbolError: A phone of the model is not in the table.
-        VocabularyError: A phone is neither in ``known`` nor a kind of silence.
+    only in word-aligned lattices does it stand on its own word's arc, and those of final states stand on none. Marks of
+    position (``AH0_B``) and stress are taken off. `known` are the phones of pronunciations, in the order of their
+    numbers; a phone of the model must be one of them, or a kind of silence.
     """
 
     def __init__(self, model: TransitionModel, phones: SymbolTable, known: Collection[str]) -> None:
@@ -51,11 +44,7 @@ class ArcPhones:
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:
-        """Return the phones of each arc, by their place in ``known``.
-
-        Raises:
-            LatticeError: The lattice has no alignments, or they are not of this model.
-        """
+        """Return the phones of each arc, by their place in ``known``; the lattice needs alignments of this model."""
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(
                 "the lattice has no alignments to tell phones by; leave the transition model out", key=lattice.key
