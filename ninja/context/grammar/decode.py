@@ -122,15 +122,17 @@ def beam_search(
         logprob = _checked(given, len(last), max(bos, eos))
         row, unit = _tried(logprob, options.max_units if length < options.max_length else None, eos)
         model = kept.model[row] + logprob[row, unit]
-        after, gain = _advance(tracker, kept.state, row, unit, eos)
+        ends = unit == eos
+        after, gain = np.full(len(row), -1, np.int64), np.zeros(len(row))
+        gain[ends] = tracker.final(kept.state[row[ends]])
+        after[~ends], gain[~ends] = tracker.advance(kept.state[row[~ends]], unit[~ends].astype(np.int32))
         context = kept.context[row] + gain
-        score = _combined(model, context, np.where(unit == eos, length, length + 1), options)
+        score = _combined(model, context, np.where(ends, length, length + 1), options)
         chosen = _best(kept.utterance[row], score, options, finished)
-        ends = unit[chosen] == eos
-        for at in chosen[ends].tolist():
+        for at in chosen[ends[chosen]].tolist():
             ended = (float(score[at]), kept.units[row[at]], float(model[at]), float(context[at]))
             finished[int(kept.utterance[row[at]])].append(ended)
-        chosen = chosen[~ends]
+        chosen = chosen[~ends[chosen]]
         units = [(*kept.units[at], new) for at, new in zip(row[chosen].tolist(), unit[chosen].tolist(), strict=True)]
         states = _rows(states, row[chosen])
         kept = _Kept(kept.utterance[row[chosen]], units, model[chosen], context[chosen], after[chosen])
@@ -323,22 +325,6 @@ def _most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
     """Tell which units are among the `count` most probable of their row; all that are as probable as the last one."""
     least = np.partition(logprob, -count, axis=1)[:, -count]
     return logprob >= least[:, None]
-
-
-def _advance(
-    tracker: UnitTracker,
-    state: Ints,
-    row: Ints,
-    unit: Ints,
-    eos: int,
-) -> tuple[Ints, Floats]:
-    """Let the tracker score each unit after the state of its row."""
-    after = np.full(len(row), -1, np.int64)
-    gain = np.zeros(len(row))
-    ends = unit == eos
-    gain[ends] = tracker.final(state[row[ends]])
-    after[~ends], gain[~ends] = tracker.advance(state[row[~ends]], unit[~ends].astype(np.int32))
-    return after, gain
 
 
 def _best(

@@ -142,26 +142,19 @@ class PartialBoosts:
         for name, members in phrases.classes.items():
             root = self.ROOTS[name in classes]
             for phrase in members:
-                words = phrase.text.split()
-                self.words.update(words)
-                for position in self._path(root, words):
+                position = root
+                for word in phrase.text.split():
+                    position = self._next[position].setdefault(word, len(self._next))
+                    if position == len(self._next):
+                        self._next.append({})
+                    self.words.add(word)
                     weight[position] = max(phrase.weight, weight.get(position, 0.0))
-        self._beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
+        self.beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
         self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # by the words up to a position
         for position, after in enumerate(self._next):
             for each in after.values():  # larger than position
                 self._gained[each] = self._gained[position] + options.keyword_boost * weight[each]
         self._boosts: dict[int, dict[str, float]] = {}
-
-    def _path(self, root: int, words: list[str]) -> list[int]:
-        """Return the positions after each of some words; those that are not there yet are made."""
-        path = [root]
-        for word in words:
-            after = self._next[path[-1]].setdefault(word, len(self._next))
-            if after == len(self._next):
-                self._next.append({})
-            path.append(after)
-        return path[1:]
 
     def follow(self, position: int, word: str) -> int | None:
         """Return the position after a word, None where no phrase goes on."""
@@ -181,10 +174,6 @@ class PartialBoosts:
                     boosts[word[:end]] = max(boosts.get(word[:end], 0.0), boost * end / len(word))
         self._boosts[position] = boosts
         return boosts.get(text, 0.0)
-
-    def has_beginning(self, text: str) -> bool:
-        """Tell whether a word of a phrase begins with a text."""
-        return text in self._beginnings
 
 
 class _State(NamedTuple):
@@ -382,7 +371,7 @@ class SpelledTracker:
         if state.text is None:
             return None
         longer = state.text + text
-        if not longer or any(each.has_beginning(longer) for each in self._utterances[state.utterance]):
+        if not longer or any(longer in each.beginnings for each in self._utterances[state.utterance]):
             return longer
         at = bisect_left(self._known, longer)
         return longer if at < len(self._known) and self._known[at].startswith(longer) else None
