@@ -232,6 +232,17 @@ cdef inline void release(object owner) noexcept:
     free(PyCapsule_GetPointer(owner, NULL))
 
 
+cdef inline object owner_of(Block* block):
+    """Return an object that frees the memory of a block when nothing needs it any more."""
+    cdef void* memory = block.memory
+    block.memory = NULL
+    try:
+        return PyCapsule_New(memory, NULL, release)
+    except MemoryError:
+        free(memory)
+        raise
+
+
 cdef inline object array_in(void* at, np.npy_intp length, int type_number, object owner):
     """Make a read-only array of a part of some memory, whose owner it keeps alive."""
     cdef object array = np.PyArray_New(np.ndarray, 1, &length, type_number, NULL, at, 0, np.NPY_ARRAY_CARRAY_RO, None)
@@ -248,14 +259,7 @@ cdef inline object lattice_in(Block* block, object blank, tuple slots, object ke
         blank: ``object.__new__(Lattice)``.
         slots: Where a lattice keeps its fields, in their order.
     """
-    cdef void* memory = block.memory
-    cdef object owner
-    block.memory = NULL
-    try:
-        owner = PyCapsule_New(memory, NULL, release)
-    except MemoryError:
-        free(memory)
-        raise
+    cdef object owner = owner_of(block)
     cdef np.npy_intp num_states = block.num_states
     cdef np.npy_intp num_arcs = block.num_arcs
     return filled(blank, slots, (

@@ -10,7 +10,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport formats.texts as c
-from core.lattice cimport Arcs, arcs_of, data_of, doubles, filled, floats, freeze, int32s, int64s, new_array, string_view
+from core.lattice cimport Arcs, arcs_of, array_in, data_of, doubles, filled, floats, int32s, int64s, new_array, new_block, owner_of, string_view
 
 from ninja.errors import FormatError, LatticeError
 from ninja.lattice import SLOTS, Lattice
@@ -317,35 +317,26 @@ def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_state
     cdef c.K2Fault fault = plan.fault
     if not fault.error.empty():
         return fault.error.decode(), fault.arc, fault.malformed, None
-    cdef object arc_begin = new_array(plan.num_states + 1, np.NPY_INT64)
-    cdef object dst = new_array(plan.num_arcs, np.NPY_INT32)
-    cdef object words = new_array(plan.num_arcs, np.NPY_INT32)
-    cdef object graph = new_array(plan.num_arcs, np.NPY_FLOAT32)
-    cdef object acoustic = new_array(plan.num_arcs, np.NPY_FLOAT32)
-    cdef object final_graph = new_array(plan.num_states, np.NPY_FLOAT32)
-    cdef object final_acoustic = new_array(plan.num_states, np.NPY_FLOAT32)
     cdef object row = new_array(plan.num_arcs, np.NPY_INT32) if places else None
     cdef object final_row = new_array(plan.num_states, np.NPY_INT32) if places else None
     cdef c.K2Target to
-    to.arc_begin = <int64_t*>np.PyArray_DATA(<np.ndarray>arc_begin)
-    to.dst = <int32_t*>np.PyArray_DATA(<np.ndarray>dst)
-    to.word = <int32_t*>np.PyArray_DATA(<np.ndarray>words)
-    to.graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
-    to.acoustic = <float*>np.PyArray_DATA(<np.ndarray>acoustic)
-    to.final_graph = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
-    to.final_acoustic = <float*>np.PyArray_DATA(<np.ndarray>final_acoustic)
-    to.row = NULL
-    to.final_row = NULL
-    if places:
-        to.row = <int32_t*>np.PyArray_DATA(<np.ndarray>row)
-        to.final_row = <int32_t*>np.PyArray_DATA(<np.ndarray>final_row)
+    to.row = <int32_t*>np.PyArray_DATA(<np.ndarray>row) if places else NULL
+    to.final_row = <int32_t*>np.PyArray_DATA(<np.ndarray>final_row) if places else NULL
+    to.arrays = new_block(plan.num_states, plan.num_arcs, 0, 0)
+    cdef object owner = owner_of(&to.arrays)
     with nogil:
         fault = c.fill_k2(fsa, plan, to)
     if not fault.error.empty():
         return fault.error.decode(), fault.arc, fault.malformed, None
     return "", -1, False, (
-        freeze(arc_begin), freeze(dst), freeze(words), freeze(graph), freeze(acoustic), freeze(final_graph),
-        freeze(final_acoustic), row, final_row,
+        array_in(to.arrays.arc_begin, plan.num_states + 1, np.NPY_INT64, owner),
+        array_in(to.arrays.dst, plan.num_arcs, np.NPY_INT32, owner),
+        array_in(to.arrays.word, plan.num_arcs, np.NPY_INT32, owner),
+        array_in(to.arrays.graph, plan.num_arcs, np.NPY_FLOAT32, owner),
+        array_in(to.arrays.acoustic, plan.num_arcs, np.NPY_FLOAT32, owner),
+        array_in(to.arrays.final_graph, plan.num_states, np.NPY_FLOAT32, owner),
+        array_in(to.arrays.final_acoustic, plan.num_states, np.NPY_FLOAT32, owner),
+        row, final_row,
     )
 
 

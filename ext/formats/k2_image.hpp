@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/block.hpp"
 #include "core/top_sort.hpp"
 
 namespace ninja {
@@ -44,15 +45,9 @@ struct K2Plan {
   int64_t num_arcs = 0;
 };
 
-// Where the arrays of the lattice go, of the plan's sizes.
+// Where the lattice goes, without its alignments.
 struct K2Target {
-  int64_t* arc_begin;      // [num_states + 1]
-  int32_t* dst;            // [num_arcs]
-  int32_t* word;           // [num_arcs]
-  float* graph;            // [num_arcs]
-  float* acoustic;         // [num_arcs]
-  float* final_graph;      // [num_states]
-  float* final_acoustic;   // [num_states]
+  Block arrays;
   int32_t* row;            // [num_arcs], the k2 arc each arc was; none: not wanted
   int32_t* final_row;      // [num_states], the k2 arc each final cost was, -1: none; none: not wanted
 };
@@ -170,14 +165,15 @@ inline void sort(const K2Fsa& fsa, K2Plan& plan) {
 // Returns whether every cost is finite and every word one.
 template <Split split>
 inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+  const Block& arrays = to.arrays;
   const int64_t last = fsa.num_states - 1;
   int64_t place = 0;
   bool sound = true;
   for (int64_t state = 0; state < plan.num_states; ++state) {
     const int64_t was = plan.sorted ? state : plan.state[state];
     const float end = !plan.fold && was == last ? 0 : INFINITY;
-    to.arc_begin[state] = place;
-    to.final_graph[state] = to.final_acoustic[state] = end;
+    arrays.arc_begin[state] = place;
+    arrays.final_graph[state] = arrays.final_acoustic[state] = end;
     if (to.final_row != nullptr) to.final_row[state] = -1;
     const int64_t arcs_end = plan.row[was + 1];
     for (int64_t arc = plan.row[was]; arc < arcs_end; ++arc) {
@@ -185,22 +181,22 @@ inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
       const Costs costs = costs_of<split>(fsa, arc);
       sound &= std::isfinite(costs.graph) & std::isfinite(costs.acoustic);
       if (plan.fold && dst == last) {
-        to.final_graph[state] = costs.graph;
-        to.final_acoustic[state] = costs.acoustic;
+        arrays.final_graph[state] = costs.graph;
+        arrays.final_acoustic[state] = costs.acoustic;
         if (to.final_row != nullptr) to.final_row[state] = static_cast<int32_t>(arc);
         continue;
       }
       const int32_t word = word_of(fsa, arc);
       sound &= word >= 0;
-      to.dst[place] = plan.sorted ? dst : plan.number[dst];
-      to.word[place] = word;
-      to.graph[place] = costs.graph;
-      to.acoustic[place] = costs.acoustic;
+      arrays.dst[place] = plan.sorted ? dst : plan.number[dst];
+      arrays.word[place] = word;
+      arrays.graph[place] = costs.graph;
+      arrays.acoustic[place] = costs.acoustic;
       if (to.row != nullptr) to.row[place] = static_cast<int32_t>(arc);
       ++place;
     }
   }
-  to.arc_begin[plan.num_states] = place;
+  arrays.arc_begin[plan.num_states] = place;
   return sound;
 }
 

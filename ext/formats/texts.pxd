@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, string_view
+from core.lattice cimport Arcs, Block, string_view
 
 cdef extern from "formats/text_lattices.hpp" namespace "ninja" nogil:
     cdef struct Fault:
@@ -150,14 +150,8 @@ cdef extern from "formats/k2_image.hpp" namespace "ninja" nogil:
         K2Fault fault
         int64_t num_states
         int64_t num_arcs
-    cdef struct K2Target:
-        int64_t* arc_begin
-        int32_t* dst
-        int32_t* word
-        float* graph
-        float* acoustic
-        float* final_graph
-        float* final_acoustic
+    cdef cppclass K2Target:
+        Block arrays
         int32_t* row
         int32_t* final_row
     K2Plan plan_k2(const K2Fsa& fsa) except +
