@@ -198,16 +198,12 @@ def determinize_retrying(
     bounds = replace(bounds or DeterminizeBounds(), retry_cutoff=0.0)
     given, tried, limit = lattice, np.inf, None
     for retries in range(num_loops + 1):
-        try:
-            result, report = _run(given, np.inf, acoustic_scale, bounds)
-        except _NoPathWithinBounds as error:
-            limit = error.limit
-        else:
-            if report.complete:
-                if prune_result:
-                    result = prune(result, beam, Scales(acoustic_scale))
-                return result, DeterminizeReport(np.inf, tried, retries, None)
-            limit = report.stopped_by
+        result, report, _ = _search(given, np.inf, acoustic_scale, bounds)
+        if result is not None and report.complete:
+            if prune_result:
+                result = prune(result, beam, Scales(acoustic_scale))
+            return result, DeterminizeReport(np.inf, tried, retries, None)
+        limit = report.stopped_by
         beam *= beam_ratio
         tried = beam
         given = prune(lattice, beam, Scales(acoustic_scale))
@@ -215,12 +211,6 @@ def determinize_retrying(
         f"the bound of {limit} was passed even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
         key=lattice.key,
     )
-
-
-class _NoPathWithinBounds(LatticeError):
-    """A bound came before one path was complete."""
-
-    limit: Limit | None = None
 
 
 def check_beam(beam: float, acoustic_scale: float) -> None:
@@ -235,6 +225,19 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
 def _run(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice, DeterminizeReport]:
+    result, report, tried = _search(lattice, beam, acoustic_scale, bounds)
+    if result is None:
+        raise LatticeError(
+            f"the bound of {report.stopped_by} came before one path was complete, even at beam {tried:.4g}; raise it",
+            key=lattice.key,
+        )
+    return result, report
+
+
+def _search(
+    lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
+) -> tuple[Lattice | None, DeterminizeReport, float]:
+    """Return the lattice, None if a bound came before one path was complete; the report; the beam of the last try."""
     stopped, tried, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
@@ -246,14 +249,7 @@ def _run(
     limit = _LIMITS[stopped]
     if result is None and limit is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    if result is None:
-        error = _NoPathWithinBounds(
-            f"the bound of {limit} came before one path was complete, even at beam {tried:.4g}; raise it",
-            key=lattice.key,
-        )
-        error.limit = limit
-        raise error
-    return result, DeterminizeReport(beam, reached, retries, limit)
+    return result, DeterminizeReport(beam, reached, retries, limit), tried
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
