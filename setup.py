@@ -10,7 +10,7 @@ from setuptools import Extension, find_packages, setup
 # No debugging symbols: they would take a third of the time. Costs must add up to the same bits on every machine, also
 # where operations can be fused.
 OPTIONS = ["-std=c++17", "-O3", "-g0", "-fno-math-errno", "-ffp-contract=off", "-Wall"]
-KERNELS = sorted(Path("ext").glob("*/_*.pyx"))  # one room, one module
+KERNELS = sorted(Path("ext").glob("*/_*.pyx"))  # each a module: one a room, three of formats
 if "NINJA_EXTENSIONS" in os.environ:  # for quick builds
     KERNELS = [path for path in KERNELS if path.stem in os.environ["NINJA_EXTENSIONS"].split(",")]
 

@@ -8,7 +8,6 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 class TableReader:
-    words: SymbolTable | None
     num_faults: int
     offsets: list[int]
     def __init__(self, path: str, known: Bool | None = None, words: SymbolTable | None = None) -> None: ...

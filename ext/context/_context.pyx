@@ -113,14 +113,6 @@ cdef class Tracker:
         self.tracker.get().clear()
         self.lists = []
 
-    def __len__(self):
-        return self.tracker.get().size()
-
-    def num_tokens(self, int32_t state):
-        """Return how many tokens a set has."""
-        self._check(state)
-        return self.tracker.get().num_tokens(state)
-
     def start(self, list lists not None, list unwanted not None):
         """Return the set before the first word of an utterance with these lists.
 

@@ -163,7 +163,6 @@ class ContextTracker {
 
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   bool has(int64_t set) const { return set >= 0 && set < size(); }
-  int64_t num_tokens(int32_t set) const { return static_cast<int64_t>(sets_[set].tokens.size()); }
 
   // A stretch of a sentence that the best way through the grammar takes as a phrase.
   struct Said {

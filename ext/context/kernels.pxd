@@ -41,9 +41,7 @@ cdef extern from "context/context.hpp" namespace "ninja" nogil:
         int32_t start(UtteranceLists) except +
         int32_t advance(int32_t, int32_t, float*) except +
         float final_score(int32_t) except +
-        int64_t size()
         cbool has(int64_t)
-        int64_t num_tokens(int32_t)
         vector[Said] explain(int32_t, const int32_t*, int64_t) except +
 
 cdef extern from "context/compose_context.hpp" namespace "ninja" nogil:

@@ -150,7 +150,7 @@ cdef class TableReader:
     cdef int64_t offset  # of the window's begin in the file
     cdef object path
     cdef object known
-    cdef readonly object words  # the symbol table attached to the lattices
+    cdef object words  # the symbol table attached to the lattices
     cdef readonly int64_t num_faults  # of the last `parse`
     cdef readonly list offsets  # in the file, of the lattices of the last `parse` (behind their keys)
 
