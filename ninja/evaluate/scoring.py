@@ -49,7 +49,12 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
     """
     ids, unknown = {}, {}
     for key, reference in references.items():
-        numbers = _ids(reference, key) if words is None else words.ids(reference)
+        if words is None:
+            wrong = next((word for word in reference if not is_id(word)), None)
+            if wrong is not None:
+                advice = "give the symbol table with --words if the references are words"
+                raise FormatError(f"{wrong!r} is no word id; {advice}", key=key)
+        numbers = list(map(int, reference)) if words is None else words.ids(reference)
         if words is not None and NEVER in numbers:
             unknown[key] = tuple(word for word, each in zip(reference, numbers, strict=True) if each == NEVER)
             numbers = [oov if each == NEVER else each for each in numbers]
@@ -70,15 +75,6 @@ def word_id(word: str, words: SymbolTable | None) -> int:
 def is_id(word: str) -> bool:
     """Tell whether a word is an integer that could be the id of a word or of epsilon."""
     return word.isascii() and word.isdigit() and len(word) <= _DIGITS and int(word) <= LARGEST_ID
-
-
-def _ids(reference: Sequence[str], key: str) -> list[int]:
-    for word in reference:
-        if not is_id(word):
-            raise FormatError(
-                f"{word!r} is no word id; give the symbol table with --words if the references are words", key=key
-            )
-    return [int(word) for word in reference]
 
 
 def score(

@@ -24,16 +24,18 @@ STEP_WIDTH = 60.0  # pixels of an arc without a time, at least
 FITTING = 90.0  # percent of labels that fit their arcs; the others are cut short
 
 Unit = Literal["frame", "step"]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Places in pixels; lanes are counted from the best path's, 0, downwards."""
 
-    x: npt.NDArray[np.float64]  # [num_states]; nan: not drawn
-    lane: npt.NDArray[np.int32]  # [num_states]
-    arc_lane: npt.NDArray[np.int32]  # [num_arcs]
-    time: npt.NDArray[np.int32]  # [num_states], frames; where there are none, arcs from the start
+    x: Floats  # [num_states]; nan: not drawn
+    lane: Ints  # [num_states]
+    arc_lane: Ints  # [num_arcs]
+    time: Ints  # [num_states], frames; where there are none, arcs from the start
     unit: Unit  # of `time`
     width: float | None  # pixels of a frame; None: steps have widths of their own
 
@@ -61,10 +63,10 @@ def label_width(label: str) -> float:
     return LABEL_MARGIN + LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in label)
 
 
-Places = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], Unit, float | None]
+Places = tuple[Floats, Ints, Unit, float | None]
 
 
-def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: npt.NDArray[np.float64]) -> Places:
+def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: Floats) -> Places:
     """Return x and time of each state, the unit of time, and the pixels of a frame."""
     src, dst = lattice.src[arcs], lattice.dst[arcs]
     try:
@@ -100,9 +102,7 @@ def _in_steps(num_states: int, src: list[int], dst: list[int], need: list[float]
     return x, np.array(step, np.int32), "step", None
 
 
-def _lanes(
-    lattice: Lattice, rows: Sequence[Sequence[int]], x: npt.NDArray[np.float64], need: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Floats) -> tuple[Ints, Ints]:
     """Return the lane of each state and of each arc."""
     src, dst, place = lattice.src.tolist(), lattice.dst.tolist(), x.tolist()
     lane: list[int | None] = [None] * lattice.num_states
@@ -127,9 +127,7 @@ def _lanes(
     return np.array([each or 0 for each in lane], np.int32), arc_lane
 
 
-def _extent(
-    row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: npt.NDArray[np.float64]
-) -> tuple[float, float]:
+def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: Floats) -> tuple[float, float]:
     """Return where a detour's lane must be free: along its arcs, and beside one whose label is wider than itself."""
     begin, end = x[src[row[0]]], x[dst[row[-1]]]
     if len(row) == 1:
