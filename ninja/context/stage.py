@@ -63,8 +63,8 @@ class Contextual:
     Args:
         context: The files and options.
         old_lm: The first pass's n-gram model, which the class model is mixed with.
-        lm_weight: Share that another language model takes of the graph costs afterwards, when the lattices are
-            rescored with it: the boosts are made as strong as to have their full size then.
+        lm_weight: Share of the graph costs that another language model takes afterwards; boosts are made as strong as
+            to have their full size then.
     """
 
     def __init__(self, context: Context, old_lm: Name | NgramLM | None = None, lm_weight: float | None = None) -> None:

@@ -301,7 +301,6 @@ def ctc_search(
     units: CtcUnits,
     lexicon: CtcLexicon | None = None,
     options: CtcOptions | None = None,
-    *,
     key: str | None = None,
 ) -> CtcFound:
     """Search as ``ctc_nbest``, with arrays as the result."""

@@ -13,7 +13,7 @@ from ninja.errors import OutputError
 
 
 class Bytes(Protocol):
-    """What takes the bytes."""
+    """Taker of bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
         """Write all of them."""
@@ -57,11 +57,8 @@ class StandardOutput:
 class PartFile(io.RawIOBase):
     """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
 
-    What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly.
-
-    Args:
-        path: Its name in the end.
-        length: Bytes of what stands in the temporary file that are kept; 0 begins anew.
+    What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly. `length` bytes of a
+    temporary file that is there are kept; 0 begins anew.
     """
 
     def __init__(self, path: str, length: int = 0) -> None:

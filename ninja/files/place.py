@@ -1,4 +1,4 @@
-"""Where bytes come from: files, offsets in files, the standard input, commands; Kaldi's names for them."""
+"""Places of bytes: files, offsets in files, the standard input, commands; Kaldi's names for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes come from."""
+    """Source of bytes."""
 
     path: str  # of a file; "-" is the standard input
     offset: int = 0
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name in error messages."""
         return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
@@ -47,7 +47,7 @@ def resolve(name: str, *, allow_pipes: bool = False, typed: bool = False) -> lis
 
     Args:
         name: A file, ``file:offset``, ``-``, a command ending in ``|``; where typed, also a pattern.
-        allow_pipes: Other commands than ``gunzip -c``, ``zcat`` and ``cat`` are permitted.
+        allow_pipes: Permit other commands than ``gunzip -c``, ``zcat`` and ``cat``.
         typed: The user typed it; a command found in a file is never run.
 
     Raises:

@@ -57,7 +57,7 @@ class Stream:
 
     @property
     def seekable(self) -> bool:
-        """Whether ``seek`` can work: a plain file."""
+        """True of a plain file, in which ``seek`` works."""
         return self._left is not None
 
     @property

@@ -26,6 +26,7 @@ FITTING = 90.0  # percent of labels that fit their arcs; the others are cut shor
 Unit = Literal["frame", "step"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+Places = tuple[Floats, Ints, Unit, float | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +62,6 @@ def label_width(label: str) -> float:
     if not label:
         return 0.0
     return LABEL_MARGIN + LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in label)
-
-
-Places = tuple[Floats, Ints, Unit, float | None]
 
 
 def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: Floats) -> Places:

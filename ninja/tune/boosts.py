@@ -43,7 +43,7 @@ DIGITS = 4  # significant ones: settings are tried as they are written down
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """What ``tune_context`` chooses."""
+    """Settings chosen by ``tune_context``."""
 
     options: ContextOptions
     acoustic_scale: float
@@ -52,7 +52,7 @@ class ContextSettings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How both sets are recognised under some settings."""
+    """Error rates of both sets under some settings."""
 
     contextual_wer: float  # percent
     general_wer: float  # percent

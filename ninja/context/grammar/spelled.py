@@ -94,12 +94,7 @@ class OpenVocabulary(SymbolTable):
     UNKNOWN = 1
 
     def __init__(self, words: Iterable[str] = (), *, room: int) -> None:
-        """Make a table of some words.
-
-        Args:
-            words: None of them twice.
-            room: How many more may come. They have ids from the start, so that tables made for this one fit.
-        """
+        """Make a table of different words; `room` more have ids from the start, so that tables made for it fit."""
         fixed = ["<eps>", _FREE, *words]
         super().__init__((word, number) for number, word in enumerate(fixed))
         self._next = len(fixed)
@@ -110,7 +105,7 @@ class OpenVocabulary(SymbolTable):
 
     @property
     def room(self) -> int:
-        """How many more words may come."""
+        """Number of words that may still be added."""
         return len(self._word) - self._next
 
     def add(self, words: Iterable[str]) -> None:
@@ -177,7 +172,7 @@ class PartialBoosts:
 
 
 class _State(NamedTuple):
-    """What is known of a history of units; equal ones have the same future."""
+    """State of a history of units; equal ones have the same future."""
 
     utterance: int
     words: int  # state of the tracker of words
