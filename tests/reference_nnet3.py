@@ -31,6 +31,7 @@ def apply(kind, fields, x):
     if kind == "Tanh":
         return np.tanh(x)
     if kind in ("Softmax", "LogSoftmax"):
+        x = x - x.max()  # or exp overflows
         logprob = x - np.log(np.exp(x).sum())
         return logprob if kind == "LogSoftmax" else np.exp(logprob)
     if kind == "Normalize":

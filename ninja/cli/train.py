@@ -98,7 +98,7 @@ def ngram(
     sentences = read_sentences(text)
     with Console().progress("steps") as bar:
         model = train_ngram(
-            sentences if tagger is None else tagger.tag_all(sentences),
+            sentences if tagger is None else map(tagger.tag, sentences),
             options,
             vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
             classes=() if tagger is None else tagger.num_phrases,
@@ -145,7 +145,7 @@ def _vocabulary(path: str) -> list[str]:
 
 def _measured(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
     sentences = read_sentences(path)
-    found = measure(model.as_language_model(), sentences if tagger is None else tagger.tag_all(sentences), path)
+    found = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
     line = f", perplexity {found.perplexity:.2f} on the held-out text"
     if found.num_unknown:
         share = found.num_unknown / found.num_words

@@ -25,19 +25,15 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiec
 
 
 def open_directory(path: str, options: LoadOptions) -> LanguageModel:
-    """Open a language model for the words of some lattices.
+    """Open a language model for the words of some lattices, which `options` name.
 
     A causal one becomes a `CausalLM`; a masked one a `MaskedLM`, which only scores the sentences of n-best lists.
     ``<s>`` is the tokenizer's ``bos_token``, and if it has none its ``eos_token``; ``</s>`` is its ``eos_token``.
     Where the tokenizer names neither, the configuration's ids are taken; a causal model without both is refused.
 
-    Args:
-        path: The directory: config.json, weights in safetensors or a .bin without code, and the tokenizer's files.
-        options: How it computes, and the lattices' words: a model of pieces knows no words by itself.
-
     Raises:
         ModelError: A file is missing or damaged, or the model is of a kind that Ninja does not run.
-        OptionError: An option is out of range, the words are missing, or torch cannot use the device.
+        OptionError: The words are missing, or torch cannot use the device.
         DependencyError: The transformers library, or a library that it needs for this directory, is not installed.
     """
     config = _checked(path)

@@ -79,7 +79,6 @@ class LazyLM(LanguageModel, ABC):
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
         """Return all words' scores after histories, float32 [slots, words], and see that their states are there."""
 
-    @abstractmethod
     def _prepare(self, slots: np.ndarray) -> None:
         """Compute the parents' states before slots are taken, since memory may run out here."""
 
@@ -253,9 +252,6 @@ class HistoryLM(LazyLM):
 
     def _originate(self, slot: int) -> None:
         self._length[slot] = 0
-
-    def _prepare(self, slots: np.ndarray) -> None:
-        """Nothing is needed of a parent but its words."""
 
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
         length = self._length[slots]

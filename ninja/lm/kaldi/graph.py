@@ -13,11 +13,12 @@ Source: Kaldi, nnet3/nnet-nnet.cc and nnet3/nnet-descriptor.h.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from ninja.models.nnet3 import INPUT, OUTPUT, Graph, Node, Part, Term
 from ninja.models.nnet3_operations import Component
@@ -27,6 +28,7 @@ LARGEST_DIM = 2**20
 DEEPEST = 50  # descriptors within each other
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w-]*)=")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_Tree: TypeAlias = "str | tuple[str, list[_Tree]]"  # a descriptor's name, with its arguments where it has some
 Fail = Callable[[str], NoReturn]  # raises a typed error, with the place
 
 
@@ -101,7 +103,7 @@ def _split(text: str, fail: Fail) -> _Line:
         fail(f"unknown kind of configuration line, {kind[:40]!r}")
     keys = list(_KEY.finditer(rest))
     ends = [key.start() for key in keys[1:]] + [len(rest)]
-    values = {key[1]: rest[key.end() : end].strip() for key, end in zip(keys, ends, strict=True)}
+    values = {key[1]: rest[key.end() : end].strip() for key, end in zip(keys, ends, strict=False)}  # there may be none
     return _Line(kind, values, fail)
 
 
@@ -130,10 +132,10 @@ class _Descriptor:
         self.fail = fail
 
     def parse(self) -> list[_Sum]:
-        parts = self._descriptor(0)
+        tree = self._read(0)
         if self.place != len(self.tokens):
             self.fail(f"{self.tokens[self.place]!r} follows after the end of a descriptor")
-        return parts
+        return self._parts(tree)
 
     def _next(self) -> str:
         if self.place == len(self.tokens):
@@ -141,69 +143,61 @@ class _Descriptor:
         self.place += 1
         return self.tokens[self.place - 1]
 
-    def _expect(self, wanted: str) -> None:
-        if (token := self._next()) != wanted:
-            self.fail(f"expected {wanted!r} in a descriptor, found {token[:40]!r}")
+    def _read(self, depth: int) -> _Tree:
+        """Read a name, or a name and its arguments."""
+        if depth > DEEPEST:
+            self.fail(f"more than {DEEPEST} descriptors within each other")
+        name = self._next()
+        if name in "(),":
+            self.fail(f"expected a descriptor, found {name!r}")
+        if self.tokens[self.place : self.place + 1] != ["("]:
+            return name
+        arguments: list[_Tree] = []
+        while (token := self._next()) == ("," if arguments else "("):
+            arguments.append(self._read(depth + 1))
+        if token != ")":
+            self.fail(f"expected ')' in a descriptor, found {token[:40]!r}")
+        return name, arguments
 
-    def _number(self) -> float:
-        token = self._next()
+    def _number(self, tree: _Tree) -> float:
         try:
-            value = float(token)
+            value = float(tree) if isinstance(tree, str) else math.nan
         except ValueError:
-            self.fail(f"expected a number in a descriptor, found {token[:40]!r}")
-        if abs(value) > 1e9 or value != value:
-            self.fail(f"an absurd number in a descriptor, {token[:40]}")
+            self.fail(f"expected a number in a descriptor, found {tree[:40]!r}")
+        if not abs(value) <= 1e9:
+            self.fail(f"an absurd number in a descriptor, {tree[:40]}")
         return value
 
-    def _integer(self) -> int:
-        value = self._number()
+    def _integer(self, tree: _Tree) -> int:
+        value = self._number(tree)
         if value != int(value):
             self.fail(f"expected an integer in a descriptor, found {value}")
         return int(value)
 
-    def _descriptor(self, depth: int) -> list[_Sum]:
-        """Read one, as a list of parts that stand side by side."""
-        if depth > DEEPEST:
-            self.fail(f"more than {DEEPEST} descriptors within each other")
-        name = self._next()
-        if not _NAME.fullmatch(name):
-            self.fail(f"expected a descriptor, found {name[:40]!r}")
-        if self.place == len(self.tokens) or self.tokens[self.place] != "(":
-            return [_Sum([_Reference(name, 0, 1.0, optional=False)])]
-        self._expect("(")
-        if name == "Append":
-            result = [part for parts in self._list(depth) for part in parts]
-        elif name == "Sum":
-            result = self._sum(self._list(depth))
-        elif name == "IfDefined":
-            result = [self._optional(part) for part in self._descriptor(depth + 1)]
-        elif name == "Offset":
-            parts = self._descriptor(depth + 1)
-            self._expect(",")
-            steps = self._integer()
-            result = [part.changed(lambda each: replace(each, offset=each.offset + steps)) for part in parts]
-        elif name == "Scale":
-            factor = self._number()
-            self._expect(",")
-            result = [
-                part.changed(lambda each: replace(each, scale=each.scale * factor), factor)
-                for part in self._descriptor(depth + 1)
-            ]
-        elif name == "Const":
-            value = self._number()
-            self._expect(",")
-            result = [_Sum([], value, self._integer())]
-        else:
-            self.fail(f"the descriptor {name[:40]} is not supported; ours are {', '.join(DESCRIPTORS)}")
-        self._expect(")")
-        return result
-
-    def _list(self, depth: int) -> list[list[_Sum]]:
-        found = [self._descriptor(depth + 1)]
-        while self.place < len(self.tokens) and self.tokens[self.place] == ",":
-            self.place += 1
-            found.append(self._descriptor(depth + 1))
-        return found
+    def _parts(self, tree: _Tree) -> list[_Sum]:
+        """Return the parts that stand side by side."""
+        if isinstance(tree, str):
+            if not _NAME.fullmatch(tree):
+                self.fail(f"expected a descriptor, found {tree[:40]!r}")
+            return [_Sum([_Reference(tree, 0, 1.0, optional=False)])]
+        match tree:
+            case "Append", arguments:
+                return [part for each in arguments for part in self._parts(each)]
+            case "Sum", arguments:
+                return self._sum([self._parts(each) for each in arguments])
+            case "IfDefined", [one]:
+                return [self._optional(part) for part in self._parts(one)]
+            case "Offset", [one, number]:
+                steps = self._integer(number)
+                return [part.changed(lambda r: replace(r, offset=r.offset + steps)) for part in self._parts(one)]
+            case "Scale", [number, one]:
+                factor = self._number(number)
+                return [part.changed(lambda r: replace(r, scale=r.scale * factor), factor) for part in self._parts(one)]
+            case "Const", [number, dim]:
+                return [_Sum([], self._number(number), self._integer(dim))]
+        if tree[0] in DESCRIPTORS:
+            self.fail(f"{len(tree[1])} arguments of the descriptor {tree[0]}")
+        self.fail(f"the descriptor {tree[0][:40]} is not supported; ours are {', '.join(DESCRIPTORS)}")
 
     def _sum(self, each: list[list[_Sum]]) -> list[_Sum]:
         if len({len(parts) for parts in each}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import OptionError
@@ -94,10 +94,6 @@ class Tagger:
             tagged.append(word)
             begin = end
         return tagged
-
-    def tag_all(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-        """Tag sentences one by one."""
-        return map(self.tag, sentences)
 
     def notes(self) -> list[str]:
         """Return notes about a tagged text, a line each."""
