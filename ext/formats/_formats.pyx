@@ -25,14 +25,37 @@ cdef bytes _bytes(string_view text):
     return PyBytes_FromStringAndSize(text.data(), text.size())
 
 
-cdef dict _found(c.Fault& fault, c.TextLattice& made, c.Vocabulary& words, str path, str key):
+cdef vector[string] _strings(object names):
+    cdef vector[string] result
+    for name in names:
+        result.push_back(name)
+    return result
+
+
+ctypedef fused Parser:
+    c.SlfParser
+    c.SphinxParser
+    c.PfsgParser
+    c.PlfParser
+
+
+cdef dict _read(Parser* parser, int fold, const char* node_name, list null, list silent, str path, str key):
     """Return the arrays of a lattice, ``(word, line)`` of each word and ``(word, times)`` of each one read as silence.
+
+    Args:
+        fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
+        null, silent: Words that are read as the null word, or as silence.
 
     Raises:
         LatticeError, FormatError: The reading failed.
     """
-    cdef const vector[c.WordEntry]* entry = &words.entries()
-    cdef size_t i
+    cdef c.TextLattice made
+    cdef c.Fault fault
+    c.add_silent(parser.words, _strings(null), c.kNull)
+    c.add_silent(parser.words, _strings(silent), c.kSilent)
+    with nogil:
+        fault = c.read_text(dereference(parser), fold, node_name, made)
+    cdef const vector[c.WordEntry]* entry = &parser.words.entries()
     if fault.kind != c.kNone:
         kind = LatticeError if fault.kind == c.kLattice else FormatError
         line = fault.line if fault.line >= 0 else None
@@ -57,13 +80,6 @@ cdef dict _found(c.Fault& fault, c.TextLattice& made, c.Vocabulary& words, str p
             if entry[0][i].num_silent > 0
         ],
     }
-
-
-cdef vector[string] _strings(object names):
-    cdef vector[string] result
-    for name in names:
-        result.push_back(name)
-    return result
 
 
 def read_slf(bytes content not None, str path, str key, *, double frame_shift, cbool keep, int words, int fold,
@@ -102,14 +118,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
     cdef unique_ptr[c.SlfParser] owner
     owner.reset(new c.SlfParser(begin, begin + size, options))
     cdef c.SlfParser* parser = owner.get()
-    cdef c.TextLattice made
-    cdef c.Fault fault
-    cdef size_t i
-    c.add_silent(parser.words, _strings(null), c.kNull)
-    c.add_silent(parser.words, _strings(silent), c.kSilent)
-    with nogil:
-        fault = c.read_text(dereference(parser), fold, b"node", made)
-    found = _found(fault, made, parser.words, path, key)
+    found = _read(parser, fold, b"node", null, silent, path, key)
     found["header"] = [
         (_bytes(parser.header[i].name), _bytes(parser.header[i].value)) for i in range(parser.header.size())
     ]
@@ -141,12 +150,7 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     cdef unique_ptr[c.SphinxParser] owner
     owner.reset(new c.SphinxParser(begin, begin + size, base, bracketed))
     cdef c.SphinxParser* parser = owner.get()
-    cdef c.TextLattice made
-    cdef c.Fault fault
-    c.add_silent(parser.words, _strings(silent), c.kSilent)
-    with nogil:
-        fault = c.read_text(dereference(parser), 0, b"node", made)
-    found = _found(fault, made, parser.words, path, key)
+    found = _read(parser, 0, b"node", [], silent, path, key)
     found["base"] = parser.base
     found["frames"] = parser.num_frames
     found["variant"] = int32s(parser.variant)
@@ -164,12 +168,7 @@ def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str ke
     cdef unique_ptr[c.PfsgParser] owner
     owner.reset(new c.PfsgParser(begin + at, begin + size, line))
     cdef c.PfsgParser* parser = owner.get()
-    cdef c.TextLattice made
-    cdef c.Fault fault
-    c.add_silent(parser.words, _strings(null), c.kNull)
-    with nogil:
-        fault = c.read_text(dereference(parser), fold, b"node", made)
-    found = _found(fault, made, parser.words, path, key)
+    found = _read(parser, fold, b"node", null, [], path, key)
     found["name"] = _bytes(parser.name)
     found["stop"] = parser.at() - begin
     found["line"] = parser.line()
@@ -189,12 +188,7 @@ def read_plf(bytes content not None, int64_t line, str path, str key, *, int kin
     cdef unique_ptr[c.PlfParser] owner
     owner.reset(new c.PlfParser(begin, begin + size, line, <c.PlfScores>kind, graph, acoustic))
     cdef c.PlfParser* parser = owner.get()
-    cdef c.TextLattice made
-    cdef c.Fault fault
-    c.add_silent(parser.words, _strings(null), c.kNull)
-    with nogil:
-        fault = c.read_text(dereference(parser), fold, b"state", made)
-    found = _found(fault, made, parser.words, path, key)
+    found = _read(parser, fold, b"state", null, [], path, key)
     found["num_scores"] = max(parser.num_scores, 0)
     found["scores"] = doubles(parser.scores)
     return found
