@@ -48,14 +48,9 @@ def combine(
     combination based on a recursion for edit distance".
     """
     share = check_weights(weights, len(lattices))
-    united = union(
-        [
-            normalised(lattice, weight, scales, exponents=exponents)
-            for lattice, weight in zip(lattices, share, strict=True)
-            if lattice is not None
-        ],
-        determinize=False,
-    )
+    given = [(lattice, weight) for lattice, weight in zip(lattices, share, strict=True) if lattice is not None]
+    shares = [normalised(lattice, weight, scales, exponents=exponents) for lattice, weight in given]
+    united = union(shares, determinize=False)
     return united if united.time is not None or _labels_tell(lattices) else remove_alignments(united)
 
 
@@ -68,11 +63,7 @@ def _labels_tell(lattices: Sequence[Lattice | None]) -> bool:
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return as many weights as there are systems, summing to 1.
-
-    Raises:
-        OptionError: They are not as many, or one is not above 0.
-    """
+    """Return as many weights as there are systems, above 0 and summing to 1."""
     if count < 1:
         raise OptionError("there is no lattice to combine")
     if weights is None:
@@ -87,11 +78,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
 
 
 def normalised(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
-    """Return a lattice with scaled costs whose paths together have the probability ``weight``, or 1 with `exponents`.
-
-    Raises:
-        LatticeError: No path leads from the start to a final state, or a cost grows beyond what a float holds.
-    """
+    """Scale costs so that all paths together have the probability ``weight``, or 1 with `exponents`."""
     power = weight if exponents else 1.0
     scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
     if scales.word_penalty:

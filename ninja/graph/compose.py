@@ -60,12 +60,13 @@ def compose(
     arc_begin, dst, word, arc, cost, state, final_cost = found
     ends = np.isfinite(final_cost)
     moves = arc >= 0
-    graph = np.where(moves, _of(lattice.graph, arc), 0.0) + cost
-    final_graph = np.where(ends, lattice.final_graph[state] + final_cost, np.inf)
-    return _composition(
-        lattice, arc_begin, dst, word, arc, state, graph, np.where(moves, _of(lattice.acoustic, arc), 0.0), final_graph,
-        np.where(ends, lattice.final_acoustic[state], np.inf),
-    )  # fmt: skip
+    costs = {
+        "graph": np.where(moves, _of(lattice.graph, arc), 0.0) + cost,
+        "acoustic": np.where(moves, _of(lattice.acoustic, arc), 0.0),
+        "final_graph": np.where(ends, lattice.final_graph[state] + final_cost, np.inf),
+        "final_acoustic": np.where(ends, lattice.final_acoustic[state], np.inf),
+    }
+    return _composition(lattice, arc_begin, dst, word, arc, state, costs)
 
 
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
@@ -105,10 +106,9 @@ def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: f
 
     word = np.zeros(a.size, np.int32)
     word[a >= 0] = first.word[a[a >= 0]]
-    return _composition(
-        first, arc_begin, dst, word, a, state_a, on_arcs("graph"), on_arcs("acoustic"), on_states("final_graph"),
-        on_states("final_acoustic"),
-    )  # fmt: skip
+    costs = {name: on_arcs(name) for name in ("graph", "acoustic")}
+    costs |= {name: on_states(name) for name in ("final_graph", "final_acoustic")}
+    return _composition(first, arc_begin, dst, word, a, state_a, costs)
 
 
 def _composition(
@@ -118,32 +118,26 @@ def _composition(
     word: npt.NDArray[np.int32],
     arc: npt.NDArray[np.int64],  # of the lattice under each arc, -1: it stays in its state
     state: npt.NDArray[np.int32],  # of the lattice under each state
-    graph: Array,
-    acoustic: Array,
-    final_graph: Array,
-    final_acoustic: Array,
+    costs: dict[str, Array],
 ) -> Lattice:
     """Make the connected lattice of a composition, whose alignments are those of the old arcs and states."""
-    ends = np.isfinite(final_graph)
+    ends = np.isfinite(costs["final_graph"])
     ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
     final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, ends)
     with np.errstate(over="ignore"):
-        costs = [frozen(cost, np.float32) for cost in (graph, acoustic, final_graph, final_acoustic)]
-    if not all(np.isfinite(cost).all() for cost in (*costs[:2], costs[2][ends], costs[3][ends])):
+        rounded = {name: frozen(cost, np.float32) for name, cost in costs.items()}
+    if not all(np.isfinite(cost[ends] if "final" in name else cost).all() for name, cost in rounded.items()):
         raise LatticeError("composed costs grow beyond what a float holds", key=lattice.key)
     whole = lattice.replace(
         arc_begin=arc_begin,
         dst=dst,
         word=frozen(word),
-        graph=costs[0],
-        acoustic=costs[1],
         ali_begin=ali_begin,
         ali=ali,
-        final_graph=costs[2],
-        final_acoustic=costs[3],
         final_ali_begin=final_ali_begin,
         final_ali=final_ali,
         time=None if lattice.time is None else frozen(lattice.time[state]),
+        **rounded,
     )
     try:
         return connect(whole)
