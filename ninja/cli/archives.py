@@ -13,8 +13,7 @@ import click
 
 from ninja import graph
 from ninja.cli import writing
-from ninja.cli.options import Destination, command, lattice_output, output_file, reads, switch
-from ninja.cli.places import check_places, is_stdin
+from ninja.cli.options import Destination, check_places, command, is_stdin, lattice_output, output_file, reads, switch
 from ninja.cli.run import results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError

@@ -17,6 +17,7 @@ from ninja.cli.config import config
 from ninja.cli.models import map_words
 from ninja.cli.options import (
     Destination,
+    check_places,
     command,
     from_fields,
     lattice_output,
@@ -26,7 +27,6 @@ from ninja.cli.options import (
     typed,
     writes,
 )
-from ninja.cli.places import check_places
 from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions

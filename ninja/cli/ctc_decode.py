@@ -11,8 +11,7 @@ import click
 import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
-from ninja.cli.options import command, from_fields, jobs, lattice_output, section
-from ninja.cli.places import check_places, check_stdin
+from ninja.cli.options import check_places, check_stdin, command, from_fields, jobs, lattice_output, section
 from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source, opened
 from ninja.cli.units import unit_options

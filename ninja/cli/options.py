@@ -1,4 +1,7 @@
-"""Options that several commands share, and options made of the fields of an options dataclass."""
+"""Options that several commands share, options made of the fields of an options dataclass, and the files they name.
+
+Functions import what opens files when they are called: `ninja COMMAND --help` need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Any, Literal, TextIO
 import click
 from click.core import ParameterSource
 
-from ninja.errors import OptionError
+from ninja.errors import NinjaError, OptionError
 from ninja.lattice import Scales
 
 Command = Callable[..., Any]
@@ -114,8 +117,6 @@ class Sectioned(click.Command):
         lattices_alone = "to" in given and len(arguments) == 1
         if not any(given[name] for name in files if not (lattices_alone and name == "output_file")):
             return
-        from ninja.cli.places import check_places  # here: `ninja COMMAND --help` need not wait for it
-
         read = [*arguments, *(given[name] for name, written in files.items() if not written), given.get("words")]
         check_places([given[name] for name, written in files.items() if written], read)
 
@@ -270,13 +271,50 @@ def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) ->
         written.add(place)
 
 
+def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
+    """Refuse, before anything is computed, results that would go to one file, or over a file that is read."""
+    from ninja.files.target import target
+
+    written: list[str | None] = []
+    for name in outputs:
+        if name is not None and (chosen := target(name)).archive != os.devnull:
+            written += [chosen.archive, chosen.script]
+    read = [name for each in inputs for name in (each if isinstance(each, tuple) else [each])]
+    check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name)])
+
+
+def check_stdin(sources: Iterable[str]) -> None:
+    """Refuse to read the standard input twice, however it is spelled."""
+    if sum(is_stdin(name) for name in sources) > 1:
+        raise OptionError("the standard input, -, can be one of the archives only")
+
+
+def is_stdin(source: str) -> bool:
+    """Tell whether a source is the standard input, however it is spelled."""
+    return "-" in _paths(source)
+
+
+def _paths(name: str) -> list[str]:
+    """Return the files that a source names, - for the standard input; none where reading it will fail."""
+    from ninja.io.sources import tables
+
+    if name == "-":  # what it lists is not looked at before it is read
+        return ["-"]
+    try:
+        # Commands are only understood here, not run.
+        places = [table.place for table in tables(name, allow_pipes=True)]
+    except NinjaError:
+        return []
+    return ["-" if place.path == "/dev/stdin" else place.path for place in places if place.command is None]
+
+
 @contextmanager
 def text_output(path: str) -> Iterator[TextIO]:
     """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete.
 
     Like Kaldi's users, ``ark:F`` and ``ark,t:F`` mean the file F.
     """
-    from ninja.files.output import opened_as_text  # here: `ninja COMMAND --help` need not wait for it
+    from ninja.files.output import opened_as_text
     from ninja.files.target import target
 
     chosen = target(path)

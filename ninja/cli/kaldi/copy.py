@@ -9,8 +9,7 @@ import click
 
 from ninja import graph
 from ninja.cli.archives import unchanged
-from ninja.cli.options import Destination, command, lattice_output, reads, switch
-from ninja.cli.places import check_stdin
+from ninja.cli.options import Destination, check_stdin, command, lattice_output, reads, switch
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.io.batches import KALDI

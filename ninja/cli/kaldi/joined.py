@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from ninja.cli.kaldi.options import lat_weights_option
-from ninja.cli.options import Command, Destination, all_scales, lattice_output, reads, section
-from ninja.cli.places import check_stdin
+from ninja.cli.options import Command, Destination, all_scales, check_stdin, lattice_output, reads, section
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.errors import LatticeError

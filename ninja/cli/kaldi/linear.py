@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli import writing
-from ninja.cli.options import Destination, command, lattice_output, reads
-from ninja.cli.places import check_places
+from ninja.cli.options import Destination, check_places, command, lattice_output, reads
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text

@@ -6,8 +6,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.console import named
-from ninja.cli.options import command, output_file, switch, text_output
-from ninja.cli.places import check_places
+from ninja.cli.options import check_places, command, output_file, switch, text_output
 from ninja.errors import FormatError
 from ninja.evaluate import Mode
 
