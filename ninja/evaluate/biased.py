@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import FormatError
-from ninja.evaluate.error_rate import Alignment, ErrorRate, Pair, align_at_costs, count_errors
+from ninja.evaluate.error_rate import Alignment, Counts, ErrorRate, Pair, align_at_costs, count_errors
 from ninja.evaluate.records import RecordError, parse_json, read_records
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 
@@ -27,7 +27,7 @@ class BiasingList:
 
 
 @dataclass(frozen=True, slots=True)
-class BiasedRate:
+class BiasedRate(Counts):
     """Word errors on rare words and on the others; add them up, or use ``sum(rates, BiasedRate())``.
 
     Each part counts all sentences, and as wrong those with an error of its own kind.
@@ -36,11 +36,6 @@ class BiasedRate:
     overall: ErrorRate = field(default_factory=ErrorRate)
     unbiased: ErrorRate = field(default_factory=ErrorRate)  # on words that are not in the utterance's rare list
     biased: ErrorRate = field(default_factory=ErrorRate)  # on words that are; insertions of such words
-
-    def __add__(self, other: BiasedRate) -> BiasedRate:
-        if not isinstance(other, BiasedRate):
-            return NotImplemented
-        return BiasedRate(self.overall + other.overall, self.unbiased + other.unbiased, self.biased + other.biased)
 
     def __str__(self) -> str:
         """Return the three lines the benchmark's own scorer prints."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from ninja.errors import OptionError
-from ninja.evaluate.error_rate import ErrorRate
+from ninja.evaluate.error_rate import Counts, ErrorRate
 
 
 class Entity(NamedTuple):
@@ -48,7 +48,7 @@ Finding = Mention | Insertion
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRate:
+class EntityRate(Counts):
     """Counts of entities; add them up, or use ``sum(rates, EntityRate())``."""
 
     said: int = 0  # mentions in the references
@@ -70,11 +70,6 @@ class EntityRate:
     def f_score(self) -> float:
         """Harmonic mean of recall and precision, in percent; nan where nothing was said or inserted."""
         return _percent(2 * self.found, self.said + self.found + self.inserted)
-
-    def __add__(self, other: EntityRate) -> EntityRate:
-        if not isinstance(other, EntityRate):
-            return NotImplemented
-        return EntityRate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(EntityRate)))
 
     def __str__(self) -> str:
         """Return four lines in the manner of Kaldi's compute-wer."""

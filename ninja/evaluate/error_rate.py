@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 
 from ninja import _graph
 
+Some = TypeVar("Some", bound="Counts")
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
 _GAP = "\0"  # no word of a text file can be this
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorRate:
+class Counts:
+    """Counts that can be added up, each by itself."""
+
+    def __add__(self: Some, other: Some) -> Some:
+        if type(other) is not type(self):
+            return NotImplemented
+        return type(self)(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRate(Counts):
     """Counts of word errors; add them up over parts of a test set, or use ``sum(rates, ErrorRate())``."""
 
     words: int = 0  # in the references
@@ -45,11 +57,6 @@ class ErrorRate:
     def ser(self) -> float:
         """Sentence error rate in percent."""
         return _percent(self.sentence_errors, self.sentences)
-
-    def __add__(self, other: ErrorRate) -> ErrorRate:
-        if not isinstance(other, ErrorRate):
-            return NotImplemented
-        return ErrorRate(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(ErrorRate)))
 
     def __str__(self) -> str:
         """Return the three lines Kaldi's compute-wer prints; its percentages are float32."""

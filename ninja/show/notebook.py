@@ -19,11 +19,8 @@ BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # to be seen on white and on black
 def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
     """Return a lattice as HTML: a line that sums it up and a small picture, without scripts.
 
-    A lattice that cannot be drawn, as it has no complete path or is very large, is only summed up.
-
-    Args:
-        lattice: The lattice.
-        options: Scales and limits; without them nothing is scaled and 60 arcs are drawn.
+    A lattice that cannot be drawn, as it has no complete path or is very large, is only summed up. Without options
+    nothing is scaled and 60 arcs are drawn.
     """
     about = f"<code>{escape(repr(lattice))}</code>"
     if lattice.num_arcs > LARGEST:
