@@ -152,7 +152,11 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     for key, kind in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), kind):
             raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
-    words = _check_words(content["words"].split("\n"), content["config"], path)
+    words, size = content["words"].split("\n"), content["config"].get("vocabulary")
+    if len(words) != size:
+        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {RETRAIN}", path)
+    if len(set(words)) != len(words) or "" in words:
+        raise ModelError(f"a word is empty or occurs twice in the vocabulary; {RETRAIN}", path)
     _check_tensors(content["state"], path)
     parts = content["config"], content["state"], words, os.fspath(path)
     module = rnnlm.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
@@ -172,15 +176,6 @@ def _check_zip(path: str | os.PathLike[str]) -> None:
         raise ModelError(f"a truncated or damaged checkpoint ({error}); {RETRAIN}", path) from error
     if damaged:
         raise ModelError(f"a damaged checkpoint: the checksum of {damaged} is wrong; {RETRAIN}", path)
-
-
-def _check_words(words: list[str], config: dict[str, Any], path: str | os.PathLike[str]) -> list[str]:
-    if len(words) != config.get("vocabulary"):
-        size = config.get("vocabulary")
-        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {RETRAIN}", path)
-    if len(set(words)) != len(words) or "" in words:
-        raise ModelError(f"a word is empty or occurs twice in the vocabulary; {RETRAIN}", path)
-    return words
 
 
 def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:

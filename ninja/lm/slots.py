@@ -20,11 +20,6 @@ class SlotPool:
         self._num_free = 0
 
     @property
-    def capacity(self) -> int:
-        """Number of slots in use and free."""
-        return len(self._free)
-
-    @property
     def num_used(self) -> int:
         """Number of slots in use."""
         return len(self._free) - self._num_free
@@ -32,7 +27,8 @@ class SlotPool:
     def take(self, count: int) -> npt.NDArray[np.int64]:
         """Reserve slots, int64 [count]."""
         if count > self._num_free:
-            old, capacity = self.capacity, max(FIRST_CAPACITY, 2 * self.capacity)
+            old = len(self._free)
+            capacity = max(FIRST_CAPACITY, 2 * old)
             while capacity - self.num_used < count:
                 capacity *= 2
             self._grow(capacity)  # first: memory may run out here

@@ -37,7 +37,6 @@ class LstmLM(StatePoolLM):
         """
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
-        self.config = config
         width = config.layers * (config.embedding + config.hidden)
         output = width - config.embedding - config.hidden
         super().__init__(words, module.embedding.weight, module.bias, width, output, options)
