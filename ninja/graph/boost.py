@@ -42,8 +42,7 @@ def boost(
 
     Raises:
         OptionError: ``b`` or ``max_silence_error`` is out of its range.
-        LatticeError: A transition id the model lacks, an alignment of another length than a path, no path at all, or a
-            cost beyond what a float holds.
+        LatticeError: A transition id the model lacks, a path without the reference's frames, or a cost too large.
 
     Source: Povey et al. 2008, "Boosted MMI for model and feature-space discriminative training"; Kaldi,
     lat/lattice-functions.cc, LatticeBoost.

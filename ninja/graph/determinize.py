@@ -55,15 +55,13 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
 
     final = np.flatnonzero(final_state >= 0)
     end = final_state[final]
-    costs = {}
-    for name, of_arc, of_final in (
-        ("graph", plain.graph, plain.final_graph),
-        ("acoustic", plain.acoustic, plain.final_acoustic),
-    ):
-        costs[name] = sums(of_arc[taken], taken_begin).astype(np.float32)
+    arc_costs, end_costs = [], []  # graph, then acoustic costs
+    for name in ("graph", "acoustic"):
+        of_arc, of_final = getattr(plain, name), getattr(plain, f"final_{name}")
+        arc_costs.append(sums(of_arc[taken], taken_begin).astype(np.float32))
         final_cost = np.full(final_state.size, np.inf)
         final_cost[final] = sums(of_arc[final_taken], final_taken_begin)[final] + of_final[end]
-        costs[f"final_{name}"] = final_cost.astype(np.float32)
+        end_costs.append(final_cost.astype(np.float32))
     length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
     final_length[final] = np.diff(plain.final_ali_begin)[end]
     ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
@@ -81,10 +79,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         arc_begin,
         dst,
         word,
-        costs["graph"],
-        costs["acoustic"],
-        costs["final_graph"],
-        costs["final_acoustic"],
+        *arc_costs,
+        *end_costs,
         ali_begin=ali_begin,
         ali=ali,
         final_ali_begin=final_ali_begin,

@@ -36,16 +36,8 @@ def difference(
     if found is None:
         raise LatticeError(f"more than {max_arcs} arcs in the difference; prune the lattice first", key=lattice.key)
     state, arc_begin, dst, arc, said = found
-    rest = copied_lattice(
-        lattice,
-        state,
-        arc_begin,
-        dst,
-        arc,
-        lattice.graph[arc],
-        np.where(said == words.size, np.float32(np.inf), lattice.final_graph[state]),
-    )
+    final_graph = np.where(said == words.size, np.float32(np.inf), lattice.final_graph[state])
     try:
-        return connect(rest)
+        return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
     except LatticeError:
         raise LatticeError("nothing is left: the lattice holds the transcript only", key=lattice.key) from None

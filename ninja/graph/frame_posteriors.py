@@ -118,12 +118,8 @@ def accuracy_posteriors(
     total = float(behind[0])
     probability = np.exp(costs.total - costs.alpha[src] - costs.beta[dst] - cost)
     final_probability = np.exp(costs.total - costs.alpha - final_cost)
-    return _by_frame(
-        lattice,
-        probability * (before[src] + of_arc + behind[dst] - total),
-        final_probability * (before + of_final - total),
-        total,
-    )
+    of_arc = probability * (before[src] + of_arc + behind[dst] - total)
+    return _by_frame(lattice, of_arc, final_probability * (before + of_final - total), total)
 
 
 def _final_costs(lattice: Lattice, scales: Scales) -> Floats:

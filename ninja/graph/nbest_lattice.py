@@ -26,12 +26,8 @@ def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words:
     """
     table = lattice.words if words is None else words
     times = None if lattice.time is None else state_times(lattice).tolist()
-    paths = nbest(lattice, n, scales)
-    return NBest(
-        lattice.key,
-        tuple(_hypothesis(lattice, path, table, times) for path in paths),
-        lattice.frame_shift,
-    )
+    hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales))
+    return NBest(lattice.key, hypotheses, lattice.frame_shift)
 
 
 def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: list[int] | None) -> Hypothesis:

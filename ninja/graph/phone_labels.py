@@ -119,12 +119,8 @@ def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, 
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]
     state = first_link[chain] + offset
-    return (
-        np.where(offset == 0, src[chain], state - 1),
-        np.where(offset == links[chain], dst[chain], state),
-        chain,
-        offset,
-    )
+    leaves, enters = np.where(offset == 0, src[chain], state - 1), np.where(offset == links[chain], dst[chain], state)
+    return leaves, enters, chain, offset
 
 
 def _from_rows(

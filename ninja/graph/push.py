@@ -11,11 +11,8 @@ from ninja.lattice.costs import check_finite
 def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattice:
     """Push alignments and costs towards the start; each path keeps its words, its alignment and both its costs.
 
-    Args:
-        lattice: The lattice.
-        strings: Push the alignments: labels that all completions of a state begin with move to the arcs that enter it.
-        weights: Push the costs, so that the best completion of each state, but the start, costs nothing.
-        acoustic_scale: Factor of acoustic costs where completions compete; costs are written unscaled.
+    Labels that all completions of a state begin with move to the arcs that enter it. Costs move so that the best
+    completion of each state, but the start, costs nothing; ``acoustic_scale`` says which is the best.
 
     Returns:
         The connected lattice with the same states and arcs, of kind "compact" where alignments may have moved; times

@@ -39,10 +39,7 @@ def scale(
     is_final = lattice.is_final
     final = np.where(is_final, lattice.final_graph, 0), np.where(is_final, lattice.final_acoustic, 0)
     made: dict[str, Costs] = {}
-    for name, *factors in (
-        ("graph", graph_scale, acoustic2lm_scale),
-        ("acoustic", lm2acoustic_scale, acoustic_scale),
-    ):
+    for name, *factors in ("graph", graph_scale, acoustic2lm_scale), ("acoustic", lm2acoustic_scale, acoustic_scale):
         made[name] = _mixed(lattice.graph, lattice.acoustic, *factors)
         made[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
         for cost in (made[name], made[f"final_{name}"][is_final]):

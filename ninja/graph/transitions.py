@@ -41,13 +41,8 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
         return to_compact(raw.replace(word=frozen(word), words=None))
     ali_begin, ali = _phones(lattice.ali_begin, lattice.ali, model)
     final_ali_begin, final_ali = _phones(lattice.final_ali_begin, lattice.final_ali, model)
-    return lattice.replace(
-        kind="compact",
-        ali_begin=ali_begin,
-        ali=ali,
-        final_ali_begin=final_ali_begin,
-        final_ali=final_ali,
-    )
+    pools = {"ali_begin": ali_begin, "ali": ali, "final_ali_begin": final_ali_begin, "final_ali": final_ali}
+    return lattice.replace(kind="compact", **pools)
 
 
 def add_transition_costs(
@@ -55,11 +50,8 @@ def add_transition_costs(
 ) -> Lattice:
     """Add the costs of its transitions to the graph costs of a lattice made without them.
 
-    Args:
-        lattice: The lattice.
-        model: The model it was made with.
-        transition_scale: Factor of the costs of transitions, self-loops aside.
-        self_loop_scale: Factor of the costs of staying in a state and of leaving it.
+    ``self_loop_scale`` is the factor of the costs of staying in a state and of leaving it, ``transition_scale`` that of
+    all others.
 
     Raises:
         LatticeError: A label is no transition id of the model, there are none, or a cost is beyond what a float holds.
