@@ -13,7 +13,7 @@ from strategies import KEYS
 
 from ninja import NinjaError
 from ninja.errors import FormatError, OptionError
-from ninja.io.along import Along
+from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_floats, read_integers
 from ninja.io.selection import part_of, read_keys
 
@@ -128,7 +128,7 @@ def test_words_and_script_files_need_a_text_table(tmp_path):
 
 @given(st.lists(st.tuples(KEYS, st.integers()), unique_by=lambda each: each[0]), st.data())
 def test_values_are_found_in_any_order_once(entries, data):
-    table = Along(entries)
+    table = KeyedTable(entries)
     for key, value in data.draw(st.permutations(entries)):
         assert table.get(key) == value
         assert table.get(key) is None

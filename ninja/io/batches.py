@@ -19,7 +19,7 @@ from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
 from ninja.io.folder import needs_content
-from ninja.io.listed import ARC_BYTES, Listed
+from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import advice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SpelledTable, SymbolTable
@@ -66,7 +66,7 @@ def batches(tables: Sequence[Table], asked: Asked) -> Iterator[Batch]:
 
 def _of_table(table: Table, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
     if table.kind == "scp":
-        listed = Listed(lambda stream, place: _entries_of(stream, place, asked, chosen))
+        listed = ScpReader(lambda stream, place: _entries_of(stream, place, asked, chosen))
         return _ahead(kaldi.script(table, asked.vocabulary, listed), asked)
     if table.kind == "folder":
         return _folder(table.place, asked, chosen)
@@ -264,6 +264,6 @@ def _entries_of(stream: Stream, place: Place, asked: Asked, chosen: Reader | Non
 def _ahead(batches: Iterator[Batch], asked: Asked) -> Iterator[Batch]:
     if not asked.read_ahead:
         return batches
-    from ninja.io.ahead import ahead
+    from ninja.io.read_ahead import read_ahead
 
-    return ahead(batches)
+    return read_ahead(batches)

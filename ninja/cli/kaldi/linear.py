@@ -18,7 +18,7 @@ from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN
-from ninja.io.along import Along
+from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
 from ninja.lattice import Lattice
@@ -53,8 +53,10 @@ def linear_to_nbest(
     """
     destination = Destination(**writing_options)
     source = Source((alignments,), words, allow_pipes=allow_pipes, are_lattices=False)
-    said = Along(_spoken(source, transcriptions))
-    costs = [None if name is None else Along(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)]
+    said = KeyedTable(_spoken(source, transcriptions))
+    costs = [
+        None if name is None else KeyedTable(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)
+    ]
 
     def made() -> Iterator[Lattice]:
         for key, alignment in read_integers(alignments, allow_pipes=allow_pipes):

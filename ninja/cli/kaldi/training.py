@@ -19,7 +19,7 @@ from ninja.cli.run import results, run
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.graph.frame_posteriors import FramePosteriors
-from ninja.io.along import Along
+from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import check_labelled
@@ -63,7 +63,7 @@ def has_references(command: Command) -> Command:
     def collected(source: Source, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:
         if not silence_phones:
             source.console.say("there are no --silence-phones; make sure that this is meant")
-        references = Along(read_integers(ali, allow_pipes=source.allow_pipes))
+        references = KeyedTable(read_integers(ali, allow_pipes=source.allow_pipes))
 
         def reference_of(lattice: Lattice) -> npt.NDArray[np.int32]:
             alignment = references.get(lattice.key)

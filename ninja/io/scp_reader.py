@@ -1,4 +1,4 @@
-"""Lattices that lines of a script file name by their keys in a file of another format than Kaldi's."""
+"""Reader of lattices in files of other formats that Kaldi script files list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Entries = Iterator[tuple[str, Lattice | NinjaError]]
 EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
-class Listed:
+class ScpReader:
     """The last file of another format that a script file named, so that lines which name it again find it read.
 
     Args:

@@ -1,4 +1,4 @@
-"""What stands beside lattices, by key: alignments, words and costs in tables that are read once."""
+"""Tables read once, by key, in step with lattices: alignments, words and costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Along(Generic[Value]):
+class KeyedTable(Generic[Value]):
     """A table read as far as the keys asked for demand.
 
     What is passed over on the way is kept until it is asked for: where two tables have the same order, that is nothing.

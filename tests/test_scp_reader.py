@@ -14,7 +14,7 @@ from ninja.formats.format import Reader
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
-from ninja.io import listed
+from ninja.io import scp_reader
 from ninja.io.reader import read, vocabulary
 from ninja.io.writer import write
 from ninja.lattice.nbest import NBest, sentence
@@ -89,7 +89,7 @@ def test_consecutive_lines_of_one_file_read_it_once(reads, order, form):
 
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 def test_what_is_kept_of_a_file_is_bounded(reads, order, monkeypatch):
-    monkeypatch.setattr(listed, "KEPT", 5 * listed.LATTICE_BYTES + 200)
+    monkeypatch.setattr(scp_reader, "KEPT", 5 * scp_reader.LATTICE_BYTES + 200)
     Path("big").write_bytes(lists(KEYS))
     keys = {"same": KEYS, "reversed": KEYS[::-1]}.get(order, random.Random(1).sample(KEYS, 30))
     lattices, errors = found(script(*(f"{key} big" for key in keys), "none big", "none big", f"{keys[0]} big"))
@@ -102,7 +102,7 @@ def test_what_is_kept_of_a_file_is_bounded(reads, order, monkeypatch):
 
 def test_memory_does_not_grow_with_the_file(reads, monkeypatch):
     keys = [f"utt{number}" for number in range(3000)]
-    monkeypatch.setattr(listed, "KEPT", 1 << 16)
+    monkeypatch.setattr(scp_reader, "KEPT", 1 << 16)
     Path("big").write_bytes(native(keys))
     where = script(*(f"{key} big" for key in keys))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Reading ahead what comes through Python: a thread makes the next batches while the caller works on the last."""
+"""Read batches ahead of the caller in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CREDITS = 32  # how far to read ahead, in units of
 CREDIT_BYTES = 1 << 20
 
 
-def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes of file (or one batch).
 
     The thread ends with the batches, with the first exception (which is raised here), or soon after the generator is
