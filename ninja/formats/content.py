@@ -10,7 +10,6 @@ from pathlib import Path
 from ninja.errors import FormatError, NinjaError
 from ninja.files.place import STDIN, Place
 from ninja.files.stream import Stream, open_stream
-from ninja.formats.format import BOM, Entry
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -21,7 +20,10 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # tell one document from lines of them
 LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
 BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
+BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+
+Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
 
 
 class Content:

@@ -6,15 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.errors import FormatError, OptionError
 from ninja.formats import options, unsupported
-from ninja.lattice import Lattice
+from ninja.formats.content import BOM, Content, Entry
 from ninja.lattice.symbols import SpelledTable, SymbolTable
-
-if TYPE_CHECKING:
-    from ninja.formats.content import Content
 
 # Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.
 MODULES = (
@@ -40,7 +37,6 @@ MODULES = (
     "nbest.espnet",
 )
 HEAD = 1 << 16  # bytes of a file by which its format is known
-BOM = b"\xef\xbb\xbf"
 
 Field = Literal[
     "key",
@@ -74,8 +70,6 @@ FIELDS: dict[Field, str] = {
     "names": "word names",
 }
 ALL_FIELDS = frozenset(FIELDS)
-
-Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
 
 
 @dataclass(frozen=True, slots=True)

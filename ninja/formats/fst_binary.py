@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
 from ninja.formats.textual import OneCost, check_finite, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice

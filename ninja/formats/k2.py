@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import k2_file
-from ninja.formats.content import Content, keyed
-from ninja.formats.format import ALL_FIELDS, Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.format import ALL_FIELDS, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice

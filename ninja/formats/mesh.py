@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
-from ninja.formats.content import Content, keyed
-from ninja.formats.format import FIELDS, Entry, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.network import ConfusionNetwork

@@ -12,8 +12,8 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
-from ninja.formats.content import Content, keyed
-from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.textual import OneCost
 from ninja.formats.window import Pieces, Window
 from ninja.formats.word_nodes import word_nodes

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Content, keyed
-from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.textual import kept_costs
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice

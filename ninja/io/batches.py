@@ -13,8 +13,8 @@ from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.cores import num_cores
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, gives_bytes_once, open_stream, peek
-from ninja.formats.content import Content
-from ninja.formats.format import BOM, HEAD, Entry, Reader, detect
+from ninja.formats.content import BOM, Content, Entry
+from ninja.formats.format import HEAD, Reader, detect
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary

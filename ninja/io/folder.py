@@ -9,7 +9,8 @@ from typing import Literal
 from ninja.errors import FormatError, InputError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
-from ninja.formats.format import BOM, HEAD, by_extension, by_mark
+from ninja.formats.content import BOM
+from ninja.formats.format import HEAD, by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
 NOT_LATTICES = re.compile(r"(?:.*\.)?words\.txt(?:\.gz)?|(?:README|LICENSE).*")  # files that lie beside lattices

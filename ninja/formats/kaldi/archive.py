@@ -15,8 +15,8 @@ from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, open_stream
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Field, Format, Read, Write
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SpelledTable, SymbolTable
 

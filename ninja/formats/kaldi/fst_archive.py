@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import MAGIC, FstWriteOptions, read_fst_at, write_fst
 from ninja.formats.fst_image import write_image
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text

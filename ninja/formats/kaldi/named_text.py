@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Literal
 
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
 from ninja.formats.textual import EPSILON_NAME, Naming, check_encoding
 from ninja.lattice import Lattice

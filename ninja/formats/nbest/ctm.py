@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift

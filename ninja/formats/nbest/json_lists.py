@@ -23,8 +23,8 @@ from itertools import chain
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.nbest.json_hypotheses import ObjectFields, Where, hypotheses_of, listed_of, shown, text_of
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row

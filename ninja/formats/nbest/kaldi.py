@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ninja._tables import TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
 from ninja.formats.kaldi.named_text import NamedTextOptions, parse
 from ninja.formats.nbest.lattices import list_entries, nbest_lattice

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ninja.errors import LatticeError, NinjaError, SymbolError
-from ninja.formats.content import Content
-from ninja.formats.format import Entry
+from ninja.formats.content import Content, Entry
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import Hypothesis, NBest, check

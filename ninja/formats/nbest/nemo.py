@@ -11,8 +11,8 @@ from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.files import text as utf8
-from ninja.formats.content import Content
-from ninja.formats.format import Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled

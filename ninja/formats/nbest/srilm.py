@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.formats.content import Content
-from ninja.formats.format import FIELDS, HEAD, Entry, Field, Format, Read, Write, WriteSettings
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import FIELDS, HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, scaled, spelled
