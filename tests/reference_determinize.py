@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import pytest
+from reference_graph import SHARED
 from reference_openfst import Way, best_of_each
 
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, check
+from ninja.lattice.transition_model import TransitionModel
+
+TRANSITIONS = SHARED / "data" / "korean" / "trans.mdl"
 
 
 def within(lattice: Lattice, beam: float, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
@@ -160,3 +167,28 @@ def _missing(one: _Sides, other: _Sides) -> float:
                 else:
                     best = min(best, through + one.rest[dst])
     return best - one.rest[0]
+
+
+@lru_cache(maxsize=1)
+def transitions() -> TransitionModel:
+    if not TRANSITIONS.exists():
+        pytest.skip(f"{TRANSITIONS} is not here: no acoustic model comes with the project (in CI it must be there)")
+    return read_transition_model(TRANSITIONS)
+
+
+def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
+    """All that was wanted is there, at its costs and with its alignment."""
+    assert wanted.keys() <= kept.keys()
+    for words, way in wanted.items():
+        assert kept[words].graph == pytest.approx(way.graph, abs=1e-3)
+        assert kept[words].acoustic == pytest.approx(way.acoustic, abs=1e-3)
+        assert kept[words].alignment == way.alignment
+
+
+def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
+    """Over all word sequences, not a sample: each that one of the two lacks lies at the beam's edge or beyond."""
+    check(ours)
+    found = difference(ours, theirs, acoustic_scale)
+    assert found.missing > beam - 1e-3, ours.key
+    assert max(found.graph, found.acoustic) < 1e-3, ours.key
+    assert found.alignments == 0, ours.key

@@ -1,4 +1,4 @@
-"""Pruned determinization against written-out paths, against Kaldi's answers, at its bounds, and as commands."""
+"""Pruned determinization against written-out paths, against Kaldi's answers and at its bounds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_determinize import difference, exploding, within
+from reference_determinize import assert_as_kaldi, assert_kept, difference, exploding, transitions, within
 from reference_graph import SHARED, read_kaldi
 from reference_openfst import Way, best_of_each, without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import (
     DeterminizeBounds,
     DeterminizeReport,
@@ -31,13 +30,11 @@ from ninja.graph import (
     is_deterministic,
 )
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
-from ninja.io import read, write
 from ninja.lattice import Lattice, check
 from ninja.lattice.transition_model import TransitionModel
 
 KOREAN, ENGLISH = SHARED / "golden" / "korean", SHARED / "golden" / "english"
 RAW = SHARED / "data" / "korean" / "raw.ark.gz"
-TRANSITIONS = SHARED / "data" / "korean" / "trans.mdl"
 GOLDEN = [
     (RAW, KOREAN / "raw_determinize_pruned8.ark.gz", 8.0, 1.0),
     (KOREAN / "raw.ark.gz", KOREAN / "determinize_pruned6.ark.gz", 6.0, 1.0),
@@ -57,13 +54,6 @@ def archive(path: Path) -> dict[str, Lattice]:
         # In CI conftest refuses to run without them.
         pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
     return {lattice.key: lattice for lattice in read_kaldi(path)}
-
-
-@lru_cache(maxsize=1)
-def transitions() -> TransitionModel:
-    if not TRANSITIONS.exists():
-        pytest.skip(f"{TRANSITIONS} is not here: no acoustic model comes with the project (in CI it must be there)")
-    return read_transition_model(TRANSITIONS)
 
 
 def phones(seed: int, size: int = 12000) -> TransitionModel:
@@ -86,15 +76,6 @@ def phones(seed: int, size: int = 12000) -> TransitionModel:
     )
 
 
-def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
-    """All that was wanted is there, at its costs and with its alignment."""
-    assert wanted.keys() <= kept.keys()
-    for words, way in wanted.items():
-        assert kept[words].graph == pytest.approx(way.graph, abs=1e-3)
-        assert kept[words].acoustic == pytest.approx(way.acoustic, abs=1e-3)
-        assert kept[words].alignment == way.alignment
-
-
 def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
     """The result is a part of the lattice that holds all within the beam."""
     check(result)
@@ -103,15 +84,6 @@ def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
     kept = best_of_each(result)
     assert_kept(kept, within(lattice, beam - 1e-3))
     assert_kept(best_of_each(lattice), kept)
-
-
-def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
-    """Over all word sequences, not a sample: each that one of the two lacks lies at the beam's edge or beyond."""
-    check(ours)
-    found = difference(ours, theirs, acoustic_scale)
-    assert found.missing > beam - 1e-3, ours.key
-    assert max(found.graph, found.acoustic) < 1e-3, ours.key
-    assert found.alignments == 0, ours.key
 
 
 @pytest.mark.parametrize(("source", "expected", "beam", "scale"), GOLDEN, ids=["raw", "expanded", "compact", "english"])
@@ -445,90 +417,3 @@ def test_labels_that_are_no_transition_ids_are_refused() -> None:
     lattice = from_arcs("wide", (0,), (1,), (2**31 - 2,), (1.0,), finals={1: 0.0}, labels=[[1]])
     with pytest.raises(LatticeError, match="'wide': the word id 2147483646 leaves no room for phones"):
         determinize_phone_pruned(lattice, phones(0))[0]
-
-
-def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        for steps in (3, 4):
-            output.write(state_level(exploding(steps)))
-    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
-    assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
-    code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
-    assert code == 0
-    assert out.splitlines()[1].count(",") == 2  # graph cost, acoustic cost, alignment
-    for (_, ours), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
-        assert is_deterministic(ours)
-        assert_kept(best_of_each(ours), within(exploding(steps), 3.0 - 1e-3))
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        for steps in (3, 10, 11):
-            output.write(exploding(steps))
-    code, _, err = ninja(
-        "determinize-pruned",
-        f"{tmp_path}/raw.ark",
-        "--beam=40",
-        "--max-arcs=300",
-        f"--jobs={jobs}",
-        "-o",
-        tmp_path / "o",
-    )
-    assert code == 0
-    assert "exploding-3:" not in err
-    for key in ("exploding-10", "exploding-11"):
-        assert f"ninja: {key}: beam " in err
-    assert "of 40 reached" in err
-    assert "ninja: 2 lattices hold less than the beam asked for" in err
-    assert "ninja: 3 lattices" in err
-
-
-def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        output.write(exploding(9))
-        output.write(exploding(2))
-    code, _, err = ninja(
-        "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
-    )
-    assert code == 1
-    assert "failed: key 'exploding-9': the bound of arcs came before one path was complete" in err
-    assert "1 lattices" in err
-
-
-def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        output.write(exploding(10))
-    transitions()  # or skip
-    code, _, err = ninja(
-        "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"
-    )
-    assert code == 0, err
-    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "words")
-    phones, words = (dict(read(str(tmp_path / name)))["exploding-10"] for name in ("phones", "words"))
-    assert_as_kaldi(phones, words, 3.0, 1.0)
-    code, _, err = ninja("determinize", f"{tmp_path}/raw.ark", "--max-mem=100000", "-o", tmp_path / "whole")
-    assert code == 0
-    assert "exploding-10: beam " in err
-    assert "of inf reached after" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["determinize-phone-pruned"], "Missing option '--model'"),
-        (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
-        (["determinize", "--acoustic-scale=0"], "acoustic_scale is 0, but acoustic costs could not be scaled back"),
-        (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
-        (["determinize-pruned", "--retry-cutoff=2"], "retry_cutoff is 2.0, but must be 0 or more and below 1"),
-        (
-            ["determinize-phone-pruned", "--model=m", "--phone-determinize=false", "--word-determinize=false"],
-            "leaves nothing to do",
-        ),
-    ],
-)
-def test_wrong_usage_is_told_before_anything_is_read(ninja, tmp_path: Path, arguments: list[str], message: str) -> None:
-    code, _, err = ninja(*arguments, tmp_path / "none.ark", "-o", tmp_path / "x")
-    assert code == 2
-    assert message in err
-    assert not (tmp_path / "x").exists()

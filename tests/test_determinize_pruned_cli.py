@@ -1,0 +1,100 @@
+"""Pruned determinization by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reference_determinize import TRANSITIONS, assert_as_kaldi, assert_kept, exploding, transitions, within
+from reference_openfst import best_of_each
+
+from ninja.graph import is_deterministic
+from ninja.graph.phone_labels import state_level
+from ninja.io import read, write
+
+
+def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        for steps in (3, 4):
+            output.write(state_level(exploding(steps)))
+    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
+    assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
+    code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
+    assert code == 0
+    assert out.splitlines()[1].count(",") == 2  # graph cost, acoustic cost, alignment
+    for (_, ours), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
+        assert is_deterministic(ours)
+        assert_kept(best_of_each(ours), within(exploding(steps), 3.0 - 1e-3))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        for steps in (3, 10, 11):
+            output.write(exploding(steps))
+    code, _, err = ninja(
+        "determinize-pruned",
+        f"{tmp_path}/raw.ark",
+        "--beam=40",
+        "--max-arcs=300",
+        f"--jobs={jobs}",
+        "-o",
+        tmp_path / "o",
+    )
+    assert code == 0
+    assert "exploding-3:" not in err
+    for key in ("exploding-10", "exploding-11"):
+        assert f"ninja: {key}: beam " in err
+    assert "of 40 reached" in err
+    assert "ninja: 2 lattices hold less than the beam asked for" in err
+    assert "ninja: 3 lattices" in err
+
+
+def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        output.write(exploding(9))
+        output.write(exploding(2))
+    code, _, err = ninja(
+        "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
+    )
+    assert code == 1
+    assert "failed: key 'exploding-9': the bound of arcs came before one path was complete" in err
+    assert "1 lattices" in err
+
+
+def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
+    with write(f"ark:{tmp_path}/raw.ark") as output:
+        output.write(exploding(10))
+    transitions()  # or skip
+    code, _, err = ninja(
+        "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"
+    )
+    assert code == 0, err
+    code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "words")
+    phones, words = (dict(read(str(tmp_path / name)))["exploding-10"] for name in ("phones", "words"))
+    assert_as_kaldi(phones, words, 3.0, 1.0)
+    code, _, err = ninja("determinize", f"{tmp_path}/raw.ark", "--max-mem=100000", "-o", tmp_path / "whole")
+    assert code == 0
+    assert "exploding-10: beam " in err
+    assert "of inf reached after" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["determinize-phone-pruned"], "Missing option '--model'"),
+        (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
+        (["determinize", "--acoustic-scale=0"], "acoustic_scale is 0, but acoustic costs could not be scaled back"),
+        (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
+        (["determinize-pruned", "--retry-cutoff=2"], "retry_cutoff is 2.0, but must be 0 or more and below 1"),
+        (
+            ["determinize-phone-pruned", "--model=m", "--phone-determinize=false", "--word-determinize=false"],
+            "leaves nothing to do",
+        ),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_read(ninja, tmp_path: Path, arguments: list[str], message: str) -> None:
+    code, _, err = ninja(*arguments, tmp_path / "none.ark", "-o", tmp_path / "x")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "x").exists()
