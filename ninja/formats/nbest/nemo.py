@@ -163,13 +163,12 @@ class NemoOptions:
         """Read the lists of a file.
 
         Raises:
-            FormatError: The file, or the manifest, is not what it should be.
-            OptionError: Neither a manifest nor a beam is given.
+            FormatError: The file, or the manifest, is not what it should be; or neither a manifest nor a beam is given.
         """
         path = content.name
         if self.manifest is None and self.beam is None:
             message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
-            raise OptionError(f"{path}: {message}")
+            raise FormatError(message, path)  # not of the options: a .tsv may also hold something else
         keys = None
         if self.manifest is not None:
             keys = manifest_keys(utf8.content(self.manifest), self.field, self.manifest)
