@@ -1,4 +1,4 @@
-"""Where the build tool ``ninja`` lies, whose calls are handed to it."""
+"""Find the build tool ``ninja`` and hand its calls on to it."""
 
 import os
 

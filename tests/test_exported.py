@@ -177,7 +177,7 @@ def without(name):
         (lambda m: m["graph_module"]["signature"]["output_specs"][0].update(buffer_mutation={}), "changes its buffers"),
         (
             lambda m: m["graph_module"]["signature"]["input_specs"][0]["parameter"].update(parameter_name="lost"),
-            "wants the parameter 'lost', which is not in the archive",
+            "needs the parameter 'lost', which is not in the archive",
         ),
     ],
 )
@@ -200,7 +200,7 @@ def test_weights_that_want_more_than_their_bytes_are_refused(tmp_path, stateful,
     def enlarge(model):
         model["config"]["stepping.module.embedding.weight"]["tensor_meta"].update(change)
 
-    with pytest.raises(ModelError, match=r"'stepping.module.embedding.weight' wants more than its 264 bytes"):
+    with pytest.raises(ModelError, match=r"'stepping.module.embedding.weight' needs more than its 264 bytes"):
         load(edit(stateful, tmp_path / "model.pt2", enlarge, "weights_config"))
 
 

@@ -421,7 +421,7 @@ def test_damage_is_named_or_harmless(name):
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(OptionError, match="score_as is 'both', but must be acoustic or graph"):
         list(read_nemo(NEMO, ["a"], score_as="both"))
-    with pytest.raises(OptionError, match="whose beams these are must be said"):
+    with pytest.raises(OptionError, match="the utterances of these beams are unknown"):
         list(read_nemo(NEMO))
     with pytest.raises(OptionError, match="beam is 0, but must be 1 or more"):
         list(read_nemo(NEMO, beam=0))

@@ -175,7 +175,7 @@ def looking(descriptor):
         (changed(0, "input-node name=input dim=2000000000"), "dim=2000000000 in a input-node; 1 to 1048576"),
         (changed(0, "input-node name=input dim=-2"), "dim=-2 in a input-node"),
         (changed(3, "dim-range-node name=r input-node=b dim-offset=2 dim=2"), "columns 2 to 3 of a node that has 3"),
-        (changed(1, "component-node name=a component=a input=input"), "a wants an input of width 4, but gets 2"),
+        (changed(1, "component-node name=a component=a input=input"), "a needs an input of width 4, but gets 2"),
         (looking("Sum(a, input)"), "different or absurd width: 2, 3"),
         (looking("Sum(a, Const(1.0, 2000000000))"), "an absurd number in a descriptor, 2000000000"),
         (looking("Const(1.0, 20000000)"), "different or absurd width: 20000000"),

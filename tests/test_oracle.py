@@ -83,7 +83,7 @@ def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
 def test_paths_keep_the_times_of_states() -> None:
     lattice = from_arcs("u", [0, 0, 1, 2], [1, 2, 3, 3], [2, 3, 4, 4], [0.0] * 4, finals={3: 0.0}, time=[0, 5, 6, 9])
     assert paths_of(lattice, [3, 4]).time.tolist() == [0, 6, 9]  # type: ignore[union-attr]
-    with pytest.raises(LatticeError, match=r"key 'u': no path says the words asked for"):
+    with pytest.raises(LatticeError, match=r"key 'u': no path carries these words"):
         paths_of(lattice, [3, 3])
 
 

@@ -180,7 +180,7 @@ def test_costs_that_are_written_are_read_again(tmp_path) -> None:
         ({"insertion": [1.0]}, r"insertion has shape \[1\], but \[2\] is needed for 2 phones"),
         ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but costs are positive"),
         ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but costs are positive"),
-        ({"substitution": [[0, 1], [1, 0.5]]}, "B costs 0.5 to be heard as itself, but must cost 0"),
+        ({"substitution": [[0, 1], [1, 0.5]]}, "B costs 0.5 as itself, but must cost 0"),
         ({"substitution": [[0, 1], [1]]}, "damaged phone confusions"),
         ({"phones": ["A", "A"]}, "2 phones, 1 of them different"),
         ({"phones": 7}, "damaged phone confusions"),

@@ -262,7 +262,7 @@ def test_what_the_tracker_cannot_follow_is_refused(shape):
 
 def test_words_of_phrases_need_room():
     tracker = SpelledTracker(LETTERS, room=2)
-    with pytest.raises(OptionError, match="3 more words, but there is room for 2 only"):
+    with pytest.raises(OptionError, match="3 more words, but there are ids for 2 only"):
         tracker.start([names("tom chen", "al")])
 
 

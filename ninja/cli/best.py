@@ -72,7 +72,7 @@ def best(source: Source, **given: Any) -> None:
 
 
 @command
-@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Word sequences wanted of each lattice.")
+@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Word sequences for each lattice.")
 @transcript_options
 def nbest(source: Source, n: int, **given: Any) -> None:
     """Print the n best word sequences of each lattice.

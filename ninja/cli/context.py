@@ -95,7 +95,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
 
 @dataclass(slots=True)
 class Addressed:
-    """How many lattices have phrases."""
+    """Counts of all lattices and of those with phrases."""
 
     stage: Contextual
     lattices: int = 0
@@ -114,7 +114,7 @@ class Addressed:
 
 
 def write_words(path: str | None, stage: Contextual) -> None:
-    """Write the symbol table of the lattices that a stage gives, where it is wanted."""
+    """Write the symbol table of the lattices that a stage gives, on request."""
     if path is not None:
         assert stage.tracker is not None
         with text_output(path) as output:

@@ -41,7 +41,7 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """How much work it is: its numbers."""
+        """Number of its elements, as a measure of the work."""
         return self.matrix.size
 
 

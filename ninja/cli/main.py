@@ -27,7 +27,7 @@ class UnreadOutput(Exception):
 
 
 class Ended(BaseException):
-    """The signal of this number told us to end."""
+    """Termination by the signal of this number."""
 
 
 class Commands(click.Group):

@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
     words: list[str]  # ids where the lattice has no symbol table
     rate: ErrorRate
-    lattice: Lattice | None  # the path alone, where that is wanted
+    lattice: Lattice | None  # the path alone, on request
 
 
 def nearest(

@@ -72,7 +72,7 @@ def score(
     path is scored: those of Kaldi's archives and other ids of words need --words.
 
     With --biasing, the three lines are those of the LibriSpeech biasing benchmark, whose own table of references
-    may be given both as REFERENCE and as FILE: of the lists, the rare words said are what counts. With --entities,
+    may be given both as REFERENCE and as FILE: of the lists, only the rare words spoken count. With --entities,
     recall and precision of entities and the word errors in them follow, for all and by class.
 
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of

@@ -35,7 +35,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
-            "--never", metavar="UNIT", multiple=True, help=f"Never said; repeat it.  [default: {', '.join(NEVER)}]"
+            "--never", metavar="UNIT", multiple=True, help=f"Never spoken; repeat it.  [default: {', '.join(NEVER)}]"
         ),
         click.option(
             "--scheme",

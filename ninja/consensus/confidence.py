@@ -1,4 +1,4 @@
-"""How sure a lattice is of its best word sequence as a whole."""
+"""Confidence of a lattice's best word sequence as a whole."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int32]
 CHANNEL = "1"
 MOST_DIGITS = 100
 NO_TIMES = (
-    "its arcs have neither labels nor times, so that nobody knows when its words were said; give one with alignments"
+    "its arcs have neither labels nor times, so the times of its words are unknown; give a lattice with alignments"
 )
 
 

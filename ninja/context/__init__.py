@@ -42,7 +42,7 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when it is asked for."""
+    """Import a name's module on first use."""
     from importlib import import_module
 
     if name not in _HOME:

@@ -33,7 +33,7 @@ NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """That phrases are to be added to lattices where they sound alike, and how."""
+    """Options of adding phrases to lattices where they sound alike."""
 
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations, before those of the CMU dictionary

@@ -28,7 +28,7 @@ class CtcUnits:
 
     names: tuple[str, ...]
     text: tuple[str, ...]  # text that each adds to its word
-    kind: npt.NDArray[np.uint8]  # [units]: goes on with a word, begins one, stands between words, is never said
+    kind: npt.NDArray[np.uint8]  # [units]: goes on with a word, begins one, stands between words, is never spoken
     blank: int
 
 

@@ -168,7 +168,7 @@ class Mesh:
         """Return the words of each position; posteriors are divided by the mesh's total.
 
         Raises:
-            FormatError: A position has no line, or how many there are is not said.
+            FormatError: A position has no line, or their number is missing.
         """
         if self.size is None:
             raise self._refused("the mesh has no numaligns line")

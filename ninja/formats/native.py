@@ -43,7 +43,7 @@ class NativeFile:
     Args:
         source: A path, which is mapped, or the bytes of a file.
         path: File name for error messages, where the source is no path.
-        check: When that is done. "use": when one of its arrays is first asked for; until then a lattice costs nothing
+        check: When that is done. "use": when one of its arrays is first used; until then a lattice costs nothing
             but its key, and what is wrong with it is raised then. "all": when it is fetched. "none": never, nothing
             but where the lists lie is checked; for files that you wrote and that no one else can write to.
 

@@ -87,7 +87,7 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table of Arrow's array of words by id, null where an id has none, unpacked when a word is asked for.
+    """A symbol table of Arrow's array of words by id, null where an id has none, unpacked on first use of a word.
 
     Raises, with the first question:
         FormatError: The words are not those whose checksum was taken.

@@ -33,7 +33,7 @@ _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_p
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
 PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names that stand for tensors and plain things
 _LOCAL_HEADER = 30  # bytes
-# Checksums are taken of whatever is used, so all pages will be wanted: where that can be said, they come at once.
+# Checksums read every page that is used: where the system takes such advice, all pages come at once.
 _MAPPING: dict[str, int] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
     if hasattr(mmap, "MAP_POPULATE")

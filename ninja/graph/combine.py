@@ -25,7 +25,7 @@ def combine(
     """Unite the lattices of several systems so that all paths of the k-th together have the probability ``weights[k]``.
 
     Costs are scaled, and the cost of all paths of a lattice together is taken out of its final graph costs: only the
-    sum of both costs means something in the result, which wants no more scales. Consensus decoding of it is system
+    sum of both costs means something in the result, which needs no more scales. Consensus decoding of it is system
     combination.
 
     Args:
@@ -55,7 +55,7 @@ def combine(
 
 
 def _labels_tell(lattices: Sequence[Lattice | None]) -> bool:
-    """Tell whether labels of all, or of none, say when words were said, in frames that may be of one length."""
+    """Tell whether labels of all, or of none, hold the times of words, in frames that may be of one length."""
     given = [lattice for lattice in lattices if lattice is not None and lattice.num_arcs]
     labelled = [lattice.has_labels for lattice in given]
     shifts = {lattice.frame_shift for lattice in given if lattice.frame_shift is not None}

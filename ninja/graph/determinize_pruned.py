@@ -46,14 +46,14 @@ class DeterminizeBounds:
 class DeterminizeReport:
     """Report of a pruned determinization: the beam that was reached."""
 
-    beam: float  # asked for
+    beam: float  # requested
     effective_beam: float  # within this cost of the best path nothing is missing
     retries: int  # on a lattice pruned to a smaller beam
     stopped_by: Limit | None  # the bound that cut the last try short
 
     @property
     def complete(self) -> bool:
-        """Whether the whole beam was reached."""
+        """True if the whole beam was reached."""
         return self.effective_beam >= self.beam
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def determinize_phone_pruned(
 
     Raises:
         LatticeError: As ``determinize_pruned``, or a label is no transition id of the model.
-        OptionError: An option is out of its range, or neither pass is wanted.
+        OptionError: An option is out of its range, or both passes are off.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticePhonePruned.
     """

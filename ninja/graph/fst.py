@@ -90,7 +90,7 @@ def remove_local_epsilons(fst: Fst) -> Fst:
 
 
 def _remove_local_epsilons(fst: _Rows) -> None:
-    """Join arcs with those behind them, where one of the two has room for the other's labels and none is copied."""
+    """Join arcs with those behind them, where one of the two lacks the other's labels and none is copied."""
     num_in = [0] * len(fst.arcs)
     num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
     num_in[0] = 1

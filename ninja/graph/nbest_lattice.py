@@ -11,7 +11,7 @@ from ninja.lattice.times import state_times
 
 
 def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
-    """Return the n best word sequences of a lattice as a list, with what each word costs and when it was said.
+    """Return the n best word sequences of a lattice as a list, with the cost and the time of each word.
 
     What an arc without a word has goes to the word after it, or to the end. Words are those of the table given, else
     of the lattice's own; without any, they are ids.

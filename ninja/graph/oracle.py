@@ -77,7 +77,7 @@ def paths_of(
     """Keep the paths that say given words, such as those of an ``Oracle``, and any wildcards besides.
 
     Returns:
-        A lattice in which a state stands once for each number of words that may have been said before it.
+        A lattice in which a state stands once for each possible number of words before it.
 
     Raises:
         LatticeError: No path says these words.
@@ -92,7 +92,7 @@ def paths_of(
     try:
         return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
     except LatticeError:
-        raise LatticeError("no path says the words asked for", key=lattice.key) from None
+        raise LatticeError("no path carries these words", key=lattice.key) from None
 
 
 def without(words: npt.NDArray[np.int32], wildcards: Collection[int]) -> npt.NDArray[np.int32]:

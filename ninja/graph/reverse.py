@@ -85,7 +85,7 @@ def _opening(lattice: Lattice, num_labels: Array) -> int:
     count = int(lattice.arc_begin[1])
     if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:
         return 0
-    if lattice.kind == "raw" and num_labels[:count].any():  # its final states have no room for labels
+    if lattice.kind == "raw" and num_labels[:count].any():  # its final states cannot hold labels
         return 0
     return count
 

@@ -21,7 +21,7 @@ def scale(
     acoustic2lm_scale: float = 0.0,
     lm2acoustic_scale: float = 0.0,
 ) -> Lattice:
-    """Multiply the graph and acoustic costs of arcs and final states, and mix them where that is asked for.
+    """Multiply the graph and acoustic costs of arcs and final states, and mix them on request.
 
     The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, the new acoustic cost
     ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; scaling with the inverse of the 2×2 matrix takes it back.

@@ -33,7 +33,7 @@ def union(
     Equal stretches of the lattices become one. Where one word sequence is aligned in different ways, or by far other
     costs, its paths stay apart up to the place that decides between them; if they do so nearly everywhere, as in
     lattices of different recognisers, there is no small result: ``determinize=False`` keeps all paths, which is what
-    consensus decoding wants anyway.
+    consensus decoding needs anyway.
 
     Args:
         lattices: One or more; key and symbol table are those of the first, the frame shift if all have the same.

@@ -55,5 +55,5 @@ def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int
 
 
 def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
-    """Copy the labels of chosen arcs or states, in their new order, into a new pool; of those not wanted, none."""
+    """Copy the labels of chosen arcs or states, in their new order, into a new pool; drop the others."""
     return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))

@@ -127,12 +127,12 @@ class Lattice:
 
     @property
     def is_final(self) -> npt.NDArray[np.bool_]:
-        """Whether each state is final, bool [num_states]."""
+        """Mask of final states, bool [num_states]."""
         return np.isfinite(self.final_graph) & np.isfinite(self.final_acoustic)
 
     @property
     def has_labels(self) -> bool:
-        """Whether any arc or final state carries a part of the alignment."""
+        """True if any arc or final state carries a part of the alignment."""
         return self.ali.shape[0] > 0 or self.final_ali.shape[0] > 0
 
     def replace(self, **changed: Any) -> Lattice:

@@ -41,7 +41,7 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def is_timed(lattice: Lattice) -> bool:
-    """Tell whether anything says when the words of a lattice were said."""
+    """Tell whether a lattice holds times of its words."""
     return lattice.time is not None or lattice.has_labels
 
 

@@ -20,7 +20,7 @@ class TransitionModel:
     """The meaning of each transition id; the arrays are indexed by it, and 0 is none."""
 
     path: str
-    phone: Ints  # [num_transition_ids + 1]; 0 of the unused id 0, as in all arrays here unless said otherwise
+    phone: Ints  # [num_transition_ids + 1]; 0 of the unused id 0, as in all arrays here unless noted
     hmm_state: Ints  # [num_transition_ids + 1], state of the phone's topology that the transition leaves, from 0
     transition_state: Ints  # [num_transition_ids + 1], from 1: a (phone, state, densities) of the model
     pdf: Ints  # [num_transition_ids + 1], density of a frame spent on the transition; -1 of id 0

@@ -1,4 +1,4 @@
-"""How words are made of phones: lexicons for alignment, and phones that tell their place in a word."""
+"""Phones of words: lexicons for alignment, and position-dependent phones."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
     if set(config) != entries:
         raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
     for name in sorted(entries - {"dropout"}):
-        # A layer has more than one byte and so has a cell: larger numbers are lies, told before memory is asked for.
+        # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
         if type(config[name]) is not int or not 1 <= config[name] <= os.path.getsize(path):
             raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
     odd = config["hidden"] <= config["embedding"] if kind == "lstm" else config["embedding"] % (2 * config["heads"])

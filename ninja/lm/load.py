@@ -130,7 +130,7 @@ def _with_words(read: Reader, path: str, options: LoadOptions) -> LanguageModel:
 
 
 def _is_checkpoint(candidate: Candidate) -> bool:
-    """Tell a zip that is of no other kind, so that damaged ones are told as checkpoints."""
+    """Tell a zip that is of no other kind, so that damaged ones are reported as checkpoints."""
     return _begins(ZIP_MAGIC)(candidate) and not _is_torchscript(candidate) and not _is_exported(candidate)
 
 

@@ -79,7 +79,7 @@ class MixtureLM(LanguageModel):
     Each model has its own ids, its own <unk> and its own penalty for the words it lacks, so that models of different
     vocabularies mix. A slot is a row of a table that holds a slot of each model.
 
-    A word that a model lacks, and has no <unk> for, must not be asked about: `parts` tells which ones these are.
+    A word that a model lacks, and has no <unk> for, must not be scored: `parts` tells which words these are.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a model of a mixture for the words that will be asked about; other arguments as for `WordMap`."""
+        """Make a model of a mixture for the words that will be scored; other arguments as for `WordMap`."""
         self.vocabulary = _numbered(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
         self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>

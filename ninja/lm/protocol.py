@@ -40,7 +40,7 @@ class LanguageModel(Protocol):
 
     @property
     def normalized(self) -> bool | None:
-        """Whether scores are normalised exactly, where known."""
+        """True if scores are normalised exactly; None: unknown."""
         return None
 
     def start(self, count: int) -> np.ndarray:

@@ -14,7 +14,7 @@ class SlotPool:
     """A stack of free slots, the last one given back first reused."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
-        """Begin without slots; `grow` makes room for so many in all."""
+        """Begin without slots; `grow` allocates this many in all."""
         self._grow = grow
         self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
         self._num_free = 0

@@ -17,7 +17,7 @@ from ninja.lm.protocol import LanguageModel
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
 MAX_HISTORIES = 4096  # whose states are made in one call
-MAX_SCORES = 65_536  # asked for in one call
+MAX_SCORES = 65_536  # computed in one call
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ def score_trie(
 
     Raises:
         OptionError: A node comes before its parent, the arrays differ in length, or a word is none of the model's.
-        ModelError: The model answers fewer questions than it was asked.
+        ModelError: The model returns fewer scores than requested.
     """
     if parent.shape != word.shape or parent.ndim != 1:
         raise OptionError(f"parent has shape {parent.shape}, but word {word.shape}; one of each per node is needed")

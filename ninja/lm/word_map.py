@@ -27,7 +27,7 @@ WordMapping = Literal["case", "unk"]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How well a language model knows the words of some lattices."""
+    """Coverage of the words of some lattices by a language model."""
 
     arcs: int  # arcs that carry a word
     unknown_arcs: int  # of these, arcs whose word the model lacks
@@ -46,7 +46,7 @@ class Coverage:
 
     @property
     def facts(self) -> str:
-        """How many arcs carry words the model lacks, and which."""
+        """Number of arcs whose words the model lacks, and these words."""
         mapped = "".join(f"; {count} words found by {how}" for how, count in self.mapped)
         if not self.unknown_arcs:
             return f"{self.model} knows all {self.words} words of the lattices{mapped}"

@@ -1,4 +1,4 @@
-"""Choosing boosts: the fewest errors where names are said, and hardly one more where none are."""
+"""Choose boosts: fewest errors where names are spoken, with hardly any more where none are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Costs of n-best sentences part by part, so that they can be weighed anew without any language model.
 
-The score of a single model is told from what the rescored lattice charges for a sentence; several are asked once each.
+The score of a single model follows from the rescored lattice's cost of a sentence; each of several is computed once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 
 MAX_TOKENS = 500_000  # words scored at once
-LEAST_WEIGHT = 0.05  # of a language model whose scores are told from the rescored lattice's: less, and they drown
+LEAST_WEIGHT = 0.05  # of a language model whose scores follow from the rescored lattice's: below it, they drown
 
 Keyed = tuple[str, Lattice]
 Int32s = npt.NDArray[np.int32]

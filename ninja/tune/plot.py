@@ -13,7 +13,7 @@ from ninja.errors import DependencyError, OptionError
 from ninja.files.output import opened
 from ninja.tune.boosts import TunedContext
 
-# Told apart by people who see few colours, too: Okabe and Ito, "Color Universal Design", 2008.
+# Distinguishable for people with colour blindness, too: Okabe and Ito, "Color Universal Design", 2008.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#606060"

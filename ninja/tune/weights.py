@@ -214,7 +214,7 @@ class _Search(Search[Weights]):
 
 
 def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """Return mixture weights to try: as even a net as there is room for, and the given ones."""
+    """Return mixture weights to try: as even a grid as the budget allows, and the given ones."""
     models = len(start)
     if models == 1:
         return [start]

@@ -61,7 +61,7 @@ class Decoded(NamedTuple):
 def decode(
     lattice: Lattice, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
 ) -> Decoded:
-    """Decode a lattice, and print what is wanted of it."""
+    """Decode a lattice, and print the requested results."""
     if "mesh_dir" in wanted:
         _check_file_name(lattice.key)
     found = consensus.mbr_decode(lattice, scales, **how)

@@ -52,7 +52,7 @@ def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> li
 
 @command
 @two_scales
-@click.option("--n", type=click.IntRange(1), default=1, help="Paths wanted of each lattice.")
+@click.option("--n", type=click.IntRange(1), default=1, help="Paths for each lattice.")
 @switch("--random", False, "Draw random paths: all arcs that leave a state are equally probable.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
 @lattice_output(resume=False)
@@ -77,7 +77,7 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tuple[Path, Lattice | None]:
-    """Return the best path of a lattice, and that as a lattice where it is wanted."""
+    """Return the best path of a lattice, and that as a lattice on request."""
     path = graph.best_path(lattice, scales)
     return path, graph.path_lattice(lattice, path) if as_lattice else None
 
@@ -177,7 +177,7 @@ def nbest_to_linear(
 
 
 def _path_writer(stack: ExitStack, source: Source, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
-    """Open tables for words and, where asked for, alignments and both costs; return the function that writes paths."""
+    """Open tables for words and, on request, alignments and both costs; return the function that writes paths."""
     symbols = source.table()
     words = stack.enter_context(NumberWriter(words_file))
     tables = [None if name is None else stack.enter_context(NumberWriter(name)) for name in files]

@@ -75,7 +75,7 @@ class Section:
     entries: list[Entry] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     group: str | None = None
-    short_file: str = ""  # message about a file with fewer phrases than asked for
+    short_file: str = ""  # message about a file with too few phrases
 
     @property
     def label(self) -> str:

@@ -228,7 +228,7 @@ def _next_frame(
     total = np.logaddexp(now.with_blank, now.without)
     with_blank = total + frame[blank]
     without = now.without + frame[last]
-    # A unit that is said twice needs a blank between.
+    # A repeated unit needs a blank between.
     longer = np.where(unit == last[:, None], now.with_blank[:, None], total[:, None]) + frame[unit]  # [rows, tried]
     place = {each: at for at, each in enumerate(unit.tolist())}
     number_of = {units: number for number, units in enumerate(now.units)}

@@ -112,7 +112,7 @@ class OpenVocabulary(SymbolTable):
         """Take in those words that the table lacks."""
         new = [word for word in dict.fromkeys(words) if word not in self._id]
         if len(new) > self.room:
-            raise OptionError(f"{len(new)} more words, but there is room for {self.room} only; ask for more room")
+            raise OptionError(f"{len(new)} more words, but there are ids for {self.room} only; give a larger `room`")
         for number, word in enumerate(new, start=self._next):
             del self._id[self._word[number]]
             self._id[word] = number

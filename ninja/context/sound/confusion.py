@@ -65,8 +65,8 @@ class Confusion:
 
     phones: tuple[str, ...]
     substitution: npt.NDArray[np.float32]  # [said, heard], ≥ 0; the diagonal is 0
-    insertion: npt.NDArray[np.float32]  # [heard], > 0: heard, but not said
-    deletion: npt.NDArray[np.float32]  # [said], > 0: said, but not heard
+    insertion: npt.NDArray[np.float32]  # [heard], > 0: in the hypothesis only
+    deletion: npt.NDArray[np.float32]  # [said], > 0: in the reference only
     source: str = field(default="")  # where the costs come from, for the reader of a file
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Confusion:
             object.__setattr__(self, name, frozen(cost))
         if (own := np.diagonal(self.substitution)).any():
             phone = self.phones[int(np.flatnonzero(own)[0])]
-            raise OptionError(f"{phone} costs {own.max()} to be heard as itself, but must cost 0")
+            raise OptionError(f"{phone} costs {own.max()} as itself, but must cost 0")
 
     @cached_property
     def id(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ class Confusion:
         the mean of its halves' features.
 
         Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
-        in NLTK, nltk/metrics/aline.py, where not said to be changed there; alineR, raw.alignment (the saliences).
+        in NLTK, nltk/metrics/aline.py, unless a change is named there; alineR, raw.alignment (the saliences).
         """
         phones = tuple(sorted(_CONSONANTS | _VOWELS))
         substitution = [[_difference(said, heard) / _SAME for heard in phones] for said in phones]

@@ -27,7 +27,7 @@ from ninja.lattice import Array
 BINARY = b"\0B"
 ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # how binary vectors and matrices begin
 BLANK = b" \t\n\r\f\v"
-CHUNK = 1 << 18  # bytes read at once: much may follow the objects that are wanted
+CHUNK = 1 << 18  # bytes read at once: much may follow the last object read
 LONGEST_TOKEN = 1000  # bytes
 LONGEST_KEY = 4096
 DAMAGED = "the file is damaged, copy it again"
@@ -65,7 +65,7 @@ Value = Scalar | bool | Array
 
 
 class ObjectReader:
-    """Reader of one object after the other from a stream, no further than asked for.
+    """Reader of one object after the other from a stream, each when it is needed.
 
     Memory is taken only for bytes that are there, whatever sizes are announced. Every method raises ``FormatError``,
     with the byte, and the line of a text or the key of a table's entry, when the stream holds something else.

@@ -31,7 +31,7 @@ def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
     name = os.fspath(path)
     places = [Place(name)] if isinstance(path, os.PathLike) else resolve(name, typed=True)
     if len(places) != 1:
-        raise InputError(f"names {len(places)} files, but one model is wanted", name)
+        raise InputError(f"names {len(places)} files, but must name one", name)
     with open_stream(places[0]) as stream:
         reader = ObjectReader(stream, "is it a transition model (final.mdl)?")
         reader.begin_object()

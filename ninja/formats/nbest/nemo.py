@@ -1,4 +1,4 @@
-"""N-best lists of NeMo: a file of beams and the manifest that says whose they are."""
+"""N-best lists of NeMo: a file of beams and the manifest that names their utterances."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def read_nemo(
     num_lines = _num_lines(again())
     if beam is None:
         if not keys:
-            raise OptionError("whose beams these are must be said: give the manifest, or how many lines are of each")
+            raise OptionError(
+                "the utterances of these beams are unknown; give the manifest, or the lines of each"
+            )
         beam = max(num_lines // len(keys), 1)
     if beam < 1:
         raise OptionError(f"beam is {beam}, but must be 1 or more")

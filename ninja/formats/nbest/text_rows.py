@@ -102,7 +102,7 @@ def number(text: str, what: str, path: str | None = None, line: int | None = Non
     raise FormatError(f"expected {what}, found {text[:60]!r}", path, key=key, line=line)
 
 
-Line = tuple[str, int, T | FormatError]  # key ("": not told), line, and what stands there or what is wrong with it
+Line = tuple[str, int, T | FormatError]  # key ("": unknown), line, its content or its error
 
 
 @dataclass(eq=False, slots=True)

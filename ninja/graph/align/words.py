@@ -55,7 +55,7 @@ class WordAligner:
         """Align a lattice; each arc of the result is a word with the labels of its phones, or a silence.
 
         Costs are added up along the way: each word sequence keeps both its costs and its labels. Damaged lattices are
-        aligned as far as that goes, as Kaldi does, and their fault is told.
+        aligned as far as that goes, as Kaldi does, and their fault is reported.
 
         Raises:
             LatticeError: A label is no transition id of the model, or its phone has no kind; there are no labels; or

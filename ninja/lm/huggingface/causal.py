@@ -43,7 +43,7 @@ class CausalLM(LanguageModel):
 
     @property
     def normalized(self) -> bool:
-        """Whether scores are normalised exactly."""
+        """True if scores are normalised exactly."""
         return self._pieces.normalized
 
     def start(self, count: int) -> np.ndarray:

@@ -84,7 +84,7 @@ def _masked(model: Any, tokenizer: Any, words: SymbolTable, max_batch: int | Non
 
 
 def _checked(path: str) -> dict[str, Any]:
-    """Return the configuration, once every file that will be asked for is there."""
+    """Return the configuration, once every file that it needs is there."""
     try:
         config = json.loads(Path(path, CONFIG).read_bytes())
     except FileNotFoundError as error:

@@ -52,7 +52,7 @@ class MaskedLM(LanguageModel):
         return int(self._model.num_parameters())
 
     def start(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse what is asked of words after a history."""
+        """Refuse scores of words after a history."""
         raise ModelError(REFUSAL)
 
     advance = logprob = start

@@ -56,7 +56,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """Operators in the order in which they run, and the blobs that come from outside and are wanted outside."""
+    """Operators in the order in which they run, and the blobs that are inputs and outputs of the net."""
 
     name: str
     operators: tuple[Operator, ...]

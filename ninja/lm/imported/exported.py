@@ -74,7 +74,7 @@ class Program:
         """Take over an archive's JSON and its weights: parameters, buffers and constants by name.
 
         Raises:
-            ModelError: The graph wants what is not there, or has an operator that we do not run.
+            ModelError: The graph needs what is not there, or has an operator that we do not run.
         """
         self.path = path
         self._device = device
@@ -89,7 +89,7 @@ class Program:
                 continue
             name = value.get("parameter_name") or value.get("buffer_name") or value.get("tensor_constant_name")
             if name not in weights:
-                raise ModelError(f"its graph wants the {kind} {name!r}, which is not in the archive", path)
+                raise ModelError(f"its graph needs the {kind} {name!r}, which is not in the archive", path)
             self._weights[value["arg"]["name"]] = weights[name].to(device)
         if any(set(spec) != {"user_output"} for spec in signature["output_specs"]):
             raise ModelError("the program changes its buffers; a language model must give its state as an output", path)
@@ -215,7 +215,7 @@ def _tensor(name: str, entry: Json, archive: zipfile.ZipFile, member: str, path:
     last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     beyond = 0 not in sizes and (last >= len(whole) or math.prod(sizes) > len(whole))
     if min([offset, *sizes, *strides]) < 0 or beyond:
-        raise ModelError(f"the weight {name!r} wants more than its {len(content)} bytes; copy it again", path)
+        raise ModelError(f"the weight {name!r} needs more than its {len(content)} bytes; copy it again", path)
     return whole.as_strided(sizes, strides, offset)
 
 

@@ -2,7 +2,7 @@
 
 A network that is a black box scores all words at once, when it reads the word before. A row of 20,000 scores is five
 times a large LSTM's state, so rows are not kept with their histories. Instead a history is *evaluated* when it is
-first needed, and again if its row is asked for later and has left the cache:
+first needed, and again if its row is needed later and has left the cache:
 
     advance(slot, word) ──► remembers (parent, word)
     logprob, advance    ──► evaluate: the network reads the word after the parent's state; the new state stays, the row
@@ -26,7 +26,7 @@ from ninja.lm.protocol import LanguageModel
 from ninja.lm.slots import SlotPool
 from ninja.lm.vocabulary import Words
 
-FIRST_WIDTH = 16  # words of a history there is room for at first; doubled when one gets longer
+FIRST_WIDTH = 16  # words of a history allocated at first; doubled when one gets longer
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept
 SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
 
@@ -92,7 +92,7 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _grow_states(self, capacity: int) -> None:
-        """Make room for the states of so many slots."""
+        """Allocate states of this many slots."""
 
     def _begin(self) -> None:
         """Make the slot of the history that is ``<s>`` alone."""
@@ -104,7 +104,7 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """Whether scores are normalised exactly; None: as the network is."""
+        """True if scores are normalised exactly; None: as the network is."""
         return self._normalize or None
 
     @property

@@ -26,7 +26,7 @@ class StatePart:
 class StepNetwork:
     """A recurrent network that reads one word a call."""
 
-    run: Step  # reads words, int64 [n], after states, each with its batch dimension where it wants it
+    run: Step  # reads words, int64 [n], after states, each with its batch dimension where the network has it
     parts: Sequence[StatePart]  # of the state, in the order of `run`
     batch: int | None = None  # rows of a call where the network is made for just so many; None = any number
     path: str | None = None  # the model's file, for messages

@@ -32,7 +32,7 @@ class Fields:
     kind: str  # its type, without the brackets
     values: Mapping[str, Value | Kept]
     fail_here: Fail  # raises an error at its place
-    kept: dict[str, Kept] = field(default_factory=dict)  # the values that have been asked for
+    kept: dict[str, Kept] = field(default_factory=dict)  # the values taken so far
 
     def component(self) -> Component:
         """Return the component."""

@@ -93,7 +93,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
     for node in nodes:
         if node.component and (have := sum(part.dim for part in node.parts)) != components[node.component].input_dim:
             wanted = components[node.component].input_dim
-            found[node.name].fail(f"{node.component} wants an input of width {wanted}, but gets {have}")
+            found[node.name].fail(f"{node.component} needs an input of width {wanted}, but gets {have}")
     return graph
 
 

@@ -9,7 +9,7 @@
 
 Each file may be packed with gzip. The network reads the embedding of a word and gives a vector; its product with the
 embedding of the next word is that word's log-probability, nearly: the training keeps it normalised. Kaldi takes it as
-it is, and so do we unless asked otherwise.
+it is, and so do we by default.
 
 In a Ninja checkpoint it is
 
@@ -92,7 +92,7 @@ class KaldiModel:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers the training chose."""
+        """Number of trained parameters."""
         embedding = self.embedding if isinstance(self.embedding, torch.Tensor) else self.embedding.weight
         return self.network.graph.num_parameters + embedding.numel()
 
@@ -105,7 +105,7 @@ class KaldiRnnlm(StatePoolLM):
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Take over a model's weights; Kaldi's training keeps scores normalised, so that is done only if asked for."""
+        """Take over a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
         vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
         words = Words(vocabulary, model.bos, model.eos, model.unk)
         place = device_of(options.device)
@@ -208,7 +208,7 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
     if not reader.at_end():
         reader.fail("more follows after the matrix")
     if matrix.shape[1] != dim:
-        raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network wants {dim}", path)
+        raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network needs {dim}", path)
     if not np.isfinite(matrix).all():
         raise ModelError("it holds NaN or infinity: the training diverged; take an earlier iteration", path)
     return torch.from_numpy(matrix)

@@ -46,7 +46,7 @@ FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above, where none ca
 
 @dataclass(frozen=True, slots=True)
 class NgramOptions:
-    """How an n-gram model is trained."""
+    """Options of training an n-gram model."""
 
     order: int = described(3, "Words of the longest n-grams.")
     min_count: int = described(1, "Rarer words become <unk>.")
@@ -114,7 +114,7 @@ class TrainedNgram:
     num_words: int  # of the text, without <s> and </s>
     num_unknown: int  # of them, that became <unk>
     unk_words: int  # distinct words among these
-    notes: tuple[str, ...]  # what was done otherwise than asked for, a line each
+    notes: tuple[str, ...]  # departures from the options, a line each
 
     @property
     def order(self) -> int:

@@ -1,4 +1,4 @@
-"""Run an LSTM language model as the engine wants it: many histories a call, each one step long."""
+"""Run an LSTM language model on many histories a call, one step each."""
 
 from __future__ import annotations
 

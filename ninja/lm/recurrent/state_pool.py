@@ -50,7 +50,7 @@ class StatePoolLM(LanguageModel, ABC):
             bias: Added to each word's score, float32 [words].
             width: Numbers in a row.
             output: Place in a row where the network's output begins.
-            options: How it computes; scores are normalised unless told otherwise.
+            options: How it computes; scores are normalised by default.
             first_word: Words before this one have no share in the normaliser.
         """
         self.vocabulary = words.vocabulary
@@ -93,7 +93,7 @@ class StatePoolLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool:
-        """Whether scores are normalised exactly."""
+        """True if scores are normalised exactly."""
         return self._normalize
 
     @property
@@ -185,7 +185,7 @@ class StatePoolLM(LanguageModel, ABC):
         return result
 
     def _grow(self, capacity: int) -> None:
-        """Make room for so many slots."""
+        """Allocate states of this many slots."""
         old = len(self._states)
         slab = torch.empty(capacity, self._states.shape[1], device=self._device)
         slab[:old] = self._states

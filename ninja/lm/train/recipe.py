@@ -12,7 +12,7 @@ Architecture = Literal["lstm", "transformer"]
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """How a model is trained; sizes and rates default to those of the shipped English model."""
+    """Options of training a model; sizes and rates default to those of the shipped English model."""
 
     architecture: Architecture = described("lstm", "Kind of network.")
     vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
@@ -69,7 +69,7 @@ CHANGEABLE = ("epochs", "max_minutes", "patience", "resume", "device", "threads"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a training stands; given to the caller's `progress` function."""
+    """Progress of a training; given to the caller's `progress` function."""
 
     step: int
     num_steps: int  # planned; fewer are made when the time runs out
