@@ -24,6 +24,7 @@ bench: $(VENV)/.package
 
 docs: $(VENV)/.package
 	$(BIN)/python docs/render_cli.py > docs/cli.md
+	$(BIN)/python docs/render_formats.py
 
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools

@@ -13,7 +13,17 @@ import click
 
 from ninja import graph
 from ninja.cli import writing
-from ninja.cli.options import Destination, check_places, command, is_stdin, lattice_output, output_file, reads, switch
+from ninja.cli.options import (
+    Destination,
+    ListsFormats,
+    check_places,
+    command,
+    is_stdin,
+    lattice_output,
+    output_file,
+    reads,
+    switch,
+)
 from ninja.cli.run import results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
@@ -163,15 +173,15 @@ def unchanged(lattice: Lattice) -> Lattice:
     return lattice
 
 
-@command
+@click.command(cls=ListsFormats)
 @lattice_output()
 @click.option("--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice.  [default: as read]")
 @reads_lattices
 def convert(source: Source, destination: Destination, kind: str | None) -> None:
     """Convert lattices between formats.
 
-    What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md lists
-    the formats, their options and what each cannot hold. One lattice a file goes into a folder.
+    What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md
+    tells the options of each format, and what it cannot hold. One lattice a file goes into a folder.
 
     \b
     Examples:

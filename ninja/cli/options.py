@@ -121,6 +121,23 @@ class Sectioned(click.Command):
         check_places([given[name] for name, written in files.items() if written], read)
 
 
+class ListsFormats(Sectioned):
+    """A command whose help lists the formats."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the formats."""
+        from ninja.formats.format import formats
+
+        super().format_options(ctx, formatter)
+        rows = []
+        for each in formats():
+            only = "" if each.read and each.write else "only read" if each.read else "only written"
+            about = "; ".join(filter(None, (each.about, ", ".join(each.extensions), only)))
+            rows.append((", ".join((each.name, *each.aliases)), about))
+        with formatter.section("Formats"):
+            formatter.write_dl(rows)
+
+
 def command(function: Command) -> Sectioned:
     """Make a command of a function, whose help shows its options in sections."""
     return click.command(cls=Sectioned)(function)

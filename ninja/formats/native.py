@@ -340,7 +340,7 @@ FORMAT = Format(
     extensions=(".arrow",),
     aliases=("arrow",),
     mark=lambda head: head.startswith(native_schema.MAGIC),
-    read=Read(_entries),
+    read=Read(_entries, mapped=True),
     keeps=ALL_FIELDS,
     write=Write(encoder=NativeEncoder),
 )
