@@ -22,7 +22,6 @@ class NinjaError(Exception):
     Args:
         message: What is wrong and what to do, in one line, with the offending value.
         path: File, stream or rspecifier in which it was found.
-        key: Utterance id of the lattice concerned.
         line: Line in a text file, counted from 1.
         byte: Offset in a binary file, counted from 0.
     """
@@ -121,15 +120,9 @@ def check_range(
     """Check that an option lies within its range.
 
     Args:
-        name: The option.
         value: Its value; NaN is in no range.
-        least: Least value allowed.
-        most: Largest value allowed.
         above: The value must be larger than this; None: no such bound.
         finite: Infinity is not allowed.
-
-    Raises:
-        OptionError: Names the option, its value and the range.
     """
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return

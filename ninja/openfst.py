@@ -47,7 +47,6 @@ def to_fst(
         acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
 
     Raises:
-        DependencyError: pywrapfst is not installed.
         OptionError: An argument is none of the above.
         LatticeError: A cost is more than a weight of that width holds.
     """
@@ -81,7 +80,6 @@ def from_fst(
         labels: With ``like``: "arc" takes the word from there too, "word:arc" from the input label.
 
     Raises:
-        DependencyError: pywrapfst is not installed.
         LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a label that is no word or arc.
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
@@ -117,7 +115,6 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
     """Make a lattice of an arc-labelled machine: words, costs and alignments come from ``like``; see ``from_fst``.
 
     Args:
-        fst: The machine.
         like: The lattice whose arcs the output labels are.
         labels: Whether words come from there, too, or from the input labels.
         key: Utterance id; by default that lattice's.
@@ -186,11 +183,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
 
 
 def pywrapfst_module() -> Any:
-    """Return the module pywrapfst, imported on first use.
-
-    Raises:
-        DependencyError: It is not installed.
-    """
+    """Return the module pywrapfst, imported on first use."""
     try:
         import pywrapfst
     except ImportError as error:

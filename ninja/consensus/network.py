@@ -66,7 +66,6 @@ def lattice_mesh(
     arcs, and those of arcs with the same word at one position are added up.
 
     Args:
-        lattice: The lattice.
         scales: Scales of costs; smaller ones flatten.
         frame_shift: Seconds per frame of a lattice that does not say, > 0.
 

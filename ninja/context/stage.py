@@ -61,7 +61,6 @@ class Contextual:
     """The stage that adds context to lattices.
 
     Args:
-        context: The files and options.
         old_lm: The first pass's n-gram model, which the class model is mixed with.
         lm_weight: Share of the graph costs that another language model takes afterwards; boosts are made as strong as
             to have their full size then.

@@ -35,8 +35,6 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
     Args:
         spellings: A word and the names of its units, once for each spelling. A boundary at the end of a spelling, as
             flashlight's lexicons have it, is left out.
-        units: The model's units.
-        path: File name for error messages.
 
     Raises:
         SymbolError: A spelling has a unit that the model lacks, or that cannot stand there.

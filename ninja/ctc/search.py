@@ -232,7 +232,6 @@ def log_probabilities(
 
     Raises:
         ModelError: It is no matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
-        OptionError: ``scale`` is none of these.
     """
     values = np.ascontiguousarray(matrix, np.float64)
     if values.ndim != 2 or not values.shape[1]:
@@ -279,10 +278,7 @@ def ctc_nbest(
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
-        units: The units of the columns.
         lexicon: The words allowed; None: any.
-        options: Beams.
-        key: Utterance id, for messages.
 
     Returns:
         Word sequences, each once, the most probable first; no more than the beam, and none if the lexicon allows none.
@@ -348,10 +344,7 @@ def ctc_lattice(
 
     Args:
         logprob: As for ``ctc_nbest``.
-        units: The units of the columns.
-        key: Utterance id.
         lexicon: The words allowed; None: any.
-        options: Beams.
         words: Symbol table that the words must be in; None: one of the words found is made, epsilon 0.
         unknown: Word of the table that stands for those it lacks; None: these are refused.
         frame_shift: Seconds per frame of the matrix.

@@ -119,7 +119,6 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     A model whose blank comes after them, as NeMo's, has one name more: add it.
 
     Raises:
-        DependencyError: The sentencepiece library is not installed.
         FormatError: The file is no such model.
     """
     name = os.fspath(path)

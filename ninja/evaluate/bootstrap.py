@@ -79,7 +79,6 @@ def bootstrap(
         hypotheses: As in ``score``.
         others: Words recognised by a second system.
         mode: Of references without a hypothesis, or without one of the two: as in ``score``.
-        replications: How many test sets are drawn.
         seed: Of the generator; the same seed gives the same figures.
 
     Raises:

@@ -63,7 +63,6 @@ def score_entities(
     Raises:
         FormatError: An entity of ``truth`` is not in its reference, no utterance of it has a reference, or as in
             ``ninja.evaluate.score``.
-        OptionError: ``mode`` is none of the three.
     """
     keys = scored_keys(references, hypotheses, mode)
     if before is not None:

@@ -90,7 +90,6 @@ def score(
 
     Raises:
         FormatError: A reference has no hypothesis (mode "strict"), or no utterance is in both.
-        OptionError: ``mode`` is none of the three.
     """
     rate = sum((alignment.rate() for alignment in score_each(references, hypotheses, mode).values()), ErrorRate())
     return rate + count_absent(references, hypotheses)
@@ -141,7 +140,6 @@ def oracle_score(
     Args:
         lattices: Those without a reference are counted, not scored.
         references: Words said, by utterance id; those without a lattice are counted as missing, not scored.
-        words: Symbol table of the lattices.
         unknown: Id of reference words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
         wildcards: Word ids that are no errors wherever they stand; see ``ninja.graph.oracle``.
 

@@ -25,9 +25,6 @@ class Stream:
 
     Args:
         raw: Stream of the bytes as they are.
-        name: File name for error messages.
-        size: Bytes in the file, where known.
-        process: The command whose output it is.
         head: Bytes of it that have been read already.
     """
 
@@ -70,7 +67,6 @@ class Stream:
 
         Raises:
             FormatError: The gzip stream is damaged or cut short.
-            InputError: The file cannot be read, or the command failed.
         """
         if self._head:
             count = min(len(buffer), len(self._head))

@@ -18,7 +18,6 @@ def read(path: str | os.PathLike[str]) -> str:
 
     Raises:
         FormatError: The text is not UTF-8, or the gzip stream is damaged.
-        InputError: The file cannot be read.
     """
     return decoded(content(path), path)
 
@@ -28,7 +27,6 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
     Raises:
         FormatError: As ``read``, or it is a command that is not served.
-        InputError: It cannot be read.
     """
     path = os.fspath(name)
     if not isinstance(name, os.PathLike) and not os.path.exists(path):

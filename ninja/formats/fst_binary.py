@@ -137,7 +137,6 @@ def write_fst(
     """Return a lattice as the bytes of an OpenFst file: a word acceptor with one cost; alignments stay behind.
 
     Args:
-        lattice: The lattice.
         arc_type: Semiring; decides the width of weights.
         costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
         acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
@@ -181,11 +180,7 @@ def weights(
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is not allowed.
-
-    Raises:
-        OptionError: It is none.
-    """
+    """Refuse a value that is not allowed."""
     if value not in allowed:
         raise OptionError(f"{name} is {value!r}, but must be one of {', '.join(allowed)}")
 

@@ -80,7 +80,6 @@ def read_transducer(path: str | os.PathLike[str]) -> Fst:
     Raises:
         FormatError: As ``parse_transducer``, or a damaged gzip stream.
         LatticeError: As ``parse_transducer``.
-        InputError: The file cannot be read.
     """
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:

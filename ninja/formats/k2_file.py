@@ -76,7 +76,6 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
 
     Raises:
         FormatError: It is no such file, or damaged.
-        InputError: It cannot be read.
     """
     path = os.fspath(content) if path is None and not isinstance(content, bytes) else path
 

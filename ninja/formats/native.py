@@ -48,11 +48,8 @@ class NativeFile:
             but where the lists lie is checked; for files that you wrote and that no one else can write to.
 
     Raises:
-        InputError: The file cannot be read.
         FormatError: It is no such file, of a newer version, or damaged.
         SymbolError: Its symbol table names a word twice.
-        OptionError: `check` is none of these.
-        DependencyError: pyarrow is not installed.
     """
 
     def __init__(
@@ -105,7 +102,6 @@ class NativeFile:
         """Return the lattice with a key, the first one if there are several.
 
         Raises:
-            KeyError: There is none.
             LatticeError: It breaks an invariant.
             FormatError: It, or the part of the file it lies in, is damaged, or its key is none.
         """

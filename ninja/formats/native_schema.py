@@ -73,11 +73,7 @@ class Schema:
 
 
 def arrow() -> Any:
-    """Return the module pyarrow, imported on first use.
-
-    Raises:
-        DependencyError: It is not installed.
-    """
+    """Return the module pyarrow, imported on first use."""
     try:
         import pyarrow
         import pyarrow.ipc

@@ -132,11 +132,7 @@ class Saved:
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory, as long as something of it is in use.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """Map a file into memory, as long as something of it is in use."""
     try:
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0

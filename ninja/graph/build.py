@@ -83,20 +83,17 @@ def from_arcs(
     States and arcs are numbered by ``arc_order``; states that no path reaches are left out.
 
     Args:
-        key: Utterance id.
         src: State each arc leaves, [num_arcs].
         dst: State each arc enters, [num_arcs].
         word: Word of each arc, [num_arcs], 0 = epsilon.
         graph: Graph cost of each arc, [num_arcs].
         acoustic: Acoustic cost of each arc, [num_arcs]; None: 0.
         finals: Cost of each final state: graph, or (graph, acoustic).
-        start: The start state.
         labels: Alignment of each arc; None: empty.
         final_labels: Alignments of final states that have one.
         time: Frame of each state, where there are no labels.
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
-        words: Symbol table.
 
     Raises:
         LatticeError: A cycle, a state below 0, or another broken invariant.

@@ -26,7 +26,6 @@ def compose(
     graph costs. Each pair of matching paths gives one path.
 
     Args:
-        lattice: The lattice.
         other: Another lattice, or an FST, with cycles or without.
         phi_label: Input label, > 0, of the FST's failure arcs, which are taken where a state has no arc for a word and
             use none up: back-off arcs of a grammar. Without, they would be words like others.

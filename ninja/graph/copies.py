@@ -24,11 +24,8 @@ def copied_lattice(
 
     Args:
         source: The lattice copied from; words, acoustic costs, alignments and times come from there.
-        state_map: Old state of each new one.
         arc_begin: As in a lattice.
         dst: As in a lattice.
-        arc_map: Old arc of each new one.
-        graph: New graph cost of each arc.
         final_graph: New graph cost of each state, +inf = not final, also where the old one is.
         labels: Copy the alignments, too; without, they are left empty.
     """

@@ -79,11 +79,9 @@ def determinize_pruned(
     is best first: where a bound stops it, the result is what lies within a smaller beam, which the report tells.
 
     Args:
-        lattice: Any lattice.
         beam: Largest difference in total cost to the best path, > 0; infinity keeps all.
         acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
         bounds: Bounds of memory and size; by default those of Kaldi's tool.
-        minimize: Push and minimize the result.
 
     Returns:
         A connected compact lattice without epsilons, no two arcs of a state with the same word, whose states have no
@@ -125,9 +123,7 @@ def determinize_phone_pruned(
         beam: Largest difference in total cost to the best path, > 0.
         acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
         bounds: Bounds of memory and size, for each pass; by default those of Kaldi's tool (no ``max_loop``).
-        phone_determinize: Make the first pass.
         word_determinize: Make the second pass; without it the result has epsilons where only phones stood.
-        minimize: Push and minimize the result.
 
     Returns:
         As ``determinize_pruned``; the report is that of the pass that reached less.
@@ -173,10 +169,8 @@ def determinize_retrying(
     Kaldi's lattice-determinize, which ``determinize_pruned`` has taken the place of.
 
     Args:
-        lattice: Any lattice.
         beam: What is pruned by after a first failure is this times ``beam_ratio``, > 0.
         acoustic_scale: Factor of acoustic costs where paths compete, not 0.
-        bounds: Bounds of each try.
         beam_ratio: Factor of the beam for each further try, above 0 and below 1.
         num_loops: Most tries on a pruned lattice, ≥ 0.
         prune_result: Prune the result by the beam in the end.

@@ -16,7 +16,6 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     graph minus acoustic cost, as in Kaldi).
 
     Args:
-        lattice: The lattice.
         acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled.
         max_arcs: Refuse if more arcs arise; each state gets the arcs of all that its epsilons reach.
 

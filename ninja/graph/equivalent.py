@@ -31,18 +31,15 @@ def equivalent(
     (OpenFst's Equivalent on weights rounds them to multiples of delta and finds equal lattices different.)
 
     Args:
-        a: A lattice.
         b: Another; alignments, keys and the numbers of states and arcs do not matter.
         delta: Largest difference allowed in a path's cost.
         acoustic_scale: Factor of acoustic costs in the total.
         costs: Compare the total, or graph and unscaled acoustic costs each ("both").
-        max_arcs: Bound on each determinization.
 
     Raises:
         LatticeError: As ``determinize``, for either lattice.
         SymbolError: Their words have ids of different tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
-        DependencyError: pywrapfst is not installed.
     """
     if not delta >= 0.0:
         raise OptionError(f"delta is {delta}, but must be 0 or more")

@@ -66,7 +66,6 @@ def accuracy_posteriors(
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         model: What transition ids stand for.
         criterion: A frame is right if its phone is the reference's ("mpfe"), or its density ("smbr").
-        scales: Factors of the costs.
         silence_phones: Phones of which a frame is never right.
         one_silence_class: Such a frame is right where the reference has any of them.
 
@@ -74,7 +73,6 @@ def accuracy_posteriors(
         Posteriors of either sign, and the expected number of right frames.
 
     Raises:
-        OptionError: The criterion is none of the two.
         LatticeError: A transition id the model lacks, an alignment of another length than a path, no path at all.
 
     Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,

@@ -33,7 +33,6 @@ def to_fst(
     """Turn a lattice into an FST with one cost an arc, ``lm_scale * graph + acoustic_scale * acoustic``.
 
     Args:
-        lattice: The lattice.
         acoustic_scale: Factor of acoustic costs; 0 leaves them out.
         lm_scale: Factor of graph costs.
         rm_eps: Remove epsilons where that makes the machine no larger (some may stay).

@@ -27,12 +27,8 @@ def linear(
     Which word the labels belong to is not known: each word gets one, the last word the rest.
 
     Args:
-        key: Utterance id.
         words: Word ids, > 0.
         alignment: Labels of all frames: transition ids in Kaldi, > 0.
-        graph_cost: Graph cost of the path.
-        acoustic_cost: Acoustic cost of the path.
-        symbols: Symbol table to attach.
 
     Raises:
         LatticeError: A word id or label is not above 0, or a cost not finite.

@@ -31,7 +31,6 @@ def minimize(
         delta: Arc costs that differ by no more count as equal, > 0; each arc of a path may move by as much. (Kaldi:
             2^-10; on real lattices that saves 4 % more states, and moves paths by up to 0.003.)
         strings: Push the alignments; without, only equal ones on equal arcs count as the same.
-        weights: Push the costs; likewise.
 
     Returns:
         A connected lattice, of kind "compact" if an arc got several labels.

@@ -41,7 +41,6 @@ def oracle(
     """Find the path with the fewest word errors, whatever it costs; exactly.
 
     Args:
-        lattice: The lattice.
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.
         wildcards: Word ids that count as epsilons, in the lattice and in the reference, such as those of noises.
 

@@ -99,7 +99,6 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
     Raises:
         ModelError: A weight is not finite in the precision it is stored in (half: beyond ±65504, or NaN).
-        OutputError: The file cannot be written.
     """
     precision = ""
     if isinstance(checkpoint.module, KaldiModel):
@@ -129,7 +128,6 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
     Raises:
         ModelError: The file is damaged, or no checkpoint of this format.
-        OSError: The file cannot be read.
     """
     _check_zip(path)
     try:

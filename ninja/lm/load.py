@@ -83,7 +83,6 @@ def load(
         ModelError: There is no such file, it is of another kind, damaged, or contradicts itself.
         OptionError: An option is out of range, or torch cannot use the device.
         DependencyError: The library that this kind of model needs is not installed.
-        OSError: The file cannot be read.
     """
     if path is None:
         from ninja.models import ENGLISH

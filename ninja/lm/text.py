@@ -39,7 +39,6 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
 
     Raises:
         FormatError: The text is not UTF-8, its gzip stream is damaged, or a line is no sentence.
-        InputError: The file cannot be read.
     """
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
@@ -100,7 +99,6 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     """Group sentences of like length, so that little of a batch is padding.
 
     Args:
-        sentences: The text.
         max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is a batch alone.
         seed: Order of the batches and of equally long sentences; None keeps both as they are.
     """

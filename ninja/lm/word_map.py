@@ -68,15 +68,12 @@ class WordMap:
     """Language-model ids and out-of-vocabulary penalties of every word of a symbol table.
 
     Args:
-        words: The lattices' symbol table.
-        lm: The language model.
         unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
             natural log of how many words it stood for in training, or if that is not known, of how many words of
             the table the model lacks.
         map_words: Where else to look for a word the model lacks: ``"case"`` in lower and in upper case, ``"unk"``
             among the usual spellings of <unk>, if the word is one of them; a model without <unk> then takes another
             such spelling for it.
-        name: What messages call the model.
     """
 
     def __init__(

@@ -31,8 +31,6 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
     """Divide a lattice into detours, in the order in which a growing beam would include them.
 
     Args:
-        lattice: The lattice.
-        scales: Factors of the costs.
         paths: Complete paths that come before all others whatever they cost, as arc ids; without them the best one.
 
     Raises:

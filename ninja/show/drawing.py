@@ -154,8 +154,6 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
     Args:
         lattice: The lattice; words come from its symbol table, and without one ids are shown.
-        reference: Words said.
-        options: Scales and limits.
 
     Raises:
         LatticeError: No path leads from the start to a final state; or there is a reference, but no symbol table.

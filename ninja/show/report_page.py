@@ -27,7 +27,6 @@ def report_page(
     """Return a page with the error rates, the utterances and their alignments.
 
     Args:
-        comparison: The outcomes of the test set.
         drawings: Lattices before and after that the page shows, by utterance id.
         names: Where the lattices came from.
     """

@@ -108,7 +108,6 @@ def tune_context(
     Args:
         contextual: Utterances in which phrases of their lists are said.
         general: Utterances of another kind, in which none is said, with lists of the same kind: it shows false alarms.
-        words: The symbols of all lattices.
         class_lm: As of `Tracker`.
         options: What is not chosen (``max_tokens``, ``unk_penalty``, ``max_arcs``), and boosts that are tried, too.
         old_lm: As of `Tracker`.

@@ -75,12 +75,9 @@ def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
 
     Args:
         path: File to write, ``.svg`` or ``.png``.
-        tuned: The outcome of ``tune_context``.
 
     Raises:
-        DependencyError: Matplotlib is not installed.
         OptionError: The file's name ends in neither.
-        OutputError: The file cannot be written.
     """
     boosts = [point.keyword_boost for point in tuned.curve]
     contextual = [point.figures.contextual_wer for point in tuned.curve]

@@ -127,7 +127,6 @@ class Entities:
         Args:
             path: The file; the files of its lists lie beside it.
             words: Symbol table of the lattices, to whose spelling phrases are normalised.
-            rules: Which rules of normalisation apply.
             groups: Group of each utterance, beside what the file says, as of ``ninja.evaluate.read_speakers``.
 
         Raises:

@@ -94,7 +94,6 @@ def beam_search(
             or a tuple, list or dict of such. `step` gets rows of what it returned.
         tracker: The context; what it followed before is forgotten.
         lists: The phrase lists of each utterance; their number is that of the utterances.
-        options: Beams and weights.
         bos: Unit that `step` gets at the start.
         eos: Unit that ends a hypothesis.
 
@@ -175,7 +174,6 @@ def ctc_prefix_beam_search(
     Args:
         log_probs: Natural log-probabilities of blank and units at each frame, [frames, units].
         tracker: The context; what it followed before is forgotten.
-        lists: The phrases of the utterance.
         options: Beams and weights; ``max_units`` are those tried at each frame.
         blank: Which unit is the blank.
 

@@ -63,7 +63,6 @@ class Tracker:
         Args:
             words: The symbols that histories are made of; those of the phrases, too.
             class_lm: N-gram model with class words (``@name``); None: phrases are boosted, and nothing else.
-            options: Boosts and limits.
             old_lm: Model of the first pass: outside phrases, the class model is mixed with it linearly, and all scores
                 are differences to its own, so that they replace its share of the costs. None: without a first-pass
                 model, scores are ``class_weight`` times the class model's log-probability.
@@ -197,7 +196,6 @@ def add_context(
     Args:
         lattice: Any lattice; epsilons leave histories alone.
         tracker: The grammar; what it followed before is forgotten.
-        lists: The phrases of the utterance.
         return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
 
     Returns:

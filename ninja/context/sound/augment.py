@@ -116,9 +116,7 @@ class Augmenter:
 
     Args:
         words: The symbol table of the lattices, extended by the words of all phrases; see `extended`.
-        pronouncer: Pronunciations of words and phrases.
         confusion: What it costs to take a phone for another; None: by articulation.
-        options: Bounds and costs.
         old_costs: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
             which is not its own, and which no other model can take off again.
         phones: Phones of the lattices' arcs by their alignments; None: those of the pronouncer.

@@ -129,7 +129,6 @@ def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
     Raises:
         FormatError: A line has no phones, or the file is not UTF-8.
-        InputError: The file cannot be read.
 
     Source: Kaldi, data preparation, "lexicon.txt" and "lexiconp.txt"; cmudict 0.7b, its header.
     """

@@ -170,7 +170,6 @@ class _Words:
         """Return the id of a word that is not known yet, as text; what cannot be one is left to the parser.
 
         Raises:
-            FormatError: It is not of the encoding.
             SymbolError: The table that is given lacks it.
         """
         name = fields[column]

@@ -79,7 +79,6 @@ class ObjectReader:
         """Read from where a stream stands; an object begins there.
 
         Args:
-            stream: The bytes.
             hint: Advice where no token stands.
             begin: Bytes before, for messages.
         """
@@ -96,11 +95,7 @@ class ObjectReader:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], hint: str = DAMAGED) -> ObjectReader:
-        """Read a whole file, which is one object; gzip is unpacked.
-
-        Raises:
-            InputError: The file cannot be read.
-        """
+        """Read a whole file, which is one object; gzip is unpacked."""
         with open_stream(Place(os.fspath(path))) as stream:
             reader = cls(stream, hint)
             while reader._more():

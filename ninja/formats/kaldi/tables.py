@@ -21,7 +21,6 @@ def read_fields(path: Name) -> Iterator[tuple[int, list[str]]]:
 
     Raises:
         FormatError: It is not UTF-8, or the gzip stream is damaged.
-        InputError: It cannot be read.
     """
     text = read_named(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
@@ -33,7 +32,6 @@ def read_text(path: Name) -> dict[str, list[str]]:
 
     Raises:
         FormatError: A line is empty, an id occurs twice, the file holds nothing, is not UTF-8 or damaged.
-        InputError: The file cannot be read.
     """
     transcripts: dict[str, list[str]] = {}
     for number, fields in read_fields(path):
@@ -53,7 +51,6 @@ def read_speakers(path: Name) -> dict[str, str]:
 
     Raises:
         FormatError: A line is not an utterance id and a speaker, or an id occurs twice.
-        InputError: The file cannot be read.
     """
     return {key: speaker for _, (key, speaker) in _rows(path, "an utterance id and its speaker", 2)}
 
@@ -63,7 +60,6 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
 
     Raises:
         FormatError: A line is something else, or an id occurs twice.
-        InputError: The file cannot be read.
     """
     segments = {}
     for number, (key, recording, begin, end) in _rows(path, "an utterance id, its recording, begin and end", 4):

@@ -24,7 +24,6 @@ def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
 
     Raises:
         FormatError: It is not a transition model, or is truncated or damaged.
-        InputError: The file cannot be read.
 
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """

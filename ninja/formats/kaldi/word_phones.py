@@ -18,7 +18,6 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
 
     Raises:
         FormatError: A line is anything else or contradicts another, or there are no lines.
-        InputError: The file cannot be read.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
@@ -52,7 +51,6 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
 
     Raises:
         FormatError: A line is anything else, a phone has two kinds, or there are no lines.
-        InputError: The file cannot be read.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
     """

@@ -83,7 +83,6 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
     Raises:
         FormatError: There are no such folders, one is left out, or as ``read_espnet``.
-        InputError: A file cannot be read.
     """
     name = os.fspath(path)
     try:

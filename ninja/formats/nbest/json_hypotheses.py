@@ -146,11 +146,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> 
 
 
 def text_of(entry: dict[str, Any], name: str, where: Where) -> str:
-    """Return a field that must be a string (a number is one, too, where it is a key).
-
-    Raises:
-        FormatError: It is none.
-    """
+    """Return a field that must be a string (a number is one, too, where it is a key)."""
     value = entry.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
         value = str(value)

@@ -23,10 +23,8 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
     everything to the end are one path. Time between words is an arc without a word. Costs become single precision.
 
     Args:
-        nbest: The list.
         words: Symbol table that the words must be in; None: one of the list's own words is made, epsilon 0. Where the
             words are ids, it is only attached.
-        path: File name for error messages.
 
     Raises:
         LatticeError: There is no hypothesis, a cost is beyond single precision, or times or labels make no sense.

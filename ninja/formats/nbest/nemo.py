@@ -41,10 +41,8 @@ def read_nemo(
         content: The whole file, unpacked, or what gives its blocks of whole lines as often as it is called.
         keys: The utterances in the order of the manifest (``manifest_keys``); None: they are numbered from 1.
         beam: Lines of each utterance; None: as many as come to each of the keys.
-        path: File name for error messages.
         score_as: Which cost the score becomes. It is a natural log-probability, more is better, of the acoustic model
             or, after a search with a language model, of both.
-        encoding: Of the file.
 
     Raises:
         FormatError: A line is no sentence and score, the last one does not end, or there are not as many for each
@@ -58,9 +56,7 @@ def read_nemo(
     num_lines = _num_lines(again())
     if beam is None:
         if not keys:
-            raise OptionError(
-                "the utterances of these beams are unknown; give the manifest, or the lines of each"
-            )
+            raise OptionError("the utterances of these beams are unknown; give the manifest, or the lines of each")
         beam = max(num_lines // len(keys), 1)
     if beam < 1:
         raise OptionError(f"beam is {beam}, but must be 1 or more")
@@ -139,11 +135,7 @@ def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
 
 
 def check_score_as(score_as: str) -> None:
-    """Refuse what is neither cost.
-
-    Raises:
-        OptionError: It is neither.
-    """
+    """Refuse what is neither cost."""
     if score_as not in ("acoustic", "graph"):
         raise OptionError(f"score_as is {score_as!r}, but must be acoustic or graph")
 

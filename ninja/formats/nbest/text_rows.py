@@ -72,11 +72,7 @@ def each_row(
 
 
 def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
-    """Return bytes as a string.
-
-    Raises:
-        FormatError: They are not of the encoding.
-    """
+    """Return bytes as a string."""
     try:
         return row.decode(encoding)
     except UnicodeDecodeError as error:

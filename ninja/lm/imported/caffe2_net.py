@@ -71,7 +71,6 @@ def read(path: str | os.PathLike[str]) -> Net:
 
     Raises:
         ModelError: The file is truncated, or no NetDef.
-        DependencyError: protobuf is not installed.
     """
     net_def = _net_def()
     from google.protobuf.message import DecodeError

@@ -37,8 +37,6 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
     Raises:
         ModelError: The model is no LSTM, or has more than 2 GB, which one such file cannot hold.
-        OutputError: The file cannot be written.
-        DependencyError: onnx is not installed.
     """
     module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
@@ -79,7 +77,6 @@ def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
     Raises:
         ModelError: The model is no LSTM.
         OutputError: The directory or a file cannot be made.
-        DependencyError: protobuf is not installed.
     """
     init, predict = (encode(net) for net in _nets(checkpoint))
     folder = os.fspath(folder)

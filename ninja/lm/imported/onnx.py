@@ -41,7 +41,6 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
     Raises:
         ModelError: The file is damaged, has other inputs and outputs, or weights outside its directory.
-        DependencyError: onnxruntime or onnx is not installed.
     """
     check_external_data(path)
     session = _session(path, options.device)
@@ -122,7 +121,6 @@ def check_external_data(path: str) -> None:
 
     Raises:
         ModelError: It is truncated, or names such a file.
-        DependencyError: onnx is not installed.
     """
     try:
         import onnx

@@ -53,7 +53,6 @@ def compose_ngram(
 
     Args:
         lattice: Any lattice; epsilons leave the history alone.
-        lm: The model.
         scale: Factor of its costs, finite.
         word_map: The model's words for the lattice's symbol table, made once for many lattices; None: made here. Its
             penalty for words the model lacks is part of the cost.

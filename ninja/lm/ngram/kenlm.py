@@ -31,7 +31,6 @@ class KenLM(LanguageModel):
     end of the file.
 
     Raises:
-        DependencyError: kenlm is not installed.
         ModelError: Damaged; no words are in the file and none were given; there is no ``</s>``.
     """
 

@@ -185,11 +185,8 @@ def train_ngram(
 
     Args:
         sentences: Words of each, without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
-        options: See there.
         vocabulary: The model's words; others become ``<unk>``. None: all that are frequent enough.
         classes: Class tokens that belong to the vocabulary in any case.
-        path: The text, for messages.
-        progress: Is given a line now and then.
 
     Raises:
         FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word has white space in it.

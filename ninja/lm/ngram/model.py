@@ -34,9 +34,7 @@ class NgramLM(LanguageModel):
     """A back-off n-gram model behind the language-model protocol.
 
     Args:
-        model: The compiled automaton.
         words: The words of its ids, 0 … ``model.num_words`` − 1.
-        path: The file, for messages.
         unk: Id of the word that stands for unknown ones; None: found by its usual spelling, if the model has it.
     """
 

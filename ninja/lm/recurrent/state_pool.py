@@ -45,7 +45,6 @@ class StatePoolLM(LanguageModel, ABC):
         """Make an empty pool.
 
         Args:
-            words: The vocabulary.
             embedding: Of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words].
             width: Numbers in a row.

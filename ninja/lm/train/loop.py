@@ -86,7 +86,6 @@ def train(
     Args:
         train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
         dev_text: The same, held out: it decides which weights are kept and when to stop early.
-        output: Checkpoint to write.
         options: How to train; None = the defaults.
         progress: Called every 50 steps and after each measurement.
 
@@ -95,7 +94,6 @@ def train(
         FormatError: A text is empty, not UTF-8, or not one sentence a line.
         ModelError: The state to resume is damaged, or the training diverged.
         OutputError: The output's folder does not exist.
-        OSError: A file cannot be read or written.
     """
     options = options or TrainOptions()
     output = os.fspath(output)

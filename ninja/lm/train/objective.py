@@ -62,10 +62,8 @@ def backward(
     would keep every slice's logits and make a gradient of the size of the vocabulary for each.
 
     Args:
-        module: The network.
         output: What the network's `forward` returned for the tokens, with its graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
-        sampler: Draws the words whose scores stand for all.
         self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
     """
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
