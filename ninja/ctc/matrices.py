@@ -135,9 +135,6 @@ def matrices_in(
       where there is a single matrix without a key.
 
     Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
-
-    Raises:
-        FormatError: The file is none of these, damaged, or holds something else.
     """
     head = stream.head(LONGEST_KEY)
     if head.startswith(NPY):

@@ -85,9 +85,6 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
 
     The file is a ``tokens.txt`` (on each line a name and its number), a list (a name on each line, numbered from 0) or
     a JSON object of names and numbers, as Hugging Face's ``vocab.json``: its content says which.
-
-    Raises:
-        FormatError: None of these, two names for a number, or a number left out.
     """
     name = os.fspath(path)
     content = utf8.read(name)
@@ -117,9 +114,6 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     """Return the pieces of a sentencepiece model, in the order of their numbers.
 
     A model whose blank comes after them, as NeMo's, has one name more: add it.
-
-    Raises:
-        FormatError: The file is no such model.
     """
     name = os.fspath(path)
     try:

@@ -132,11 +132,7 @@ class EntityReport:
         return self.of(self.rates.keys() - {each.key for each in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:
-        """Join the reports of different utterances.
-
-        Raises:
-            OptionError: An utterance is in both.
-        """
+        """Join the reports of different utterances."""
         if not isinstance(other, EntityReport):
             return NotImplemented
         if twice := self.rates.keys() & other.rates.keys():

@@ -63,11 +63,7 @@ class Stream:
         return UNKNOWN_SIZE if self._left is None else self._left
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of a buffer; 0 is the end.
-
-        Raises:
-            FormatError: The gzip stream is damaged or cut short.
-        """
+        """Fill some of a buffer; 0 is the end."""
         if self._head:
             count = min(len(buffer), len(self._head))
             buffer[:count] = self._head[:count]
@@ -144,11 +140,7 @@ class Stream:
 
 
 def open_stream(place: Place) -> Stream:
-    """Open a place for reading, at its offset.
-
-    Raises:
-        FormatError: An offset into a gzip file or a pipe.
-    """
+    """Open a place for reading, at its offset."""
     if place.command is not None:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None

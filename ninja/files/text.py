@@ -14,11 +14,7 @@ _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file; a gzip file, known by its content, is unpacked.
-
-    Raises:
-        FormatError: The text is not UTF-8, or the gzip stream is damaged.
-    """
+    """Return the text of a file; a gzip file, known by its content, is unpacked."""
     return decoded(content(path), path)
 
 

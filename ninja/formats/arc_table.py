@@ -39,9 +39,6 @@ def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
     """Return a line for each row: the prefix, and after a tab each what the columns hold.
 
     Integers must fit into 32 bits; floats are printed as ``%.7g``, which is how Kaldi prints them.
-
-    Raises:
-        ValueError: A row names what is not there.
     """
     rows = _tables.Rows(num_rows)
     for column in columns:
@@ -64,11 +61,7 @@ def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
 
 
 def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:
-    """Return a column of words, or of their ids where they have no names.
-
-    Raises:
-        SymbolError: The table lacks one.
-    """
+    """Return a column of words, or of their ids where they have no names."""
     if words is None:
         return word
     ids, number = np.unique(word, return_inverse=True)

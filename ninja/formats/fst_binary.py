@@ -145,7 +145,6 @@ def write_fst(
     Raises:
         OptionError: An argument is none of the above.
         LatticeError: A cost is more than a weight of that width holds.
-        SymbolError: A word is missing from ``symbols``.
     """
     table = b"" if symbols is None else _symbols_image(lattice, symbols)
     cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
@@ -160,10 +159,6 @@ def weights(
 
     Returns:
         Costs of arcs and of final states, +inf = not final; float64 [num_arcs] and [num_states].
-
-    Raises:
-        OptionError: As ``write_fst``.
-        LatticeError: As ``write_fst``.
     """
     check_choice("arc_type", arc_type, ("standard", "log", "log64"))
     check_choice("costs", costs, ("total", "graph", "acoustic"))

@@ -75,12 +75,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
 
 
 def read_transducer(path: str | os.PathLike[str]) -> Fst:
-    """Read an OpenFst file, packed with gzip or not; ``-`` is the standard input.
-
-    Raises:
-        FormatError: As ``parse_transducer``, or a damaged gzip stream.
-        LatticeError: As ``parse_transducer``.
-    """
+    """Read an OpenFst file, packed with gzip or not; ``-`` is the standard input."""
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         return parse_transducer(stream.rest(), name)

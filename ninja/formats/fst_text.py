@@ -178,9 +178,6 @@ def write_fst_text(
 
     Weights have the digits that read back as the same cost; those of 0 are left out, as fstprint does.
 
-    Raises:
-        SymbolError: A word has no name, or one with blanks in it.
-
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
     if options.labels not in ("ids", "words"):

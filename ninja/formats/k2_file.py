@@ -55,12 +55,7 @@ class Machines:
         return len(self.arcs) // 4
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
-        """Return the symbol table that k2 keeps under a name, if any.
-
-        Raises:
-            FormatError: It is not a table of strings.
-            SymbolError: Words and ids do not fit each other.
-        """
+        """Return the symbol table that k2 keeps under a name, if any."""
         table = self.others.get(name)
         if table is None:
             return None
@@ -72,11 +67,7 @@ class Machines:
 
 
 def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines:
-    """Read the FSAs of a file, without k2.
-
-    Raises:
-        FormatError: It is no such file, or damaged.
-    """
+    """Read the FSAs of a file, without k2."""
     path = os.fspath(content) if path is None and not isinstance(content, bytes) else path
 
     def refuse(message: str) -> FormatError:
@@ -169,11 +160,7 @@ def piece(values: Array | Ragged, first: int, last: int) -> Any:
 
 
 def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.float32] | None:
-    """Return an attribute that holds a score for each arc, float32 [arcs], if there is one.
-
-    Raises:
-        FormatError: It does not hold that.
-    """
+    """Return an attribute that holds a score for each arc, float32 [arcs], if there is one."""
     values = machines.attributes.get(name)
     if values is None:
         return None

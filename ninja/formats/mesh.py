@@ -165,11 +165,7 @@ class Mesh:
     _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
 
     def bins(self) -> list[list[Word]]:
-        """Return the words of each position; posteriors are divided by the mesh's total.
-
-        Raises:
-            FormatError: A position has no line, or their number is missing.
-        """
+        """Return the words of each position; posteriors are divided by the mesh's total."""
         if self.size is None:
             raise self._refused("the mesh has no numaligns line")
         bins: list[list[Word]] = []
@@ -184,11 +180,7 @@ class Mesh:
         return self._line_of[word]
 
     def take(self, row: str, line: int) -> None:
-        """Take in a line of the file.
-
-        Raises:
-            FormatError: It is none of a word mesh.
-        """
+        """Take in a line of the file."""
         self.line = line
         fields = [each for each in row.replace("\t", " ").rstrip("\r ").split(" ") if each]
         if not fields:

@@ -252,7 +252,6 @@ class NativeEncoder:
 
         Raises:
             LatticeError: Its key is empty or holds a control character.
-            SymbolError: A word is not in the symbol table of the file.
             UnicodeEncodeError: Its key is no text that a file can hold.
         """
         if _NO_KEY.fullmatch(lattice.key):

@@ -181,11 +181,7 @@ def _coded(pyarrow: Any) -> Any:
 
 
 def checked(found: Any, path: str | None) -> Schema:
-    """Return what the schema of a file says.
-
-    Raises:
-        FormatError: It is not ours, or of another version.
-    """
+    """Return what the schema of a file says."""
     metadata = found.metadata or {}
     if NAME not in metadata:
         raise FormatError("an Arrow file, but not one of lattices", path)
@@ -217,11 +213,7 @@ def checked(found: Any, path: str | None) -> Schema:
 
 
 def look_through(content: memoryview, path: str | None) -> None:
-    """Refuse packed columns, which would cost a parse and might unpack to anything, and what is cut short or left out.
-
-    Raises:
-        FormatError: The frame of the file is not what we write.
-    """
+    """Refuse packed columns, which would need parsing and may unpack to any size, and cut or missing parts."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:
         raise FormatError("not an Arrow file, or cut short: it does not begin and end with ARROW1", path)
     try:

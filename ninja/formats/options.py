@@ -16,11 +16,7 @@ _NONE = "none"
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``NAME:OPTION=VALUE,OPTION=VALUE`` into the name and the values of the options by their names.
-
-    Raises:
-        OptionError: An option has no value, or occurs twice.
-    """
+    """Split ``NAME:OPTION=VALUE,OPTION=VALUE`` into the name and the values of the options by their names."""
     name, _, rest = text.partition(":")
     values: dict[str, str] = {}
     for each in rest.split(",") if rest else ():
@@ -39,9 +35,6 @@ def fill(options: Callable[..., Options] | None, values: Mapping[str, str], name
 
     Items of lists are joined by ``+``; ``none`` is None. Values win over the fields that are `given`, of which those
     that the dataclass lacks are left out.
-
-    Raises:
-        OptionError: There is no such field, or its value is of another type or out of range.
     """
     if options is None:
         if values:

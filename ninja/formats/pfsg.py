@@ -154,7 +154,6 @@ def write_pfsg(
     what was read from a PFSG gives the same lattice.
 
     Raises:
-        SymbolError: A word has no name, or one with blanks in it.
         LatticeError: No state is final, a cost is beyond 32 bits, or words on nodes would need too many transitions.
 
     Source: SRILM, pfsg-format(5).

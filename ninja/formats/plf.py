@@ -136,7 +136,6 @@ def write_plf(
     *EPS* to a last state, unless the lattice ends in its last state without any. Times and alignments stay behind.
 
     Raises:
-        SymbolError: A word has no name.
         LatticeError: No state is final.
 
     Source: Moses, "Word lattices" (PLF).

@@ -185,7 +185,6 @@ def write_slf(
     Alignments stay behind; the times that they give are written.
 
     Raises:
-        SymbolError: A word has no name.
         LatticeError: No state is final, or a cost is too large for a probability.
 
     Source: HTK HNet.c (WriteLattice).

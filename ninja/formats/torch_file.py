@@ -109,11 +109,7 @@ class Saved:
     folder: str = ""  # that all entries lie in, with a slash
 
     def part(self, name: str) -> memoryview:
-        """Return the bytes of an entry.
-
-        Raises:
-            FormatError: There is none, or it is damaged.
-        """
+        """Return the bytes of an entry."""
         entry = self.entries.get(self.folder + name)
         if entry is None:
             raise FormatError(f"the zip file has no {name}")
@@ -142,11 +138,7 @@ def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
 
 
 def opened(content: bytes | memoryview) -> Saved:
-    """Look at the zip file around what torch saved.
-
-    Raises:
-        FormatError: It is none, or claims more than its bytes can hold.
-    """
+    """Look at the zip file around what torch saved."""
     try:
         whole = memoryview(content).obj
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)

@@ -167,7 +167,7 @@ class MixtureLM(LanguageModel):
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
         """Mix the models' scores of each word."""
         total: npt.NDArray[np.float64] | None = None
-        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which whoever asked must take as an answer
+        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which is the answer
             for row, part in enumerate(self._parts):
                 logprob = np.asarray(score(part, row), np.float64)
                 self._check(part, "logprob", logprob, len(words))

@@ -35,11 +35,7 @@ class Sentences:
 
 
 def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
-    """Read a text of one sentence a line, words between white space; ``.gz`` is unpacked, empty lines are skipped.
-
-    Raises:
-        FormatError: The text is not UTF-8, its gzip stream is damaged, or a line is no sentence.
-    """
+    """Read a text of one sentence a line, words between white space; ``.gz`` is unpacked, empty lines are skipped."""
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         for number, line, _ in numbered_lines(Content(stream, name).blocks()):

@@ -75,9 +75,6 @@ def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
 
     Args:
         path: File to write, ``.svg`` or ``.png``.
-
-    Raises:
-        OptionError: The file's name ends in neither.
     """
     boosts = [point.keyword_boost for point in tuned.curve]
     contextual = [point.figures.contextual_wer for point in tuned.curve]

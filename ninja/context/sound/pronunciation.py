@@ -127,9 +127,6 @@ def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Kaldi's ``lexicon.txt`` and ``lexiconp.txt`` (a probability after the word) and CMU's form (``WORD(2)``, comments)
     are taken; a ``.gz`` is unpacked. Words are kept as they are written, and in lower case.
 
-    Raises:
-        FormatError: A line has no phones, or the file is not UTF-8.
-
     Source: Kaldi, data preparation, "lexicon.txt" and "lexiconp.txt"; cmudict 0.7b, its header.
     """
     name = os.fspath(path)

@@ -167,11 +167,7 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Return the id of a word that is not known yet, as text; what cannot be one is left to the parser.
-
-        Raises:
-            SymbolError: The table that is given lacks it.
-        """
+        """Return the id of a word that is not known yet, as text; what cannot be one is left to the parser."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices have no weights of one number

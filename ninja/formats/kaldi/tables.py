@@ -17,11 +17,7 @@ Name = str | os.PathLike[str]
 
 
 def read_fields(path: Name) -> Iterator[tuple[int, list[str]]]:
-    """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are understood.
-
-    Raises:
-        FormatError: It is not UTF-8, or the gzip stream is damaged.
-    """
+    """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are understood."""
     text = read_named(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]

@@ -22,9 +22,6 @@ Topology = list[list[int]]  # state that each transition of each state enters; t
 def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
     """Read the head of a ``final.mdl``, binary, text, or either packed with gzip, and nothing of what follows.
 
-    Raises:
-        FormatError: It is not a transition model, or is truncated or damaged.
-
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """
     name = os.fspath(path)

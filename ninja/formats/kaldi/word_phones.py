@@ -16,9 +16,6 @@ LARGEST_ID = 2**31 - 4  # a few ids are kept for what gets no word
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
     """Read lines of a word's id, the id to put for it, and the ids of its phones; ``.gz`` is unpacked.
 
-    Raises:
-        FormatError: A line is anything else or contradicts another, or there are no lines.
-
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
     name = os.fspath(path)
@@ -48,9 +45,6 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
 
 def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
     """Read lines of a phone's id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
-
-    Raises:
-        FormatError: A line is anything else, a phone has two kinds, or there are no lines.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
     """

@@ -47,9 +47,6 @@ def read_columns(
         Each list, or what is wrong with it, for a bad line costs its utterance: a line is something else, has another
         number of scores than the first, or an utterance goes on after another one; or the last line does not end.
 
-    Raises:
-        FormatError: There are no lines.
-
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """
     block: Block[Hypothesis] | None = None

@@ -65,9 +65,6 @@ def read_ctm(
         back, a file has two channels or goes on after another one, there are alternatives (``<ALT>``), or the last line
         does not end.
 
-    Raises:
-        FormatError: There are no words.
-
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
     options = options or CtmOptions()

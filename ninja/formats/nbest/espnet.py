@@ -100,11 +100,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return the lines of a list by the names of ESPnet's files; scores are sums of both costs, negative, nine digits.
-
-    Raises:
-        SymbolError: A word is unnamed, or cannot be written.
-    """
+    """Return the lines of a list by the names of ESPnet's files; scores are negative sums of both costs."""
     files = {}
     for rank, each in enumerate(nbest.hypotheses, start=1):
         text = " ".join([nbest.key, *spelled(each, words, nbest.key)])

@@ -105,11 +105,7 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
-    """Return what stands in the list of an object, with the scores that stand in lists of their own beside it.
-
-    Raises:
-        FormatError: Such a list has another length.
-    """
+    """Return what stands in the list of an object, with the scores that stand in lists of their own beside it."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -126,11 +122,7 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
 
 
 def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> list[Hypothesis]:
-    """Return the hypotheses of a list.
-
-    Raises:
-        FormatError: One of them is none.
-    """
+    """Return the hypotheses of a list."""
     found = []
     for each in listed:
         entry = {fields.text: each} if isinstance(each, str) or _is_words(each) else each

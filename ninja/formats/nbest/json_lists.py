@@ -63,9 +63,6 @@ def read_lists(
     """Yield each list of the objects of a file, or what is wrong with it.
 
     Objects without a key are numbered, in `naming` behind the name of the file.
-
-    Raises:
-        FormatError: There is nothing, or the file is no JSON.
     """
     seen: set[str] = set()
     any_made = False
@@ -235,11 +232,7 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of lines, if a file is of these that is not JSON as a whole.
-
-    Raises:
-        FormatError: No line is an object, so the file is no JSON at all.
-    """
+    """Yield the objects of lines, if a file is of these that is not JSON as a whole."""
     held: list[Object] | None = []  # the lines before the first that is an object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):
@@ -321,11 +314,7 @@ def _no_number(name: str) -> float:
 
 
 def write_objects(nbest: NBest, words: SymbolTable | None = None) -> bytes:
-    """Return a list as a line of JSON with the names that fields have by default; both scores go apart, times along.
-
-    Raises:
-        SymbolError: A word is unnamed, or cannot be written.
-    """
+    """Return a list as a line of JSON with the names that fields have by default; both scores go apart, times along."""
     listed: list[dict[str, Any]] = []
     for each in nbest.hypotheses:
         names = spelled(each, words, nbest.key)

@@ -59,11 +59,7 @@ def stem(key: str) -> str:
 
 
 def linear_hypothesis(lattice: Lattice) -> Hypothesis:
-    """Return the only path of a lattice; its words are ids.
-
-    Raises:
-        LatticeError: There is more than one path, or none.
-    """
+    """Return the only path of a lattice; its words are ids."""
     last = lattice.num_states - 1
     if not (
         np.array_equal(lattice.arc_begin, np.minimum(np.arange(last + 2), last))
@@ -194,7 +190,6 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
     """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
 
     Raises:
-        FormatError: It is no such archive.
         LatticeError: A lattice is no single path, or its key has no number.
 
     Source: Kaldi, latbin/lattice-to-nbest.cc.

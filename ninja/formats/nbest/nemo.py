@@ -92,9 +92,6 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
     """Return the utterance ids of a manifest: on each line a JSON object, in which the field names the utterance.
 
     Of the name of a file the folder and what follows the last dot are left out.
-
-    Raises:
-        FormatError: A line is no such object, or two utterances have the same name.
     """
     keys: dict[str, int] = {}
     for line, row in rows(content, path, marked=True):
@@ -116,11 +113,7 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 def write_nemo(
     nbest: NBest, words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Return a list as lines of a file of beams; scores have nine digits.
-
-    Raises:
-        SymbolError: A word is unnamed, or cannot be written.
-    """
+    """Return a list as lines of a file of beams; scores have nine digits."""
     lines = []
     for each in nbest.hypotheses:
         known = {"graph": each.graph_cost, "acoustic": each.acoustic_cost}

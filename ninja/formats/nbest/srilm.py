@@ -119,8 +119,6 @@ def write_srilm(
 
     Raises:
         LatticeError: NBestList2.0 without times, or a cost that is no number.
-        OptionError: There is no such encoding.
-        SymbolError: A word is unnamed, or cannot be written.
 
     Source: SRILM manual, nbest-format(5).
     """

@@ -32,10 +32,6 @@ def rows(
     """Yield the lines of a file with their numbers, from 1, without what ends them.
 
     A comment may lack an end, and so may the last line where lines are `marked`: they say themselves where they end.
-
-    Raises:
-        FormatError: A line is not of the encoding, or the last one does not end.
-        OptionError: There is no such encoding.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
@@ -56,9 +52,6 @@ def each_row(
     """Yield the lines of a file as ``rows`` does, or what is wrong with one.
 
     ``key_of`` tells whose line it is of the fields that stand whole on a last line that does not end, for its error.
-
-    Raises:
-        OptionError: There is no such encoding.
     """
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):

@@ -44,22 +44,14 @@ def scaled(nbest: NBest, options: ListOptions) -> NBest:
 
 
 def recoded(content: bytes, encoding: str, key: str) -> bytes:
-    """Return UTF-8 in another encoding.
-
-    Raises:
-        SymbolError: The encoding lacks a character.
-    """
+    """Return UTF-8 in another encoding."""
     if encoding == "utf-8":
         return content
     return encoded(content.decode("utf-8", "surrogateescape"), encoding, key)
 
 
 def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis.
-
-    Raises:
-        SymbolError: There are ids and no table, or a word has blanks in it.
-    """
+    """Return the words of a hypothesis."""
     names = []
     for word in each.words:
         if isinstance(word, int):

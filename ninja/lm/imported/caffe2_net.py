@@ -67,11 +67,7 @@ class Net:
 
 
 def read(path: str | os.PathLike[str]) -> Net:
-    """Read a NetDef.
-
-    Raises:
-        ModelError: The file is truncated, or no NetDef.
-    """
+    """Read a NetDef."""
     net_def = _net_def()
     from google.protobuf.message import DecodeError
 

@@ -38,7 +38,6 @@ def language_model(
 
     Raises:
         ModelError: The network has other scores than words, or gives tensors of other shapes than it should.
-        OptionError: torch has no such device.
     """
     words.fit(network.count_words(device_of(options.device)), path)
     return (

@@ -117,11 +117,7 @@ def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
 
 
 def check_external_data(path: str) -> None:
-    """Refuse a model whose weights lie outside its directory, or that is no whole ONNX file.
-
-    Raises:
-        ModelError: It is truncated, or names such a file.
-    """
+    """Refuse a model whose weights lie outside its directory, or that is no whole ONNX file."""
     try:
         import onnx
         from google.protobuf.message import DecodeError

@@ -32,7 +32,6 @@ class LstmLM(StatePoolLM):
         """Take over the weights of a trained network, float32; a batch of 1 goes word by word, as decoders do.
 
         Raises:
-            OptionError: torch has no such device.
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
         """
         config = module.config
