@@ -42,7 +42,7 @@ def exists(span):
     name = span.removeprefix("FORMAT = ").partition("(")[0]
     found = [part for part in name.split(".") if part not in ("ninja", "lm")]
     floors = {each for floor in FLOORS for each in ([floor] if isinstance(floor, str) else floor)}
-    return span in floors | {"ninja", "ninja-asr"} or bool(found) and set(found) <= defined()
+    return span in floors | {"ninja", "ninja-asr"} or (bool(found) and set(found) <= defined())
 
 
 @pytest.mark.parametrize("span", SPANS)
