@@ -36,7 +36,6 @@ MODULES = (
     "nbest.kaldi",
     "nbest.espnet",
 )
-FOLDERS = {"1best_recog": "nbest.espnet"}  # what lies in a folder that is one source -> module of its format
 HEAD = 1 << 16  # bytes of a file by which its format is known
 
 Field = Literal[
@@ -81,7 +80,6 @@ class Read:
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass of what ``--from NAME:OPTION=VALUE`` sets
     ids: bool = False  # words may be ids of a table that the user must know
-    mapped: bool = False  # files are mapped, so that nothing can be read ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +181,9 @@ class Reader:
 
 
 def formats() -> Iterator[Format]:
-    """Return the formats in the order of detection."""
-    return map(_load, MODULES)
-
-
-def _load(module: str) -> Format:
-    found: Format = import_module(f"ninja.formats.{module}").FORMAT
-    return found
+    """Yield the formats in the order of detection."""
+    for module in MODULES:
+        yield import_module(f"ninja.formats.{module}").FORMAT
 
 
 def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
@@ -228,12 +222,6 @@ def by_mark(head: bytes) -> Format | None:
     """
     head = head.removeprefix(BOM)
     return next((each for each in formats() if each.mark is not None and each.mark(head)), None)
-
-
-def by_folder(path: str) -> Format | None:
-    """Return the format of a folder that is one source; None: its files are."""
-    found = (module for inside, module in FOLDERS.items() if os.path.isdir(os.path.join(path, inside)))
-    return next((_load(module) for module in found), None)
 
 
 def detect(head: bytes, name: str) -> Format | None:

@@ -335,7 +335,7 @@ FORMAT = Format(
     extensions=(".arrow",),
     aliases=("arrow",),
     mark=lambda head: head.startswith(native_schema.MAGIC),
-    read=Read(_entries, mapped=True),
+    read=Read(_entries),
     keeps=ALL_FIELDS,
     write=Write(encoder=NativeEncoder),
 )

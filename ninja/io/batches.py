@@ -14,7 +14,7 @@ from ninja.files.cores import num_cores
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import Stream, gives_bytes_once, open_stream, peek
 from ninja.formats.content import BOM, Content, Entry
-from ninja.formats.format import HEAD, Reader, by_folder, detect
+from ninja.formats.format import HEAD, Reader, detect
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
@@ -89,7 +89,7 @@ def reader_of(stream: Stream, asked: Asked, chosen: Reader | None = None) -> Rea
     """Return the format of what a stream, whose first bytes are not taken yet, holds; None: Kaldi's, or nobody's.
 
     Raises:
-        FormatError: It is packed, empty, or something else that is no file of lattices.
+        FormatError: Two formats begin like that.
     """
     if asked.format is not None:
         return chosen
@@ -134,7 +134,7 @@ def format_name(table: Table, asked: Asked) -> str | None:
     if asked.format is not None:
         return KALDI if chosen is None else chosen.format.name
     if table.kind == "folder":
-        return _folder_reader(table.place, asked).format.name
+        return "espnet"
     if table.place.command is not None:
         return None
     try:
@@ -166,13 +166,6 @@ def _first_line(place: Place) -> str:
     return head.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
 
-def _folder_reader(place: Place, asked: Asked) -> Reader:
-    """Return the format of a folder that is one source."""
-    found = by_folder(place.path)
-    assert found is not None
-    return Reader.of(found, {}, asked.encoding)
-
-
 def _is_kaldi(head: bytes) -> bool:
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
@@ -189,8 +182,8 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
         reader = reader_of(stream, asked, chosen)
         if reader is not None:
             found = _foreign(Content(stream, place.path, late=asked.late), reader, asked)
-            assert reader.format.read is not None
-            yield from found if asked.late and reader.format.read.mapped else _ahead(found, asked)
+            is_mapped = asked.late and reader.format.name == "native"  # nothing is read that could be ahead
+            yield from found if is_mapped else _ahead(found, asked)
         elif stream.head(len(BOM)) == BOM:
             stream.readinto(memoryview(bytearray(len(BOM))))
             yield from _ahead(kaldi.archive(stream, asked.vocabulary), asked)
@@ -205,8 +198,9 @@ def _file(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
 
 
 def _folder(place: Place, asked: Asked, chosen: Reader | None) -> Iterator[Batch]:
-    """Read a folder that is one source by itself."""
-    reader = chosen or _folder_reader(place, asked)
+    """Read a folder that is one source by itself, ESPnet's."""
+    reader = chosen or named("espnet", asked.encoding)
+    assert reader is not None
     with open(os.devnull, "rb", buffering=0) as nothing:
         content = Content(Stream(nothing, place.path), place.path)
         yield from _ahead(_foreign(content, reader, asked), asked)

@@ -42,7 +42,7 @@ def read(
             several of these. A lattice without a key of its own gets its file's name as its key.
         words: Symbol table to attach, or its file; lattices with words it lacks are faulty then.
         format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
-            docs/formats.md. Needed where the begin of a file does not say it.
+            docs/formats.md. Needed where a file could be of two.
         encoding: Of text.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
             raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage

@@ -10,7 +10,6 @@ from typing import Literal
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, natural, resolve
-from ninja.formats.format import by_folder
 from ninja.io.folder import NOT_LATTICES, lattice_files
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -78,7 +77,7 @@ def _of_path(path: str, *, forced: bool) -> list[Table]:
 
 
 def _of_folder(path: str, *, forced: bool) -> list[Table]:
-    if by_folder(path) is not None:
+    if os.path.isdir(os.path.join(path, "1best_recog")):
         return [Table(Place(path), "folder")]
     entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=natural)
     files = [entry for entry in entries if os.path.isfile(entry)]
