@@ -166,6 +166,37 @@ def test_no_modules_import_each_other_in_a_circle():
         pytest.fail(f"modules import each other in a circle: {' <- '.join(error.args[1])}")
 
 
+# Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
+WAITING = {
+    ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
+    ("ninja", "ninja.show"): "draws in notebooks only",
+    ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
+    ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
+    ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
+    ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
+    ("ninja.cli.main", "ninja.doctor"): "for --version only",
+    ("ninja.cli.options", "ninja.files.output"): "help need not wait for it",
+    ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
+    ("ninja.cli.options", "ninja.io.sources"): "help need not wait for the formats",
+    ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
+    ("ninja.cli.train", "ninja.lm.train.loop"): "imports torch",
+    ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
+    ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
+    ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
+    ("ninja.lm", "ninja.lm.imported.torch_module"): "imports torch",
+}
+MOST_WAITING = 60
+CHANGING = ("ninja.io", *(f"ninja.cli.{name}" for name in ("source", "writing", "prune", "rescore", "options")))
+
+
+def test_imports_inside_functions_stand_in_the_table():
+    found = {(module, name) for module, path in MODULES.items() for name, _, inside in own_imports(path) if inside}
+    allowed, found = ({pair for pair in pairs if not pair[0].startswith(CHANGING)} for pairs in (WAITING, found))
+    assert found - allowed == set(), "import these at the top of their modules, or say why they must wait"
+    assert allowed - found == set(), "these are not there any more"
+    assert len(WAITING) <= MOST_WAITING
+
+
 def test_only_language_models_import_the_networks():
     for path in SOURCES:
         if path.relative_to(ROOT / "ninja").parts[0] not in ("lm", "doctor.py", "cli"):

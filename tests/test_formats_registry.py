@@ -167,8 +167,7 @@ OTHER_MEANINGS = {
     ("ninja.graph", "nbest"): "the function",
     ("ninja.io.batches", "espnet"): "the format: to go",
     ("ninja.io.batches", "native"): "the format: to go",
-    ("ninja.io.conversion", "nbest"): "what a format holds",
-    ("ninja.io.writer", "nbest"): "what a format holds",
+    ("ninja.io", "nbest"): "what a format holds",
     ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
 }

@@ -14,6 +14,7 @@ from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.options import LoadOptions
 from ninja.lm.protocol import LanguageModel
+from ninja.models import ENGLISH
 
 HEAD = 512  # bytes of a file that tell its kind
 ZIP_MAGIC = b"PK\x03\x04"
@@ -85,8 +86,6 @@ def load(
         DependencyError: The library that this kind of model needs is not installed.
     """
     if path is None:
-        from ninja.models import ENGLISH
-
         path = ENGLISH
     name = os.fspath(path)
     return kind_of(name).open(name, LoadOptions(device, normalize, max_batch, words))
