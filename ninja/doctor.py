@@ -1,4 +1,4 @@
-"""Checks of an installation: versions, compiled modules, devices, the shipped model, who owns the name ``ninja``."""
+"""Checks of an installation: versions, compiled modules, devices, the shipped model, the command ``ninja``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = ("numpy", "click", "isal", "kaldialign", "rich")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """Result of one check."""
 
     subject: str
     good: bool

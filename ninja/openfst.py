@@ -1,4 +1,4 @@
-"""To OpenFst and back: lattices as ``pywrapfst`` machines, by binary image rather than arc by arc.
+"""Lattices as ``pywrapfst`` machines, by binary image rather than arc by arc.
 
 OpenFst knows one weight; a lattice has two costs and an alignment on every arc. Arc labels bridge the gap: with
 ``labels="arc"`` (or ``"word:arc"``) each arc carries its own number, so that whatever OpenFst makes of the machine can

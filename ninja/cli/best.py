@@ -47,7 +47,7 @@ def best_words(lattice: Lattice, scales: Scales) -> list[str]:
 
 
 def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what both commands take."""
+    """Add the arguments and options of both commands."""
     outputs = section(
         "Input and output",
         output_file("Text file for the word sequences"),

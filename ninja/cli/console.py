@@ -48,7 +48,7 @@ class Console:
     _bar: Bar | None = None
 
     def __post_init__(self) -> None:
-        """Show what is logged."""
+        """Show the log's notes and failures."""
         self.use_log(self.log)
 
     def use_log(self, log: AnyLog) -> AnyLog:
@@ -101,7 +101,7 @@ class Console:
                 self._bar = None
 
     def close(self, message: str | None = None, *, failed: bool = False) -> NoReturn:
-        """Print what was done and what failed, and end the command; it failed if it says so or any lattice did."""
+        """Print results and failures, and end the command; it failed if the caller says so or any lattice failed."""
         if message is not None:
             self.say(message)
         if self.log.skipped:
@@ -111,7 +111,7 @@ class Console:
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 
     def close_counting(self, what: str = "lattices") -> NoReturn:
-        """End the command with a line that says how many results there were, and the time."""
+        """End the command with a line of the number of results and the time."""
         self.close(f"{self.log.lattices} {what}, {self.seconds:.1f} s")
 
 

@@ -192,7 +192,7 @@ def context(
 
 
 def _explained(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
-    """Say which words of the best path were taken as phrases, and what was added, for the report."""
+    """Report the words of the best path that are phrases, and the phrases added."""
     words = best_words(lattice, scales)
     matches = stage.matches(lattice.key, words)
     phrases = [{"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end} for each in matches]

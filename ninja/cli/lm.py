@@ -63,7 +63,7 @@ def _loads_model(command: Command) -> Command:
 @_loads_model
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def info(name: str, model: LanguageModel, as_json: bool) -> None:
-    """Show what a language model is.
+    """Show the kind and size of a language model.
 
     \b
     Example:

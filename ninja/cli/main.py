@@ -23,7 +23,7 @@ DEBUG = "ninja.debug"  # key in a context's meta
 
 
 class UnreadOutput(Exception):
-    """The reader of our output has gone away."""
+    """Standard output was closed by its reader."""
 
 
 class Ended(BaseException):
@@ -160,7 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _ends_in_order() -> Iterator[None]:
-    """Let the signals that ask a program to end do so as an exception, so that no unfinished output stays behind."""
+    """Turn signals of termination into an exception, so that no unfinished output is left."""
 
     def end(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # once is enough
@@ -180,7 +180,7 @@ def _ends_in_order() -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """Say in one line what is wrong and what to do."""
+    """Describe an error and its remedy in one line."""
     if isinstance(error, NinjaError):
         return str(error)
     if isinstance(error, MemoryError):
@@ -194,7 +194,7 @@ def describe(error: Exception) -> str:
 
 
 def _drop_output() -> None:
-    """Send what Python would still write at its end nowhere: that must not fail again."""
+    """Discard the output that Python would still flush at its end: that must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

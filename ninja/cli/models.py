@@ -1,4 +1,4 @@
-"""Options that say which language models rescore, how they go together, and what they remember."""
+"""Options of language models: their files, mixture and carry-over."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def ngram(
 
 
 def _tagger(path: str) -> Tagger:
-    """Read the lists of classes; whose utterances they are for does not matter here."""
+    """Read the lists of classes of all utterances."""
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(problem)
@@ -154,7 +154,7 @@ def _measured(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
 
 
 def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
-    """Say what the text was and what was made of it."""
+    """Print the figures of the text and of the model."""
     for note in () if tagger is None else tagger.notes():
         _say(note)
     tokens = [word for word in model.words if is_class(word)]

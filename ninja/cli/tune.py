@@ -114,7 +114,7 @@ def _tune_weights(
 
 
 def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
-    """Return the options of ``ninja rescore`` that say the same."""
+    """Return the equivalent options of ``ninja rescore``."""
     weights = tuned.weights
     values: dict[str, Any] = {name: round(getattr(weights, name), DIGITS) for name in CHOSEN}
     used = [place for place, share in enumerate(weights.mixture) if share > 0]
@@ -225,7 +225,7 @@ def _table(tuned: TunedContext, before: str) -> Iterator[str]:
 
 
 def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[str, Any]:
-    """Return the options of ``ninja context`` that say the same."""
+    """Return the equivalent options of ``ninja context``."""
     models = {"class_lm": context.class_lm, "old_lm": old_lm}
     values: dict[str, Any] = {name: str(path) for name, path in models.items() if path is not None}
     boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")

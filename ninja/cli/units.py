@@ -99,7 +99,7 @@ def chosen_units(
     *,
     spelled: bool,
 ) -> CtcUnits:
-    """Make the units of the columns, by their usual names where not given; a lexicon may say how words are spelled."""
+    """Make the units of the columns, by their usual names where not given; a lexicon may tell the spelling of words."""
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
     if scheme is None and space is None:

@@ -1,4 +1,4 @@
-"""Minimum-Bayes-risk decoding: the words of least expected error, and how sure each of them is."""
+"""Minimum-Bayes-risk decoding: the words of least expected error, with confidences."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def confusion_network(
 def lattice_mesh(
     lattice: Lattice, scales: Scales = Scales(), frame_shift: float = ASSUMED_SHIFT
 ) -> tuple[Lattice | ConfusionNetwork, bool]:
-    """Return the positions of a lattice with the posteriors of their words, and whether they say all of it.
+    """Return the positions of a lattice with the posteriors of their words, and whether nothing of it is lost.
 
     A lattice whose paths all go through the same states, as that of a mesh does, keeps its positions: it comes back as
     a lattice whose graph costs are negative logarithms of posteriors. Any other is aligned by ``mbr_decode``; bins

@@ -206,7 +206,7 @@ class Contextual:
         return Augmenter(words, pronouncer, confusion, augmentation.options, old_costs=old_costs, phones=phones)
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
-        """Say what is odd about the files."""
+        """Note suspicious contents of the files."""
         assert self.entities is not None
         yield from self.entities.problems
         given = self.entities.path or "the entities"

@@ -93,7 +93,7 @@ class Operations:
     insertions: Counter[str] = field(default_factory=Counter)
 
     def table(self, special: str = EPSILON) -> str:
-        """Write all counts, ordered by the words said and heard.
+        """Write all counts, ordered by the words of the reference and the hypothesis.
 
         Source: Kaldi, egs/wsj/s5/utils/scoring/wer_ops_details.pl.
         """

@@ -58,17 +58,17 @@ class EntityRate(Counts):
 
     @property
     def recall(self) -> float:
-        """Entities found of those said, in percent; nan where none was said."""
+        """Entities found of those in the references, in percent; nan without any."""
         return _percent(self.found, self.said)
 
     @property
     def precision(self) -> float:
-        """Entities said of those in the hypotheses, in percent; nan where there are none."""
+        """Entities found of those in the hypotheses, in percent; nan without any."""
         return _percent(self.found, self.found + self.inserted)
 
     @property
     def f_score(self) -> float:
-        """Harmonic mean of recall and precision, in percent; nan where nothing was said or inserted."""
+        """Harmonic mean of recall and precision, in percent; nan without any entity."""
         return _percent(2 * self.found, self.said + self.found + self.inserted)
 
     def __str__(self) -> str:
@@ -124,11 +124,11 @@ class EntityReport:
         )
 
     def contextual(self) -> EntityReport:
-        """Return the report of the utterances in which an entity is said."""
+        """Return the report of the utterances whose references hold an entity."""
         return self.of({each.key for each in self.mentions})
 
     def general(self) -> EntityReport:
-        """Return the report of the utterances in which none is said: insertions here are false alarms."""
+        """Return the report of the utterances without an entity in the reference: insertions here are false alarms."""
         return self.of(self.rates.keys() - {each.key for each in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:

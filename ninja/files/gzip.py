@@ -1,4 +1,4 @@
-"""Gzip: the one place where it is packed and unpacked, by isal."""
+"""Packing and unpacking of gzip, by isal."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Unpacked:
             )
 
     def _more(self, left: bytes = b"") -> bool:
-        """Read on behind what is left; tell whether there was more."""
+        """Read more bytes; tell whether there were any."""
         more = self._raw.read(PACKED_CHUNK) or b""
         self._packed = left + more
         self._read += len(more)
@@ -113,7 +113,7 @@ class Unpacked:
 
 
 class Packed:
-    """Gzip on the way to a file: a series of members, each of whole entries."""
+    """Writer of gzip: a series of members, each of whole entries."""
 
     def __init__(self, file: Bytes) -> None:
         from isal import isal_zlib

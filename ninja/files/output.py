@@ -13,7 +13,7 @@ from ninja.errors import OutputError
 
 
 class Bytes(Protocol):
-    """Taker of bytes."""
+    """Writer of bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
         """Write all of them."""
@@ -32,7 +32,7 @@ def reported(path: str) -> Iterator[None]:
 
 
 class StandardOutput:
-    """The standard output; what is written there is gone."""
+    """The standard output; bytes written there cannot be taken back."""
 
     name = "standard output"
 
@@ -46,7 +46,7 @@ class StandardOutput:
             self._stream.write(content)
 
     def finish(self) -> None:
-        """Hand over what is still held back."""
+        """Write the bytes that are still buffered."""
         with reported(self.name):
             self._stream.flush()
 

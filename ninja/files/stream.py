@@ -163,7 +163,7 @@ def open_stream(place: Place) -> Stream:
 
 
 def gives_bytes_once(path: str) -> bool:
-    """Tell whether a path names what can be read only once: the standard input, a pipe."""
+    """Tell whether a path can be read only once: the standard input, a pipe."""
     if path == STDIN:
         return True
     try:
@@ -188,7 +188,7 @@ _peeked: dict[str, _Peeked] = {}
 
 
 def peek(path: str, size: int | None, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
-    """Return the first bytes of what gives its bytes once, unpacked if they are gzip, and leave them to be read.
+    """Return the first bytes of a pipe or the standard input, unpacked, and keep them to be read.
 
     Args:
         path: A pipe, or ``-`` for the standard input.
@@ -245,7 +245,7 @@ def _peeked_of(path: str) -> _Peeked | None:
 
 
 def _after_peeking(path: str) -> tuple[IO[bytes], bytes]:
-    """Open what gives its bytes once; return the stream, and the bytes before it that were looked at."""
+    """Open a pipe or the standard input; return the stream, and the bytes peeked at before it."""
     peeked = _peeked_of(path)
     if peeked is None:
         return _unread(path), b""

@@ -1,4 +1,4 @@
-"""Rows of columns as lines of text, with tabs between: what verbs print of each arc."""
+"""Rows of columns as tab-separated lines, for commands that print arcs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
-    """Return a line for each row: the prefix, and after a tab each what the columns hold.
+    """Return a line for each row: the prefix and the columns, separated by tabs.
 
     Integers must fit into 32 bits; floats are printed as ``%.7g``, which is how Kaldi prints them.
     """

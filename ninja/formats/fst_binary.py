@@ -181,7 +181,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
-    """Refuse costs that a weight cannot hold: as infinity it would say that there is no such arc."""
+    """Refuse costs that a weight cannot hold: infinity would mean that there is no such arc."""
     width = np.float64 if arc_type == "log64" else np.float32
     with np.errstate(over="ignore"):
         held = np.isfinite(cost.astype(width))

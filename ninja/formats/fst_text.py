@@ -106,7 +106,7 @@ def _refusal(
 
 
 def _is_acceptor(content: bytes, naming: textual.Naming, options: FstTextOptions, line: int) -> bool:
-    """Tell whether arcs have one label: it is said, or seen; four fields may be two labels, or one and a weight."""
+    """Tell whether arcs have one label, by option or lines; four fields may be two labels, or one and a weight."""
     if options.acceptor is not None:
         return options.acceptor
     three, five, integers, weights, fourth = _formats.look_at_fst_text(content)

@@ -145,7 +145,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
 
 
 def _labels(lattice: Lattice) -> Int32:
-    """Return what goes into k2's labels: the alignment of a raw lattice, else the words."""
+    """Return k2's labels: the alignment of a raw lattice, else the words."""
     length = np.diff(lattice.ali_begin)
     if lattice.kind != "raw" or not len(lattice.ali) or length.max(initial=0) > 1 or lattice.ali.min() < 0:
         return lattice.word
@@ -232,7 +232,7 @@ class _Extras:
         return len(arrays[1]) == arcs and len(arrays[5]) == states
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
-        """Return a lattice with what belongs to it."""
+        """Return a lattice with its attributes."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]

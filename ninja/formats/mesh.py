@@ -154,7 +154,7 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
 
 @dataclass(slots=True)
 class Mesh:
-    """A word mesh as it is read; what it takes in memory is bounded by the lines that are there."""
+    """A word mesh as it is read; its memory is bounded by the number of lines."""
 
     path: str | None
     line: int  # the one that is read

@@ -125,7 +125,7 @@ class NativeFile:
                 yield from batch.unread(first, min(first + TOGETHER, batch.size), self.words)
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice or what is wrong with it; a damaged part costs the lattices in it.
+        """Yield each key with its lattice or its error; a damaged part costs the lattices in it.
 
         Each is checked before it is yielded, unless ``check`` is "none".
         """

@@ -1,4 +1,4 @@
-"""The schema of our own files, version 1, and what is checked of a file before Arrow may read it."""
+"""The schema of Ninja's own files, version 1, and checks of a file before Arrow reads it."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _coded(pyarrow: Any) -> Any:
 
 
 def checked(found: Any, path: str | None) -> Schema:
-    """Return what the schema of a file says."""
+    """Check and return the schema of a file."""
     metadata = found.metadata or {}
     if NAME not in metadata:
         raise FormatError("an Arrow file, but not one of lattices", path)

@@ -78,7 +78,7 @@ def _value(text: str, kind: Any) -> Any:
 
 
 def _named(kind: Any) -> str:
-    """Say what a value should have been."""
+    """Describe the values that an option takes."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_NONE if part is type(None) else _named(part) for part in parts)

@@ -107,7 +107,7 @@ def read_pfsgs(
 
 
 def _next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    """Return what the kernel finds where the next lattice begins."""
+    """Parse the next lattice by the kernel."""
     said = ""
     while True:
         try:

@@ -179,7 +179,7 @@ def _digits(cost: npt.NDArray[np.float32]) -> list[str]:
 
 
 def _needs_end(lattice: Lattice) -> bool:
-    """Tell whether final costs need a last state of their own; where not, reading must not fold what is there."""
+    """Tell whether final costs need a last state of their own; if not, reading must not fold such a state."""
     final = np.flatnonzero(lattice.is_final)
     last = lattice.num_states - 1
     if len(final) > 1 or final[0] != last or lattice.final_graph[last] or lattice.final_acoustic[last]:

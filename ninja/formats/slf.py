@@ -226,7 +226,7 @@ def _header(lattice: Lattice, base: float, encoding: str, *, end: bool) -> bytes
 
 
 def _needs_end(lattice: Lattice) -> bool:
-    """Tell whether final costs need an end node of their own; where not, reading must not fold what is there."""
+    """Tell whether final costs need an end node of their own; if not, reading must not fold such a node."""
     final = np.flatnonzero(lattice.is_final)
     last = int(final[0])
     if len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]:

@@ -89,7 +89,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """Stands for what a pickle would import."""
+    """Stand-in for a name that a pickle would import."""
 
     name: str
 
@@ -138,7 +138,7 @@ def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
 
 
 def opened(content: bytes | memoryview) -> Saved:
-    """Look at the zip file around what torch saved."""
+    """Open the zip file of ``torch.save``."""
     try:
         whole = memoryview(content).obj
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
@@ -163,7 +163,7 @@ def opened(content: bytes | memoryview) -> Saved:
 
 
 def load(saved: Saved, names: Collection[str], only: str) -> Any:
-    """Return what was saved: ``Tensor``, ``Instance``, and plain Python.
+    """Return the saved object: ``Tensor``, ``Instance``, and plain Python.
 
     The pickle may name some of ``PLAIN`` and ``STORAGES``, and classes, of which instances are returned; `only` says in
     an error message what may be in a file.
@@ -214,7 +214,7 @@ class _Steps:
         raise FormatError("a pickle without an end")
 
     def _marked(self) -> list[Any]:
-        """Return what stands behind the last mark."""
+        """Return the items above the last mark."""
         marked, self._stack = self._stack, self._marks.pop()
         return marked
 

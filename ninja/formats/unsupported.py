@@ -1,4 +1,4 @@
-"""Kinds of files that no format reads as they are, known by how they begin, and what to do with them."""
+"""Kinds of files that no format reads as they are, recognised by their first bytes, with advice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_utf_16(head: bytes) -> bool:
 
 
 def refusal(head: bytes) -> str | None:
-    """Say what a file is, by its first bytes, that no reader takes as it is; None: nothing that is known."""
+    """Describe an unsupported file by its first bytes; None: not a known kind."""
     if is_utf_16(head):
         return "the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     return next((message for mark, message in _MARKS if mark.match(head)), None)

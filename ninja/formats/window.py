@@ -10,7 +10,7 @@ LEAST = 64  # bytes by which a window grows at least: more than what a reader lo
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield each line of a file, without what ends it: its number, from 1, the line, and whether a newline ends it."""
+    """Yield each line of a file without its end: its number, from 1, the line, and whether a newline ends it."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")

@@ -18,7 +18,7 @@ from ninja.lattice import Lattice
 def difference(
     lattice: Lattice, transcript: Sequence[int] | npt.NDArray[np.int32], *, max_arcs: int = MAX_ARCS
 ) -> Lattice:
-    """Take out the paths that say exactly a transcript; all others keep their costs and alignments.
+    """Remove the paths whose words are exactly a transcript; all others keep their costs and alignments.
 
     What is left when the truth is taken out serves discriminative training, as the competitors of the reference. A
     transcript with an id that no arc carries, such as -1, is one that no path says.

@@ -117,7 +117,7 @@ def _joined(a: Arc, b: Arc) -> Arc | None:
 
 
 def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc with those out of its end, which nothing else enters; what cannot be joined stays behind it."""
+    """Join an arc with those out of its end, which nothing else enters; arcs that cannot be joined stay."""
     arc = fst.arcs[state][at]
     there = arc[2]
     removed = kept = math.inf

@@ -1,4 +1,4 @@
-"""N-best lists into lattices, and out of them again."""
+"""Conversion between n-best lists and lattices."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def oracle(
 def paths_of(
     lattice: Lattice, words: Sequence[int] | npt.NDArray[np.int32], wildcards: Collection[int] = ()
 ) -> Lattice:
-    """Keep the paths that say given words, such as those of an ``Oracle``, and any wildcards besides.
+    """Keep the paths with given words, such as those of an ``Oracle``, and any wildcards besides.
 
     Returns:
         A lattice in which a state stands once for each possible number of words before it.

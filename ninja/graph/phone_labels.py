@@ -102,7 +102,7 @@ def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
 
 
 def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Number states anew with room for each arc's further states, which begin as told, before the state it enters."""
+    """Number states anew, leaving numbers for each arc's further states before the state it enters."""
     wanted = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
     new_state = np.arange(lattice.num_states) + np.cumsum(wanted)
     order = np.argsort(lattice.dst, kind="stable")

@@ -1,4 +1,4 @@
-"""The noun of this package and its facts: lattices, symbol tables, times, n-best lists."""
+"""Lattices and their attributes: symbol tables, times, n-best lists."""
 
 from ninja.lattice.arrays import Array
 from ninja.lattice.costs import Scales

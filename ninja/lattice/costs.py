@@ -1,4 +1,4 @@
-"""``Scales``: how much each cost of a lattice counts."""
+"""``Scales``: the weight of each cost of a lattice."""
 
 from __future__ import annotations
 

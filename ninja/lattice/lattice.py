@@ -1,4 +1,4 @@
-"""The one noun of this package: ``Lattice``, a frozen struct of flat arrays.
+"""``Lattice``, the central type of this package: a frozen struct of flat arrays.
 
 No algorithms live here; everything else takes a lattice and returns a new one.
 """

@@ -1,4 +1,4 @@
-"""``NBest``: the hypotheses of one utterance, as every maker's files say them."""
+"""``NBest``: the hypotheses of one utterance, as the files of all toolkits hold them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Costs = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A sentence and what it costs; costs are unscaled natural-log costs, lower is better."""
+    """A sentence and its costs, which are unscaled natural-log costs, lower is better."""
 
     words: tuple[str, ...] | tuple[int, ...]  # names, or ids of a symbol table where there are no names
     graph: Costs  # [words + 1]: of each word, and of the end; all of it where nothing is known of words

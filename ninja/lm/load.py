@@ -1,4 +1,4 @@
-"""Open a language model, one file or a directory, of whatever kind it is: found by content, never by name."""
+"""Open a language model, one file or a directory, of any kind, detected by content, never by name."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class MixtureLM(LanguageModel):
         return total.astype(np.float32)
 
     def _made(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
-        """Make slots of every model, or of none: a caller that ran out of memory may ask again, for fewer."""
+        """Make slots of every model, or of none: a caller that ran out of memory may retry with fewer."""
         made: list[np.ndarray] = []
         try:
             for part, row in zip(self._parts, self._slot, strict=True):

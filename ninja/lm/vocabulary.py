@@ -1,4 +1,4 @@
-"""Vocabularies of language models: special words, and where the words of a model stand that numbers them."""
+"""Vocabularies of language models: special words, and the word lists of models that hold only ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bridge between a symbol table's words and the words a language model knows."""
+"""Mapping of a symbol table's words to those of a language model."""
 
 from __future__ import annotations
 

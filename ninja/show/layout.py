@@ -126,7 +126,7 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
 
 
 def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: Floats) -> tuple[float, float]:
-    """Return where a detour's lane must be free: along its arcs, and beside one whose label is wider than itself."""
+    """Return the extent of a detour in its lane: its arcs, and a label wider than its arc."""
     begin, end = x[src[row[0]]], x[dst[row[-1]]]
     if len(row) == 1:
         middle, half = (begin + end) / 2, need[row[0]] / 2

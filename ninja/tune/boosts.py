@@ -211,7 +211,7 @@ class _Search(Search[Setting]):
 
 
 class _Without(_Search):
-    """The search for what is best without entities: what these do is measured against that."""
+    """Search of the best setting without entities, the baseline of their effect."""
 
     def __init__(self, trials: Trials, names: Sequence[str], given: Setting) -> None:
         grids = {
@@ -227,7 +227,7 @@ class _Without(_Search):
 
 
 class _With(_Search):
-    """The search for what is best with entities, of all that is allowed."""
+    """Search of the best setting with entities, of those allowed."""
 
     def __init__(
         self, trials: Trials, names: Sequence[str], given: Setting, reference: Setting, general_before: int, rise: float
@@ -263,7 +263,7 @@ class _With(_Search):
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
-    """Say what the boosts chosen fail to do, and what larger ones do to utterances without names."""
+    """Warn of phrases that the chosen boosts miss, and of the harm of larger ones to utterances without names."""
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"

@@ -75,7 +75,7 @@ def features(
     num_best: int,
     log: Log | None = None,
 ) -> Features:
-    """Take the n best sentences of lattices as `rescored` returns them, and what each costs in every respect.
+    """Take the n best sentences of lattices as `rescored` returns them, with each part of their costs.
 
     Lattices without a reference are left out. Of paths of the same words the first pass's best gives the costs.
     """

@@ -1,4 +1,4 @@
-"""Curves as pictures: what a boost does to error rates."""
+"""Plots of error rates over boosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the kind of a picture, ``svg`` or ``png``; refuse before long work what cannot be drawn."""
+    """Return the kind of a picture, ``svg`` or ``png``; refuse other kinds before long work."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")
@@ -71,7 +71,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
 
 
 def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
-    """Draw what keyword boosts give and cost: WER where names are said above, WER where none are below.
+    """Draw WER over keyword boosts: with names spoken above, without names below.
 
     Args:
         path: File to write, ``.svg`` or ``.png``.

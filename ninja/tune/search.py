@@ -45,7 +45,7 @@ class Axis:
         return value if self.digits is None else float(f"{value:.{self.digits}g}")
 
     def edge(self, value: float) -> str | None:
-        """Tell what it means if a value lies at the end of the range; None if it does not."""
+        """Describe a value at the end of the range; None if it is inside."""
         low, high = self.low, self.high
         near = EDGE * (high - low)
         if not self.name or low + near < value < high - near or low == high:
@@ -73,7 +73,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return what decides between points of the grid with equal ranks; the least is taken, then the first."""
+        """Return the tie-breaker of grid points with equal ranks; the least is taken, then the first."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -113,6 +113,6 @@ class Search(ABC, Generic[Point]):
         return line[self.middle(values, [each.tolist() for each in stretches], here)], least
 
     def edges(self, best: Point) -> list[str]:
-        """Say which values lie at the end of what was tried."""
+        """Describe the values at the ends of their ranges."""
         found = [axis.edge(self.value(best, number)) for number, axis in enumerate(self.axes)]
         return [each for each in found if each is not None]

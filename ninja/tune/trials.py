@@ -28,7 +28,7 @@ Words = dict[str, list[str]]  # recognised, by key
 
 
 class Setting(NamedTuple):
-    """Boosts, the share of a class model, and scales: what is chosen."""
+    """Boosts, the share of a class model, and scales, to be chosen."""
 
     keyword_boost: float
     class_boost: float
@@ -77,16 +77,16 @@ class LoadedSet:
 
     @property
     def references(self) -> dict[str, Sequence[str]]:
-        """Words said, by key."""
+        """Reference words, by key."""
         return {each.key: each.reference for each in self.utterances}
 
     @property
     def num_words(self) -> int:
-        """Words said."""
+        """Number of reference words."""
         return sum(len(each.reference) for each in self.utterances)
 
     def wer(self, errors: int) -> float:
-        """Return errors in percent of the words said."""
+        """Return errors in percent of the reference words."""
         return 100.0 * errors / max(self.num_words, 1)
 
 

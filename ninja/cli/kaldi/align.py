@@ -37,7 +37,7 @@ def aligned(
     output_error_lats: bool,
     output_if_empty: bool = False,
 ) -> Iterator[tuple[str, Lattice]]:
-    """Align lattices, report damaged ones, and yield what can be aligned of them."""
+    """Align lattices; of damaged ones report the fault and yield the part that aligns."""
 
     def one(lattice: Lattice) -> Lattice | None:
         found = align(lattice)

@@ -133,10 +133,10 @@ def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterato
 
 
 def _write(function: Determinize, source: Source, destination: Destination) -> NoReturn:
-    """Write all lattices, say which ones did not reach the beam, and end the command."""
+    """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED_FAILURES else None
     arcs = write(partial(determinized, function=function), source, destination, kind="compact")
     if log.notes:
-        console.say(f"{len(log.notes)} lattices hold less than the beam asked for")
+        console.say(f"{len(log.notes)} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

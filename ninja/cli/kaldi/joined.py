@@ -60,7 +60,7 @@ class Joined:
             yield stage
 
     def write(self, function: Joining, destination: Destination, *, needed: bool = False) -> NoReturn:
-        """Write what the function makes of the lattices of each key, and end the command."""
+        """Write the function's result for the lattices of each key, and end the command."""
         with self.stage(function, needed=needed) as stage:
             write(stage, self.source, destination)
         if not needed:

@@ -132,7 +132,7 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
 
 
 def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
-    """Read the words of each key: ids, or what the symbol table knows."""
+    """Read the words of each key: ids, or words of the symbol table."""
     table = source.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=source.allow_pipes)

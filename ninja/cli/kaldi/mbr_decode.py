@@ -1,4 +1,4 @@
-"""``ninja mbr-decode`` and ``ninja confidence``: what lattices say on average, and how sure they are."""
+"""``ninja mbr-decode`` and ``ninja confidence``: consensus decoding and sentence confidence."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], obje
 
 
 def close_with_risk(source: Source, risk: float, words: int) -> NoReturn:
-    """End a command with a line that says how many lattices there were, and their Bayes risk."""
+    """End a command with a line of the number of lattices and their Bayes risk."""
     count = source.console.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
     source.console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")

@@ -130,7 +130,7 @@ def _write_posteriors(
     what: str,
     totals_file: str | None = None,
 ) -> None:
-    """Write the posteriors of each frame, and say what their total is for a frame."""
+    """Write the posteriors of each frame, and report their average total per frame."""
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))

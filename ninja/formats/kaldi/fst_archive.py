@@ -74,7 +74,7 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
 
 def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return the next machine, or what is wrong with it, and where in the window it ends."""
+    """Return the next machine or its error, and its end in the window."""
     if not window.content.startswith(MAGIC, window.at + behind):
         if not _BLANK.match(window.content, window.at + behind):
             message = "neither an OpenFst image nor text behind the key; the rest is not read"
@@ -100,7 +100,7 @@ def _machine(window: Window, behind: int, line: int, key: str, path: str | None)
 
 
 def _end_of_text(window: Window, behind: int, key: str, path: str | None) -> int:
-    """Return where in the window the machine in text ends that stands so far behind the begin of its entry."""
+    """Return the end, in the window, of a text machine at an offset from the begin of its entry."""
     while True:
         content, at = window.content, window.at + behind
         start = content.find(b"\n", at)

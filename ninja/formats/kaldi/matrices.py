@@ -35,7 +35,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
 
 def read_one(stream: Stream, key: str) -> Array:
-    """Return the matrix that begins where a stream stands; what follows is not read."""
+    """Return the matrix at a stream's position; nothing behind it is read."""
     reader = ObjectReader(stream)
     reader.begin_entry(key)
     return reader.matrix()

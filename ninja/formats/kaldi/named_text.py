@@ -125,7 +125,7 @@ def _lattices(
 
 
 def parse(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str, Lattice | NinjaError]]:
-    """Return what Kaldi's parser finds in the bytes of an archive."""
+    """Parse the bytes of an archive by Kaldi's parser."""
     reader = vocabulary.reader(name)
     space = reader.space(len(text))
     space[: len(text)] = text
@@ -135,7 +135,7 @@ def parse(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str,
 
 
 class _Words:
-    """The words of an archive as they are found: the ids of names, and what tells whether they are names at all."""
+    """The words of an archive as they are found: the ids of names, and evidence that they are names."""
 
     def __init__(self, path: str | None, words: SymbolTable | None, options: NamedTextOptions) -> None:
         self.path = path
@@ -167,7 +167,7 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Return the id of a word that is not known yet, as text; what cannot be one is left to the parser."""
+        """Return the id of a word that is not known yet, as text; an invalid word is left to the parser."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices have no weights of one number
@@ -209,7 +209,7 @@ class _Archive:
         self._rewrite()
 
     def text(self, named: bool) -> bytes:
-        """Return what Kaldi would have written."""
+        """Return the archive with ids, as Kaldi writes it."""
         if named:
             return b"\n".join(self._rewritten)
         keys = iter(range(len(self.keys)))
@@ -223,7 +223,7 @@ class _Archive:
         return b"\n".join(rows)
 
     def explained(self, error: NinjaError, key: str, named: bool) -> NinjaError:
-        """Return what the parser found wrong, of the line as it is in the file."""
+        """Return the parser's error for the line as it is in the file."""
         message = error.message
         if isinstance(error, FormatError) and error.line is not None and message.startswith("expected 'state"):
             found = self._rows[error.line - 1].strip()[:_SHOWN].decode(self._options.encoding, "replace")

@@ -1,1 +1,1 @@
-"""N-best lists of every maker, and the lattices whose paths they are."""
+"""N-best lists of all toolkits, and the lattices whose paths they are."""

@@ -1,4 +1,4 @@
-"""CTM in: the words of a 1-best hypothesis with times and confidences."""
+"""Reader of CTM: the words of a 1-best hypothesis with times and confidences."""
 
 from __future__ import annotations
 

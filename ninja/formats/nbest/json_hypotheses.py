@@ -1,4 +1,4 @@
-"""The hypotheses of one object of JSON, and what its fields are called."""
+"""The hypotheses of one JSON object, and the names of its fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 @dataclass(frozen=True, slots=True)
 class ObjectFields:
-    """Names of the fields, and what their scores mean.
+    """Names of the fields, and the meaning of their scores.
 
     Scores whose names are joined by ``+`` are added up. Who names the score of all models gets that one, even where
     there are ``am_score`` and ``lm_score``, unless one of these is named as well.
@@ -74,7 +74,7 @@ def parts(names: str | None) -> list[str]:
     return [] if names is None else names.split("+")
 
 
-class Where(NamedTuple):
+class ObjectPlace(NamedTuple):
     """Place of an object, for errors."""
 
     path: str | None
@@ -104,8 +104,8 @@ class Spoken:
         return Hypothesis(tuple(self.words), (*none, graph), (*none, acoustic), *times, line=line)
 
 
-def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
-    """Return what stands in the list of an object, with the scores that stand in lists of their own beside it."""
+def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
+    """Return the list of an object, joined with scores in separate lists beside it."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -121,7 +121,7 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Any:
     return [{fields.text: each, **{name: entry[name][place] for name in beside}} for place, each in enumerate(listed)]
 
 
-def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> list[Hypothesis]:
+def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlace) -> list[Hypothesis]:
     """Return the hypotheses of a list."""
     found = []
     for each in listed:
@@ -137,7 +137,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: Where) -> 
     return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found]
 
 
-def text_of(entry: dict[str, Any], name: str, where: Where) -> str:
+def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
     """Return a field that must be a string (a number is one, too, where it is a key)."""
     value = entry.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
@@ -155,7 +155,7 @@ def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _joined(found: list[tuple[Spoken, Costs | None]], where: Where) -> Hypothesis:
+def _joined(found: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hypothesis:
     """Make one hypothesis of pieces that follow each other: their costs are added up, if any has one."""
     scored = [each for _, each in found if each is not None]
     if scored and len(scored) < len(found):
@@ -174,7 +174,7 @@ def _joined(found: list[tuple[Spoken, Costs | None]], where: Where) -> Hypothesi
     return Spoken(words, begins, ends).hypothesis(both, where.line)
 
 
-def _missing(fields: ObjectFields, where: Where) -> Costs:
+def _missing(fields: ObjectFields, where: ObjectPlace) -> Costs:
     """Return the costs of a hypothesis without scores."""
     if fields.missing_score is None:
         names = repr(fields.score)
@@ -187,7 +187,7 @@ def _missing(fields: ObjectFields, where: Where) -> Costs:
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
 
 
-def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Costs | None:
+def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
     """Return the costs of a hypothesis; None: it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
@@ -202,7 +202,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Costs |
     return graph or 0.0, acoustic or 0.0
 
 
-def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: Where) -> float | None:
+def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: ObjectPlace) -> float | None:
     """Return the sum of the scores of some names as a cost; None: there is none of them."""
     if names is None or "+" not in names:
         value = None if names is None else entry.get(names)
@@ -213,14 +213,14 @@ def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: 
     return _total((_cost(name, value, fields, where) for name, value in found), where)
 
 
-def _total(costs: Iterable[float], where: Where) -> float:
+def _total(costs: Iterable[float], where: ObjectPlace) -> float:
     total = sum(costs, start=0.0)  # math.fsum has no infinity for sums that are too large
     if not math.isfinite(total):
         raise where.error("the scores add up to more than any number is")
     return total
 
 
-def _cost(name: str, value: object, fields: ObjectFields, where: Where) -> float:
+def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) -> float:
     try:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError
@@ -232,8 +232,8 @@ def _cost(name: str, value: object, fields: ObjectFields, where: Where) -> float
     return (score if fields.meaning == "cost" else -score) + 0.0
 
 
-def _spoken(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Spoken:
-    """Return what a hypothesis says, and when, if it says so."""
+def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
+    """Return the words of a hypothesis, with times if it has them."""
     entries = entry.get(fields.words)
     if entries is None:
         return Spoken(_words(entry, fields.text, where))
@@ -257,7 +257,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: Where) -> Spoken
     return Spoken(names, begins, ends)
 
 
-def _words(entry: dict[str, Any], name: str, where: Where) -> list[str]:
+def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
     """Return the words of a sentence, or of a list of them, of which empty ones are none."""
     value = entry.get(name)
     if not isinstance(value, list) or not _is_words(value):

@@ -1,4 +1,4 @@
-"""N-best lists in JSON and JSON lines, whatever their makers call the fields.
+"""N-best lists in JSON and JSON lines, with fields of any names.
 
 The schema, with the names of ``ObjectFields`` as they are by default::
 
@@ -25,7 +25,7 @@ from typing import Any
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read, Write, WriteSettings
-from ninja.formats.nbest.json_hypotheses import ObjectFields, Where, hypotheses_of, listed_of, shown, text_of
+from ninja.formats.nbest.json_hypotheses import ObjectFields, ObjectPlace, hypotheses_of, listed_of, shown, text_of
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded, spelled
@@ -60,7 +60,7 @@ def read_lists(
     fields: ObjectFields,
     naming: Content | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield each list of the objects of a file, or what is wrong with it.
+    """Yield each list of the objects of a file, or its error.
 
     Objects without a key are numbered, in `naming` behind the name of the file.
     """
@@ -87,7 +87,7 @@ def read_lists(
 
 
 def _why(found: _Found, fields: ObjectFields) -> str:
-    """Say what may be meant by a key that occurs twice."""
+    """Explain a key that occurs twice."""
     if fields.group:
         return ", with others between"
     if fields.nbest is None and not found.is_pair:
@@ -122,9 +122,9 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
 
 
 def _found(entries: Iterable[Object], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
-    """Yield the key of each object, if it is known, and what it holds, or what is wrong with it."""
+    """Yield the key of each object, if it is known, and its content or its error."""
     for name, entry, line in entries:
-        where, key = Where(path, name, line), None
+        where, key = ObjectPlace(path, name, line), None
         try:
             if isinstance(entry, FormatError):
                 raise entry
@@ -135,7 +135,7 @@ def _found(entries: Iterable[Object], path: str | None, fields: ObjectFields) ->
 
 
 def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
-    """Put together what follows each other with one key; a bad part of it costs it all."""
+    """Join consecutive objects with one key; a bad part fails all of it."""
     held: _Found | None = None
     spoiled: str | None = None
     for key, each in found:
@@ -159,7 +159,7 @@ def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
         yield held.key, held
 
 
-def _key(entry: Any, where: Where, fields: ObjectFields) -> str:
+def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     """Return the key of an object."""
     if isinstance(entry, tuple):  # a key and its list
         key: str = entry[0]
@@ -174,7 +174,7 @@ def _key(entry: Any, where: Where, fields: ObjectFields) -> str:
     return text_of(entry, fields.key, where)
 
 
-def _list(entry: Any, where: Where, fields: ObjectFields) -> _Found | None:
+def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _Found | None:
     """Return the list of an object; None: it is to be skipped."""
     is_pair = isinstance(entry, tuple)
     listed = entry[1] if is_pair else listed_of(entry, fields, where)
@@ -293,7 +293,7 @@ def _is_doubled(entry: Any) -> bool:
 
 
 def _loaded(text: str) -> tuple[Any, bool]:
-    """Return what JSON says, and whether some object in it names a field twice."""
+    """Return the parsed JSON, and whether some object in it names a field twice."""
     doubled = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def _no_number(name: str) -> float:
 
 
 def write_objects(nbest: NBest, words: SymbolTable | None = None) -> bytes:
-    """Return a list as a line of JSON with the names that fields have by default; both scores go apart, times along."""
+    """Return a list as a line of JSON with default field names, separate scores and times."""
     listed: list[dict[str, Any]] = []
     for each in nbest.hypotheses:
         names = spelled(each, words, nbest.key)

@@ -140,7 +140,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
 
 
 class _Line:
-    """A linear lattice that is followed; what arcs without a word have goes to the next word."""
+    """A linear lattice read arc by arc; costs and labels of arcs without a word go to the next word."""
 
     def __init__(self, *, has_labels: bool | None = None, line: int | None = None) -> None:
         self.line, self.done, self.has_labels = line, False, has_labels

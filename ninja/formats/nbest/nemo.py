@@ -128,7 +128,7 @@ def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
 
 
 def check_score_as(score_as: str) -> None:
-    """Refuse what is neither cost."""
+    """Refuse a value that names neither cost."""
     if score_as not in ("acoustic", "graph"):
         raise OptionError(f"score_as is {score_as!r}, but must be acoustic or graph")
 

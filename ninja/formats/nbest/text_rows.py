@@ -29,7 +29,7 @@ def rows(
     marked: bool = False,
     key: str | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1, without what ends them.
+    """Yield the lines of a file with their numbers, from 1, without line ends.
 
     A comment may lack an end, and so may the last line where lines are `marked`: they say themselves where they end.
     """
@@ -49,7 +49,7 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file as ``rows`` does, or what is wrong with one.
+    """Yield the lines of a file as ``rows`` does, or the error of one.
 
     ``key_of`` tells whose line it is of the fields that stand whole on a last line that does not end, for its error.
     """
@@ -74,7 +74,7 @@ def decoded(row: bytes, path: str | None = None, line: int | None = None, encodi
 
 
 def split(text: str) -> list[str]:
-    """Return what stands between ASCII blanks."""
+    """Split a text at ASCII blanks."""
     return [word for word in _BLANKS.split(text) if word]
 
 
@@ -108,7 +108,7 @@ class Block(Generic[T]):
 
 
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
-    """Gather lines that follow each other by their keys, and yield what nothing behind can belong to any more.
+    """Group consecutive lines by their keys, and yield each group once it is complete.
 
     A bad line spoils the utterance whose key it has, and the one that it stands within; any other is an entry of its
     own. An utterance that goes on after another one is one, too.

@@ -44,7 +44,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Aligns lattices of one model to words by a lexicon, where what has no word (silence) stands under word 0."""
+    """Aligns lattices of one model to words by a lexicon, with word 0 for parts without a word (silence)."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model

@@ -51,7 +51,7 @@ class Aligned:
 
 
 def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> npt.NDArray[np.uint32]:
-    """Return what the kernel needs to know of each transition id in one number, uint32 [num_transition_ids + 1]."""
+    """Pack what the kernel needs of each transition id into one number, uint32 [num_transition_ids + 1]."""
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
     table[0] = bool(((table[1:] >> 2) & 7).all())  # no label; whether all others have a kind
@@ -89,7 +89,7 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
 
 
 def with_zero(plain: Lattice, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Make what a kernel aligned a result; words that stood for 0 meanwhile become 0."""
+    """Make a result of a kernel's alignment; placeholders of word 0 become 0."""
     if not plain.is_final.any():
         return Aligned(None, fault or "nothing of it can be aligned")
     if zero:

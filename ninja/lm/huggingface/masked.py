@@ -34,7 +34,7 @@ class MaskedLM(LanguageModel):
     def __init__(
         self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
-        """Take over a network; `marks` are the pieces before a sentence, behind it, and for what is hidden."""
+        """Take over a network; `marks` are the pieces before a sentence, behind it, and of the mask."""
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1

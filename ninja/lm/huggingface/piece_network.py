@@ -44,7 +44,7 @@ class PieceLM(AttentionLM):
     """
 
     def __init__(self, model: Any, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions) -> None:
-        """Take over a network that lies on its device; `cache` is what its layers keep of a piece, None = nothing."""
+        """Take over a network that lies on its device; `cache` describes its layers' state of a piece, None = none."""
         head = model.get_output_embeddings()
         words = Words(SymbolTable([]), bos, bos, None)  # pieces have only numbers
         # Without keys and values a row keeps the piece itself, which is exact in float32 up to 2**24.

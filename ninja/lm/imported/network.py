@@ -1,4 +1,4 @@
-"""Networks of other toolkits, whatever runs them: one word and a state a call, or whole histories."""
+"""Networks of other toolkits, for any runtime: one word and a state a call, or whole histories."""
 
 from __future__ import annotations
 

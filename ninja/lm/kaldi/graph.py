@@ -1,4 +1,4 @@
-"""The configuration lines of an nnet3 network: which node applies which component to what.
+"""The configuration lines of an nnet3 network: nodes, their components and their inputs.
 
     input-node name=input dim=200
     component-node name=tdnn1.affine component=tdnn1.affine input=Append(input, IfDefined(Offset(input, -1)))
