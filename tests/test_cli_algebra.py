@@ -101,7 +101,7 @@ def test_union_goes_on_where_it_was_cut_short(ninja: Run, first: str, second: st
     archive(out, {key: union([A[key], B[key]]) for key in ["u1"]})
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0
-    assert "1 lattices stood in the output already" in errors
+    assert "1 lattices were in the output already" in errors
     assert out.read_bytes() == whole
 
 

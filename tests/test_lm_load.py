@@ -183,7 +183,7 @@ def change(content, *keys, to):
         (["config", "layers"], 65, "absurd shape"),
         (["config", "embedding"], 6, "absurd shape"),
         (["config", "dropout"], 1.5, "absurd dropout"),
-        (["config", "hidden"], 7, r"is \[24, 4\], its configuration wants \[28, 4\]"),
+        (["config", "hidden"], 7, r"is \[24, 4\], its configuration needs \[28, 4\]"),
         (["config", "layers"], 1, "not expected: lstm.bias_hh_l1"),
         (["state", "bias"], None, "missing or not expected: bias"),
         (["state", "bias"], [0.0] * 6, "bias is no tensor"),

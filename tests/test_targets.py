@@ -127,7 +127,7 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         ("x", "openfst:acoustic_scale=nan", "acoustic_scale is nan, but must be finite"),
         ("x", "mesh:lm_scale=inf", "lm_scale is inf"),
         ("x", "json:n=-1", "n is -1"),
-        ("x", "json:n=2,n=3", "says n twice"),
+        ("x", "json:n=2,n=3", "gives n twice"),
         ("x", "binary:n=2", "binary has no option 'n'; there is: none"),
         ("x", "native:n=2", "native has no option 'n'; there is: none"),
         ("ark:x", "slf", "'ark:x' says its form itself, so it cannot be 'slf'; give a file name"),

@@ -293,7 +293,7 @@ def test_options_that_make_no_transformer_are_refused(options, message):
     [
         ("heads", 3, "absurd shape"),
         ("heads", 2**60, "absurd heads"),
-        ("embedding", 32, "its configuration wants"),
+        ("embedding", 32, "its configuration needs"),
     ],
 )
 def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value, message):

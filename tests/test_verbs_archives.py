@@ -145,7 +145,7 @@ def test_split_cuts_into_parts_or_by_speaker(ninja, small, tmp_path):
 def test_split_refuses_what_it_cannot_do(ninja, small, tmp_path):
     out = tmp_path / "JOB.ark"
     for arguments, message in (
-        ((small, "-o", out), "say how: with --nj, --utt2spk, or both"),
+        ((small, "-o", out), "give --nj, --utt2spk, or both"),
         ((small, "--nj=2", "-o", tmp_path / "a.ark"), "lacks JOB, by which the parts are told apart"),
         ((small, "--nj=9", "-o", out), "5 lattices cannot be cut into 9 parts"),
         (("-", "--nj=2", "-o", out), "is read twice; give a file rather than -"),

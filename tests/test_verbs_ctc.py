@@ -302,7 +302,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
             ("--letters", "ab ", "--blank", "3", "--never", "_"),
             "a unit that is no part of words is '_', but no unit has that name",
         ),
-        ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both say which words there are"),
+        ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
         ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
         ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
         ((*HOW, "--words-out", "w", "--score-beam", "0"), "score_beam is 0.0, but must be above 0"),

@@ -87,7 +87,7 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
     if nj is None and utt2spk is None:
-        raise click.UsageError("say how: with --nj, --utt2spk, or both")
+        raise click.UsageError("give --nj, --utt2spk, or both")
     mark = "SPK" if nj is None else "JOB"
     if mark not in destination.output_file:
         raise click.UsageError(f"-o {destination.output_file} lacks {mark}, by which the parts are told apart")

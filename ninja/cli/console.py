@@ -105,7 +105,7 @@ class Console:
         if message is not None:
             self.say(message)
         if self.log.skipped:
-            self.say(f"{self.log.skipped} lattices stood in the output already and were left alone")
+            self.say(f"{self.log.skipped} lattices were in the output already and were skipped")
         self.say_keys(self.repeated, "lattices have keys that came before")
         self.say_keys([failure.key or failure.path or "?" for failure in self.log.failures], "failed")
         click.get_current_context().exit(1 if failed or self.log.failures else 0)

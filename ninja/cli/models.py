@@ -100,10 +100,10 @@ def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]
 def _carry_over(wanted: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
     if not wanted:
         if utt2spk or segments:
-            raise OptionError("--utt2spk and --segments say whose context to carry over; give --carry-over with them")
+            raise OptionError("--utt2spk and --segments define the recordings of --carry-over; give it with them")
         return None
     if utt2spk and segments:
-        raise OptionError("--utt2spk and --segments both say what a recording is; give one of them")
+        raise OptionError("--utt2spk and --segments both define recordings; give one of them")
     if utt2spk:
         return CarryOver.from_utt2spk(utt2spk, words)
     return CarryOver.from_segments(segments, words) if segments else CarryOver(max_words=words)

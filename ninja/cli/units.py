@@ -60,7 +60,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         names = unit_names(tokens, letters, sentencepiece)
         if lexicon is not None and word_list is not None:
-            raise OptionError("--lexicon and --word-list both say which words there are; give one")
+            raise OptionError("--lexicon and --word-list both list the words; give one")
         spelled = lexicon is not None or word_list is not None
         how = {name: options.pop(name) for name in ("blank", "space", "never", "scheme")}
         units = chosen_units(names, spelled=spelled, **how)

@@ -60,7 +60,7 @@ def ctc_units(
     if not -len(names) <= blank < len(names):
         raise OptionError(f"the blank is unit {blank}, but there are {len(names)} units")
     if boundary is not None and scheme != "letters":
-        raise OptionError(f"a boundary ({boundary!r}) belongs to letters; {scheme} say themselves where words begin")
+        raise OptionError(f"a boundary ({boundary!r}) belongs to letters; {scheme} mark the begin of words themselves")
     text = list(names)
     kind = np.full(len(names), BEGINS if scheme == "words" else INSIDE, np.uint8)
     if scheme == "pieces":

@@ -25,7 +25,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
         if not equals or not option:
             raise OptionError(f"{text!r}: expected OPTION=VALUE after the colon, found {each!r}")
         if option in values:
-            raise OptionError(f"{text!r} says {option} twice")
+            raise OptionError(f"{text!r} gives {option} twice")
         values[option] = value.strip()
     return name.strip(), values
 

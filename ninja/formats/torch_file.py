@@ -228,14 +228,14 @@ class _Steps:
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise ValueError("an element of what is no list")
+            raise ValueError("an element of no list")
         target.extend(values)
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
         # Tuples in tuples could be so deep that asking for their hash breaks the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry of what is no dictionary, or under what is no name and no number")
+            raise ValueError("an entry of no dictionary, or with a key that is no name and no number")
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:
@@ -248,7 +248,7 @@ class _Steps:
         """Take the numbers of a storage: ("storage", kind, key, device, how many)."""
         what, kind, key, _, count = self._stack.pop()
         if what != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
-            raise ValueError("a storage that is none")
+            raise ValueError("an invalid storage")
         place = (kind.name, key)
         if place not in self._storages:
             part = self._saved.part(f"data/{key}")
@@ -262,13 +262,13 @@ class _Steps:
     def _call(self) -> None:
         arguments, what = self._stack.pop(), self._stack.pop()
         if type(what) is not _Name or type(arguments) is not tuple:
-            raise ValueError("a call of what cannot be called")
+            raise ValueError("a call of no function")
         self._stack.append(_made(what.name, arguments))
 
     def _instance(self) -> None:
         arguments, what = self._stack.pop(), self._stack.pop()
         if type(what) is not _Name or what.name in PLAIN or what.name in STORAGES or arguments != ():
-            raise ValueError("an instance of what is no class")
+            raise ValueError("an instance of no class")
         self._stack.append(Instance(what.name))
 
     def _build(self) -> None:
@@ -276,7 +276,7 @@ class _Steps:
         if type(target) is Instance:
             target.state = state
         elif type(target) is not dict:  # an OrderedDict may have a state, which torch uses for versions
-            raise ValueError("a state of what has none")
+            raise ValueError("a state of an object without state")
 
 
 def _made(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -296,7 +296,7 @@ def _made(name: str, arguments: tuple[Any, ...]) -> Any:
 def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     """Make a tensor that does not leave its storage."""
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
-        raise ValueError("a tensor that is none")
+        raise ValueError("an invalid tensor")
     if len(shape) != len(strides) or len(shape) > 16:
         raise ValueError("a tensor with too many axes, or steps")
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):

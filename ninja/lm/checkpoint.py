@@ -215,7 +215,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         if not weight.is_floating_point():
             raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
         if weight.shape != expected[name].shape:
-            message = f"{name} is {list(weight.shape)}, its configuration wants {list(expected[name].shape)}; {RETRAIN}"
+            message = f"{name} is {list(weight.shape)}, its configuration needs {list(expected[name].shape)}; {RETRAIN}"
             raise ModelError(message, path)
     module.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
     return module.eval()

@@ -171,7 +171,7 @@ def _from_lines(text: str, path: str) -> list[Section]:
         kinds: tuple[Kind, ...] = ("utt", "list", "group", "all")
         kind = next((kind for kind in kinds if kind in content), None)  # an utterance may name its group
         if kind is None:
-            raise FormatError('whose entities? a line needs "utt", "group", "list", or "all": true', path, line=number)
+            raise FormatError('a line needs "utt", "group", "list", or "all": true', path, line=number)
         name = content.pop(kind)
         if kind == "all":
             if name is not True:
