@@ -1,4 +1,4 @@
-"""One file, as the reader of a format wants it."""
+"""Contents of one file, for the readers of formats."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what
 
 
 class Content:
-    """What stands in one file; it is read when it is asked for, or mapped.
+    """The contents of one file, read or mapped on first use.
 
     Args:
         stream: The file, opened at its begin.
         path: Its name; "-" is the standard input.
-        late: What is wrong with a lattice may be said when it is used: whoever reads gets it raised anyway.
+        late: The error of a damaged lattice may be raised when the lattice is used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -52,7 +52,7 @@ class Content:
         """Return all bytes, unpacked, without the mark with which some editors begin text.
 
         At most 16 GB are read; of a file packed with gzip at most 256 MB or 100 times its size, whichever is more. They
-        are held once. How large the standard input or the output of a command is packed, nobody knows: 16 GB.
+        are held once. The packed size of the standard input or of a command's output is unknown: 16 GB.
 
         Raises:
             FormatError: They are more than any lattices can be, or the gzip stream is damaged.
@@ -86,7 +86,7 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return what yields the file's blocks of whole lines as often as it is called.
+        """Return a function that yields the file's blocks of whole lines, each time it is called.
 
         A file is read again each time; what cannot be, such as a pipe, is held as a whole.
         """
@@ -139,7 +139,7 @@ class Content:
             yield b"".join(left)
 
     def _largest(self) -> tuple[int, str]:
-        """Return how many bytes are read at most, and what is wrong if there are more."""
+        """Return the most bytes to read, and the message if there are more."""
         plain = (LARGEST, f"more than {LARGEST >> 30} GB, too much for one file of this format")
         if self.stream.seekable or not os.path.isfile(self.path):
             return plain
@@ -154,7 +154,7 @@ class Content:
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id of what has none of its own: its file's name without its ending and .gz.
+    """Return the utterance id of a lattice without one: its file's name without extension and .gz.
 
     Pipes that a shell made for ``<(command)`` have no names, only numbers that are others each time.
     """
@@ -185,6 +185,6 @@ def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
 
 
 def keyed(found: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
-    """Yield lattices, or what is wrong with them, under their keys."""
+    """Yield lattices, or their errors, under their keys."""
     for each in found:
         yield each.key or "", each

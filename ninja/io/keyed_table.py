@@ -9,9 +9,9 @@ Value = TypeVar("Value")
 
 
 class KeyedTable(Generic[Value]):
-    """A table read as far as the keys asked for demand.
+    """A table read only as far as the requested keys need.
 
-    What is passed over on the way is kept until it is asked for: where two tables have the same order, that is nothing.
+    Entries passed over are kept until requested; where two tables have the same order, there are none.
     Of entries with the same key the first counts.
 
     Args:

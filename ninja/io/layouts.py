@@ -1,4 +1,4 @@
-"""How entries lie in files: one after the other, one lattice a file, a file for each in a folder, or files by name."""
+"""Layouts of entries in files: a sequence, one lattice a file, a folder of files, or files by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class OneFile(LatticeWriter):
 
     @property
     def _sink(self) -> Bytes:
-        """Where the bytes of the file go."""
+        """The stream that the file is written to."""
         assert self._file is not None
         return self._packed or self._file
 
@@ -182,7 +182,7 @@ class NamedFiles(Folder):
 
 
 def _file_number(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from others, whatever it is called; None: there is none."""
+    """Return the identity of a file, independent of its name; None: there is none."""
     try:
         found = os.stat(path)
     except OSError:

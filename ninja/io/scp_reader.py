@@ -19,7 +19,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """The last file of another format that a script file named, so that lines which name it again find it read.
+    """Reader of the last non-Kaldi file of a script file, kept for further lines that name it.
 
     Args:
         entries_of: Returns what the file behind a stream holds; None where it is Kaldi's.
@@ -30,7 +30,7 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return what the last file holds under a key; None where it is another one that is asked for.
+        """Return the last file's lattice of a key; None for another file.
 
         Of a file with one lattice it is that one.
 
@@ -40,7 +40,7 @@ class ScpReader:
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the same of a file that was opened just now, and take it over; None where it is Kaldi's.
+        """Take over a file just opened, and return its lattice of a key; None if it is Kaldi's.
 
         Raises:
             NinjaError: As for ``again``, or two formats begin like that.

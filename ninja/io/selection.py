@@ -1,4 +1,4 @@
-"""Which lattices of an archive: lists of keys, and how keys fall into parts."""
+"""Selection of an archive's lattices: lists of keys, and their division into parts."""
 
 from __future__ import annotations
 

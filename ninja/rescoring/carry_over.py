@@ -1,4 +1,4 @@
-"""Context carry-over: the utterances of a recording one after the other, each knowing what was said before it."""
+"""Context carry-over: the utterances of a recording one after the other, each with the words before it as context."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_WORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Which utterances follow one another, and how much of what was said is remembered.
+    """Order of the utterances of recordings, and length of the context carried over.
 
     The language model reads the best paths of a recording's earlier utterances, in the order of the input, before it
     scores the next one. An utterance that fails adds nothing.
@@ -60,7 +60,7 @@ class CarryOver:
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """A lattice on its way through a run."""
+    """A lattice in flight."""
 
     lattice: Lattice
     recording: str | None = None  # None: it has nothing to do with its neighbours
@@ -80,7 +80,7 @@ class Utterance:
 
 
 class RecordingQueue:
-    """Lets one utterance of each recording in at a time; without carry-over, each at once."""
+    """Admits one utterance of each recording at a time; without carry-over, all at once."""
 
     def __init__(self, carry_over: CarryOver | None) -> None:
         self._carry_over = carry_over
@@ -107,7 +107,7 @@ class RecordingQueue:
         return True
 
     def leave(self, utterance: Utterance, words: Sequence[int]) -> None:
-        """Note the words of an utterance, and let the next one of its recording in."""
+        """Store the words of an utterance, and admit the next one of its recording."""
         if utterance.recording is None:
             return
         assert self._carry_over is not None
