@@ -18,7 +18,7 @@ class ContextOptions:
 
         outside phrases    class_weight · class language model + (1 − class_weight) · first pass
         entering a class   P(class | history), times exp(class_boost + keyword_boost)
-        in it              exp(keyword_boost) for each word more; no language model is asked
+        in it              exp(keyword_boost) for each word more; no language model is used
 
     Phrases of no class, or of one that the class model does not have, or without such a model, are boosted where they
     stand: their words cost what they cost, times exp(keyword_boost) each.

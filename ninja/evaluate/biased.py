@@ -73,7 +73,7 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Lay a hypothesis beside its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
+    """Align a hypothesis with its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
 
     So two substitutions are dearer than an insertion and a deletion around a word that fits. Ties count, too.
     """

@@ -17,7 +17,7 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 
 
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Lay a hypothesis beside its reference as Kaldi's align-text does.
+    """Align a hypothesis with its reference as Kaldi's align-text does.
 
     The edits are as few as in ``align``. Of equally short ways to end, a pair of words is taken before a deletion, and
     a deletion before an insertion.
@@ -148,7 +148,7 @@ def _operation(pair: tuple[str | None, str | None]) -> str:
 
 
 def _cells(key: str, alignment: Alignment, special: str, separator: str | None = None) -> list[tuple[str, str]]:
-    """Put the special symbol where a side has no word, and refuse words that would be taken for it."""
+    """Put the special symbol in place of missing words, and refuse words that look like it."""
     for pair in alignment.pairs:
         for word in pair:
             if word is not None and word in (special, separator):

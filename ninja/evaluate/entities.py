@@ -208,7 +208,7 @@ def _insertions(
 
 
 def _allot(texts: Sequence[str], beside: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Give each phrase one of the occurrences of its text while there are any, those aligned with one first."""
+    """Assign occurrences of a text to its phrases, one each, those aligned with one first."""
     left = dict(available)
     given = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: beside[i] != texts[i]):

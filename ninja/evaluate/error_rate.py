@@ -98,7 +98,7 @@ def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Lay a hypothesis beside its reference with the fewest edits.
+    """Align a hypothesis with its reference with the fewest edits.
 
     Source: kaldialign, ``align``, the alignment of Kaldi's scoring.
     """
@@ -111,7 +111,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def align_at_costs(
     reference: Sequence[str], hypothesis: Sequence[str], insertion: int, deletion: int, substitution: int
 ) -> Alignment:
-    """Lay a hypothesis beside its reference at the least cost.
+    """Align a hypothesis with its reference at the least cost.
 
     Of equally cheap ways to end, a pair of words is taken before an insertion, and an insertion before a deletion:
     kaldialign rules ties otherwise, and tables by word depend on them.

@@ -26,7 +26,7 @@ def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def unpack_head(packed: bytes, size: int) -> bytes:
-    """Return the first bytes of a gzip stream of which the begin is given; none where it is damaged."""
+    """Unpack the begin of a gzip stream; return no bytes if it is damaged."""
     unpacker, failures = _unpacker()
     with contextlib.suppress(*failures):
         return cast(bytes, unpacker.decompress(packed, size))

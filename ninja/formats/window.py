@@ -36,7 +36,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Let go of all before the next entry and make the rest twice as long.
+        """Drop the bytes before the next entry and double the length of the rest.
 
         Returns:
             False: the file has ended, and nothing changes.

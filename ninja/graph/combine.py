@@ -55,7 +55,7 @@ def combine(
 
 
 def _labels_tell(lattices: Sequence[Lattice | None]) -> bool:
-    """Tell whether labels of all, or of none, hold the times of words, in frames that may be of one length."""
+    """Tell whether the labels of all lattices, or of none, hold times of words, in frames of compatible length."""
     given = [lattice for lattice in lattices if lattice is not None and lattice.num_arcs]
     labelled = [lattice.has_labels for lattice in given]
     shifts = {lattice.frame_shift for lattice in given if lattice.frame_shift is not None}

@@ -79,7 +79,7 @@ def union(
 
 
 def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
-    """Let connected lattices share their start state."""
+    """Join connected lattices at their start states."""
     if len(lattices) == 1:
         return lattices[0]
     taken = False  # a state has one final cost only

@@ -217,7 +217,7 @@ def ctc_prefix_beam_search(
 def _next_frame(
     now: _Prefixes, frame: Floats, unit: Ints, blank: int, tracker: UnitTracker, options: BeamOptions
 ) -> _Prefixes:
-    """Go on by one frame."""
+    """Advance by one frame."""
     unknown, column = np.nonzero(np.isnan(now.gain[:, unit]))
     if unknown.size:
         asked = unknown, unit[column]

@@ -269,7 +269,7 @@ class SpelledTracker:
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Go on by one unit from each of some states, as `Tracker.advance` by one word; silent units change nothing.
+        """Advance by one unit from each of some states, as `Tracker.advance` by one word; silent units change nothing.
 
         Scores have the partial boosts given and taken back. They are -inf, and states -1, where the class model does
         not allow the word that the unit finishes.

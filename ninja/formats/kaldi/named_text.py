@@ -275,7 +275,7 @@ class _Archive:
         return b"0"
 
     def _complete(self) -> None:
-        """Put the empty line behind the last lattice where it is missing, but every state that is entered is there."""
+        """Add the empty line behind the last lattice if only that is missing, and no state."""
         rows = self._rewritten
         if len(rows) < 2 or rows[-1] or not rows[-2].strip():
             return

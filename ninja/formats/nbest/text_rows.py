@@ -151,7 +151,7 @@ def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
 
 
 def _spoil(block: Block[T], stray: Block[T]) -> None:
-    """Let a bad line be that of an utterance."""
+    """Assign a bad line to an utterance."""
     assert stray.error is not None
     stray.error.key = block.key
     block.spoil(stray.error)

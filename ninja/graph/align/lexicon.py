@@ -55,7 +55,7 @@ class LexiconAligner:
         self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; damaged ones as far as that goes, with their fault.
+        """Align a lattice; of a damaged one the part that can be aligned, with its fault.
 
         Raises:
             LatticeError: A label is no transition id of the model, there are none, or the result is too large.

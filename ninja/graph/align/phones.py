@@ -41,7 +41,7 @@ class PhoneAligner:
         self._table = label_table(model, SINGLE_KIND)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; damaged ones as far as that goes, with their fault.
+        """Align a lattice; of a damaged one the part that can be aligned, with its fault.
 
         Words stand on the arcs of the phones that are read with them, which need not be their own.
 
