@@ -16,7 +16,7 @@ from ninja.errors import ModelError
 from ninja.lm import Mixture
 from ninja.lm.recurrent.lstm import LstmLM
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.batching import BatchedLM, out_of_memory
+from ninja.rescoring.engine import BatchedLM, out_of_memory
 
 OPTIONS = RescoreOptions(max_unknown=1.0)
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]

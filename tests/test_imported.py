@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm import protocol as slot_pool
 from ninja.lm import sentence_logprobs
-from ninja.lm import slots as slot_pool
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 
 torch = pytest.importorskip("torch")
 
 from ninja.lm.imported import lazy  # noqa: E402
 from ninja.lm.imported.lazy import HistoryLM, StepLM  # noqa: E402
 from ninja.lm.imported.network import HistoryNetwork, StatePart, StepNetwork, state_part  # noqa: E402
-from ninja.lm.vocabulary import Words, find  # noqa: E402
+from ninja.lm.word_map import Words, find  # noqa: E402
 
 NUM_WORDS = 7
 WORDS = Words.of(SymbolTable.from_words(["<s>", "</s>", "<unk>", "a", "b", "c", "d"]))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, sentence_logprobs
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import compute, slots  # noqa: E402
+from ninja.lm import compute, protocol  # noqa: E402
 from ninja.lm.recurrent import state_pool  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
@@ -187,7 +187,7 @@ def test_released_slots_are_reused_and_forget_their_past(lm):
 
 
 def test_states_survive_the_growth_of_the_slab(monkeypatch):
-    monkeypatch.setattr(slots, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(protocol, "FIRST_CAPACITY", 2)
     lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))
     expected = lm.logprob(slot, array(7, 7))

@@ -15,6 +15,7 @@ from ninja.errors import NinjaError, OutputError
 from ninja.graph import from_arcs
 from ninja.io import lookup
 from ninja.io.lookup import Lookup
+from ninja.io.sources import ReadOptions, Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -49,15 +50,15 @@ def test_each_key_is_found_in_any_order(archive: Path, order: list[str]) -> None
 
 def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
-    original = lookup.read
+    original = lookup.Reading.lattices
 
-    def counted(*arguments: object, **options: object) -> Iterator[tuple[str, Lattice]]:
+    def counted(reading: lookup.Reading) -> Iterator[tuple[str, Lattice]]:
         nonlocal read
-        for pair in original(*arguments, **options):  # type: ignore[arg-type]
+        for pair in original(reading):
             read += 1
             yield pair
 
-    monkeypatch.setattr(lookup, "read", counted)
+    monkeypatch.setattr(lookup.Reading, "lattices", counted)
     monkeypatch.setattr(lookup._Shelf, "put", lambda *_: pytest.fail("nothing is passed over"))
     with Lookup(archive) as lattices:
         for number, key in enumerate(KEYS, start=1):
@@ -97,7 +98,7 @@ def test_keys_that_nobody_asked_for_are_left(archive: Path) -> None:
 
 def test_symbol_tables_stay_with_lattices_passed_over(archive: Path) -> None:
     words = SymbolTable([("<eps>", 0), ("one", 1)])
-    with Lookup(archive, words=words) as lattices:
+    with Lookup(archive, ReadOptions(Words(words))) as lattices:
         assert [lattices.get(key).words for key in ("k3", "k1")] == [words, words]  # type: ignore[union-attr]
 
 

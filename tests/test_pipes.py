@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from ninja.cli.main import main
-from ninja.errors import InputError, NinjaError
-from ninja.files import stream as pipes
+from ninja.errors import NinjaError, OptionError
+from ninja.files import stream
+from ninja.files.stream import peek
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
-from ninja.io.reader import read, vocabulary
+from ninja.io.reader import read
 from ninja.io.writer import write
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
@@ -45,7 +46,7 @@ def archive(*keys):
 def there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    assert not {*pipes._peeked} - {"-"}  # nothing of a pipe is left that another one of its name would seem to give
+    assert not {*stream._peeked} - {"-"}  # nothing of a pipe is left that another one of its name would seem to give
 
 
 @pytest.fixture
@@ -78,56 +79,38 @@ def test_a_pipe_is_read_as_a_file(pipe):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_words_that_a_pipe_spells_are_counted_before_it_is_read(pipe, packed):
+def test_words_that_a_pipe_spells_are_learned_while_it_is_read(pipe, packed):
     content = write_slf(chain("x", (2, 3)))
-    name = pipe("utt.slf", gzip.compress(content) if packed else content)
-    words = vocabulary(name)
-    assert words is not None
-    ((_, lattice),) = read(name, words=words)
-    assert lattice.words is words
-    assert words.spell(lattice.word[lattice.word > 0]) == ["b", "c"]
+    ((_, lattice),) = read(pipe("utt.slf", gzip.compress(content) if packed else content))
+    assert lattice.words.spell(lattice.word[lattice.word > 0]) == ["b", "c"]
 
 
 def test_a_pipe_of_the_same_name_gives_its_own_bytes(pipe):
     for key, (first, second) in {"one": (1, 2), "two": (3, 1)}.items():
         name = pipe("utt.slf", write_slf(chain("x", (first, second))))
-        words = vocabulary(name)
-        ((_, lattice),) = read(name, words=words)
-        assert words.spell(lattice.word[lattice.word > 0]) == [WORDS.word(first), WORDS.word(second)], key
+        ((_, lattice),) = read(name)
+        assert lattice.words.spell(lattice.word[lattice.word > 0]) == [WORDS.word(first), WORDS.word(second)], key
         os.unlink(name)
     for key in ("u", "v"):
         name = pipe("x.ark", archive(key))
-        assert vocabulary(name) is None
+        assert peek(name, 8).startswith(key.encode())  # the bytes stay to be read
         assert [found for found, _ in read(name)] == [key]
         os.unlink(name)
 
 
-def test_a_pipe_that_held_no_lattices_is_not_kept_either(pipe):
+def test_a_pipe_that_held_no_lattices_is_not_kept(pipe):
     name = pipe("x", b"no lattices\n")
-    assert vocabulary(name) is None
     with pytest.raises(NinjaError, match="x, byte 3"):
         list(read(name))
     os.unlink(name)
     assert [found for found, _ in read(pipe("x", archive("u")))] == ["u"]
 
 
-def test_an_archive_of_ids_is_not_kept_in_memory(pipe, monkeypatch):
-    monkeypatch.setattr(pipes, "LARGEST_KEPT", 1 << 16)
-    keys = [f"utt{number}" for number in range(2000)]
-    content = archive(*keys)
-    assert len(content) > 2 << 16
-    name = pipe("x.ark", content)
-    assert vocabulary(name) is None
-    assert len(pipes._peeked[name].content) < 1 << 14
-    assert [key for key, _ in read(name)] == keys
-
-
-def test_more_than_can_be_kept_is_refused(there, monkeypatch):
-    monkeypatch.setattr(pipes, "LARGEST_KEPT", 1 << 12)
-    monkeypatch.setattr(pipes, "CHUNK", 1 << 10)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write_slf(chain("x")) + b"#" * (1 << 17))))
-    with pytest.raises(InputError, match="standard input: more than 0 GB, too much to be read twice"):
-        vocabulary("-")
+def test_words_of_a_pipe_cannot_be_learned_before_its_lattices(pipe, capfd):
+    name = pipe("utt.slf", write_slf(chain("x")))
+    ((_, lattice),) = read(name)
+    with pytest.raises(OptionError, match=r"utt.slf: its words must be known before its lattices are read"):
+        lattice.words.complete()
 
 
 def test_a_pipe_can_be_what_others_are_joined_with(pipe):
@@ -141,9 +124,9 @@ def test_a_list_of_lattices_may_come_out_of_a_pipe(pipe):
     Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
     content = b"\nu 1.slf\nv 2.slf\n"
     name = pipe("list.scp", content)
-    words = vocabulary(f"scp:{name}")
-    assert {word for word, _ in words} >= {"a", "b", "c"}
-    assert [key for key, _ in read(f"scp:{name}", words=words)] == ["u", "v"]
+    found = list(read(f"scp:{name}"))
+    assert [key for key, _ in found] == ["u", "v"]
+    assert {word for word, _ in found[0][1].words} >= {"a", "b", "c"}
 
 
 def test_a_list_of_lattices_on_the_standard_input_is_one(there, monkeypatch, capfd):
@@ -169,13 +152,11 @@ def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(there, 
             output.write(chain(key, table=None))
     with open("x.scp") as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert vocabulary("scp:-") is None
         assert [key for key, _ in read("scp:-")] == ["u", "v"]
 
 
 def test_what_is_no_list_is_refused_as_one(there, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
-    assert vocabulary("scp:-") is None
     with pytest.raises(NinjaError, match="standard input:1"):
         list(read("scp:-"))
 

@@ -11,7 +11,7 @@ import pytest
 from whole_files import write_k2s
 
 from ninja.cli.main import main
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.formats import content
@@ -87,7 +87,10 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
         return open_stream(place)
 
     monkeypatch.setattr("ninja.io.folder.open_stream", refused)
-    assert [Path(table.place.path).name for table in tables(".")] == ["closed", "good.slf"]
+    monkeypatch.setattr("ninja.io.sources.open_stream", refused)
+    found, errors = reads(".")
+    assert found == ["good"]
+    assert errors == ["./closed: cannot be read: Permission denied"]
 
 
 @pytest.mark.parametrize(
@@ -116,10 +119,10 @@ def test_a_named_format_reaches_every_file_of_a_folder(folder):
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README.md", "LICENSE", ".hidden", "a.notes", "b"):
         Path(name).write_bytes(b"")
     Path("below").mkdir()
-    found = [Path(table.place.path).name for table in tables(".", forced=True)]
-    assert found == ["a.notes", "b", "good.slf"]
-    assert [Path(table.place.path).name for table in tables([Path(), "."], forced=True)] == found * 2
-    assert [Path(table.place.path).name for table in tables(".")] == ["good.slf"]
+    found, errors = reads(".", format="slf")
+    assert found == ["good"]
+    assert [error.partition(":")[0].partition(",")[0] for error in errors] == ["./a.notes", "./b"]
+    assert reads(".") == (["good"], [])
 
 
 # Keys
@@ -187,9 +190,8 @@ def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
 def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, how):
     Path(name).write_bytes(inside)
     assert len(reads(name, format=how)[0]) == 1
-    found, errors = reads(name, words=vocabulary("good.slf"), format=how)
-    assert found == []
-    assert "it holds ids of words, but other lattices spell words" in errors[0]
+    with pytest.raises(OptionError, match="holds ids of words, but another source spells words"):
+        reads(name, words=vocabulary("good.slf"), format=how)
 
 
 def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
@@ -202,9 +204,8 @@ def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
         assert found == []
         assert errors[0].startswith(name)
         assert f"key {key!r}: word" in errors[0]
-        _, errors = reads(name, words=vocabulary("good.slf"))
-        message = "it holds ids of words, but other lattices spell words; say with words= (--words) what ids mean"
-        assert errors == [f"{name}, key {key!r}: {message}"]
+        with pytest.raises(OptionError, match=f"{name} holds ids of words, but another source spells words"):
+            reads(name, words=vocabulary("good.slf"))
 
 
 def test_names_in_text_get_the_ids_of_other_files(folder):

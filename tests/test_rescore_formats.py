@@ -433,13 +433,11 @@ def test_a_damaged_file_among_good_ones_is_named_and_the_rest_is_written(rescore
     assert (code, errors) == (1, [f"ninja: error: {message}"])
 
 
-def test_what_fits_two_formats_is_refused_with_both_names_until_one_is_chosen(rescore, home):
+def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_is_named(rescore, home):
     (home / "two.txt").write_text("0 1 1 one\n")
-    for source in (["two.txt"], ["two.txt", "in"]):
-        code, errors = rescore(*source, "-o", "out.ark")
-        assert code == 1
-        message = "two.txt: the file can be read as fst-text and as srilm; say which it is (--from fst-text)"
-        assert any(line.endswith(message) for line in errors), errors
+    code, errors = rescore("two.txt", "in", "-o", "out.ark")
+    assert code == 1
+    assert any("two.txt:1, key 'two': state 1 has no line" in line for line in errors), errors  # as fst-text
     assert [*package.keys("out.ark")] == ["a", "b"]  # of the folder
     code, errors = rescore("two.txt", "-o", "two.ark", "--from", "srilm")
     assert code == 0, errors
@@ -452,7 +450,7 @@ def test_what_fits_two_formats_is_refused_with_both_names_until_one_is_chosen(re
     assert not os.path.exists("x.ark")
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plt")
     assert code == 2
-    assert errors[0].startswith("ninja: error: there is no format 'plt' to read; there is: kaldi, slf, sphinx, pfsg,")
+    assert errors[0].startswith("ninja: error: there is no format 'plt' to read; there is: binary, text, slf, sphinx,")
 
 
 def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import TrainOptions, load, sentence_logprobs, text
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import score_trie
 
 torch = pytest.importorskip("torch")

@@ -12,7 +12,6 @@ from typing import Any, cast
 import click
 
 from ninja import graph
-from ninja.cli import writing
 from ninja.cli.options import (
     Destination,
     ListsFormats,
@@ -24,7 +23,7 @@ from ninja.cli.options import (
     reads,
     switch,
 )
-from ninja.cli.run import results, run, write
+from ninja.cli.run import LatticeOutput, open_output, results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
 from ninja.files.stream import gives_bytes_once
@@ -92,7 +91,6 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
     if mark not in destination.output_file:
         raise click.UsageError(f"-o {destination.output_file} lacks {mark}, by which the parts are told apart")
     speaker_of = None if utt2spk is None else read_speakers(utt2spk)
-    writing.find_names(source, destination)  # before anything is read; what is wrong, each part says by itself
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
@@ -113,7 +111,7 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
         return lattice
 
     with ExitStack() as stack:
-        parts: dict[str, writing.LatticeOutput] = {}
+        parts: dict[str, LatticeOutput] = {}
         for key, lattice in results(Each(known), source):
             name = part[key]
             if name not in parts:
@@ -121,7 +119,7 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
                 one = replace(destination, output_file=destination.output_file.replace(mark, name))
                 check_places([one.output_file], [utt2spk, *source.places])
-                parts[name] = stack.enter_context(writing.opened(one, source))
+                parts[name] = stack.enter_context(open_output(one, source))
             if not parts[name].take(lattice):
                 source.console.log.lattices -= 1
     source.console.close_counting(f"lattices in {len(parts)} archives")

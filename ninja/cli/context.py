@@ -35,7 +35,7 @@ from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.errors import OptionError
 from ninja.lattice import Lattice, Scales
 from ninja.lm.word_map import WordMapping
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones")
@@ -164,6 +164,8 @@ def context(
     if report is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     words = source.need_table()
+    if source.jobs > 1 and context.options.unk_penalty is None:
+        words.complete()  # workers know only the words so far
     log = source.console.use_log(RescoreReport())
     check_places([report, destination.words_out], [source.words, old_lm, context.entities, context.class_lm])
     context = replace(context, options=replace(context.options, map_words=map_words))

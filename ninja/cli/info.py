@@ -62,7 +62,6 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
         raise click.UsageError("--per-lattice cannot be used with --json")
     if rnnlm is not None and source.table() is None:
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
-    formats = Counter(name or "unknown" for name in source.format_names())
     kinds: Counter[str] = Counter()
     total = Counter({"with times": 0, "with alignments": 0, "states": 0, "arcs": 0, "frames": 0, "crossings": 0})
     count: Counter[int] = Counter()
@@ -76,7 +75,7 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
     if not per_lattice:
         words = source.table()
         figures: dict[str, Any] = {
-            "formats": dict(formats),
+            "formats": dict(source.formats),
             "lattices": source.console.log.lattices,
             "failed": len(source.console.log.failures),
             "kinds": dict(kinds),
@@ -90,6 +89,7 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
         if rnnlm is not None and words is not None:
             figures |= _coverage(count, words, rnnlm)
         click.echo(json.dumps(figures, ensure_ascii=False) if as_json else _table(figures))
+    source.console.repeated.clear()
     source.console.close()
 
 

@@ -290,14 +290,15 @@ def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) ->
 
 def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
     """Refuse, before anything is computed, results that would go to one file, or over a file that is read."""
-    from ninja.files.target import target
+    from ninja.files.output import target
 
     written: list[str | None] = []
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
             written += [chosen.archive, chosen.script]
     read = [name for each in inputs for name in (each if isinstance(each, tuple) else [each])]
-    check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name)])
+    whole = any(name is not None and os.path.exists(name) for name in written)  # else no list can name them
+    check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name, whole=whole)])
 
 
 def check_stdin(sources: Iterable[str]) -> None:
@@ -311,15 +312,23 @@ def is_stdin(source: str) -> bool:
     return "-" in _paths(source)
 
 
-def _paths(name: str) -> list[str]:
-    """Return the files that a source names, - for the standard input; none where reading it will fail."""
-    from ninja.io.sources import tables
+def _paths(name: str, *, whole: bool = False) -> list[str]:
+    """Return the files that a source names, - for the standard input; none where reading it will fail.
+
+    Args:
+        name: The source.
+        whole: Also those that a list of files names.
+    """
+    from ninja.io.sources import open_tables, tables
 
     if name == "-":  # what it lists is not looked at before it is read
         return ["-"]
     try:
         # Commands are only understood here, not run.
-        places = [table.place for table in tables(name, allow_pipes=True)]
+        found = tables(name, allow_pipes=True)
+        if whole and any(table.kind == "any" for table in found) and not any(table.place.command for table in found):
+            found += [table for table, _ in open_tables([table.place.path for table in found])]
+        places = [table.place for table in found]
     except NinjaError:
         return []
     return ["-" if place.path == "/dev/stdin" else place.path for place in places if place.command is None]
@@ -331,8 +340,7 @@ def text_output(path: str) -> Iterator[TextIO]:
 
     Like Kaldi's users, ``ark:F`` and ``ark,t:F`` mean the file F.
     """
-    from ninja.files.output import opened_as_text
-    from ninja.files.target import target
+    from ninja.files.output import opened_as_text, target
 
     chosen = target(path)
     if chosen.script is not None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, TextIO
 
 import click
-import numpy as np
-import numpy.typing as npt
 
 from ninja import evaluate
-from ninja.cli import writing
 from ninja.cli.best import spelled
 from ninja.cli.console import NAMED_FAILURES
 from ninja.cli.kaldi.options import IDS
 from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
-from ninja.cli.run import results
+from ninja.cli.run import open_output, results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
@@ -38,11 +35,9 @@ class Found(NamedTuple):
     lattice: Lattice | None  # the path alone, on request
 
 
-def nearest(
-    lattice: Lattice, references: Mapping[str, npt.NDArray[np.int32]], wildcards: tuple[int, ...], keep_lattice: bool
-) -> Found | None:
+def nearest(lattice: Lattice, references: Numbered, wildcards: tuple[int, ...], keep_lattice: bool) -> Found | None:
     """Find the nearest path of a lattice; None where there is no reference."""
-    reference = references.get(lattice.key)
+    reference = references.of(lattice) if lattice.key in references.ids else None
     if reference is None:
         return None
     path = nearest_path(lattice, reference, wildcards)
@@ -95,6 +90,8 @@ def oracle(
             raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
         source.words = word_symbol_table
     table = source.table()
+    if oov is not None and table is not None:
+        table.complete()  # which words no lattice has must be known
     wildcards = _wildcards(table, **wildcards_by)
     unknown = NEVER if oov is None else word_id(oov, table)
     texts = evaluate.read_text(ref)
@@ -107,15 +104,18 @@ def oracle(
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
         archive = None
         if write_lattices is not None:
-            archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
-        search = partial(nearest, references=references.ids, wildcards=wildcards, keep_lattice=archive is not None)
+            archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
+        search = partial(nearest, references=references, wildcards=wildcards, keep_lattice=archive is not None)
         for key, found in results(Each(search), source, to_stdout=output_file == "-"):
             if found is None:
                 lacking.append(key)
                 continue
             scored.add(key)
             total += found.rate
-            said = zip(texts[key], references.ids[key].tolist(), strict=True)
+            ids = references.ids[key].tolist()
+            if references.spoken is not None and table is not None:
+                ids = table.ids(texts[key])
+            said = zip(texts[key], ids, strict=True)
             _write(files, key, found, [word for word, number in said if number not in wildcards])
             if archive is not None and found.lattice is not None:
                 archive.take(found.lattice.with_words(table))
@@ -128,7 +128,7 @@ def oracle(
     console.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
     console.say_keys(lacking, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
-    _name_unknown(source, references, [key for key in texts if key in scored], oov)
+    _name_unknown(source, number(texts, table, unknown), [key for key in texts if key in scored], oov)
     console.close(failed=strict and bool(lacking or missing))
 
 
@@ -178,8 +178,8 @@ def _wildcards(
         words = row.split()
         if len(words) != 1:
             raise FormatError(f"expected one word, found {len(words)}", path, line=line)
-        number = table.id(words[0])
-        if number is None:
+        (number,) = table.intern([words[0]])
+        if number < 0:
             raise SymbolError(f"the word {words[0]!r} is not in the symbol table", path, line=line)
         numbers.append(number)
     return tuple(numbers)

@@ -9,6 +9,7 @@ import click
 from ninja.cli.options import Destination, all_scales, command, lattice_output
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
+from ninja.graph.prune import prune as remove_arcs
 from ninja.lattice import Scales
 from ninja.parallel.pipeline import Each
 
@@ -27,7 +28,5 @@ def prune(source: Source, destination: Destination, beam: float, scales: Scales)
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
-    from ninja import graph
-
-    arcs = write(Each(partial(graph.prune, beam=beam, scales=scales)), source, destination)
+    arcs = write(Each(partial(remove_arcs, beam=beam, scales=scales)), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs left")

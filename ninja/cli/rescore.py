@@ -16,11 +16,11 @@ from ninja.cli.options import Destination, check_files, command, from_fields, la
 from ninja.cli.run import results, write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import OptionError
+from ninja.files.output import target
 from ninja.lattice import Lattice
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def rescore(
     if carry_over is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
     words = source.need_table()
+    if source.jobs > 1 and options.unk_penalty is None:
+        words.complete()  # workers know only the words so far
     log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
@@ -67,7 +69,6 @@ def rescore(
     phrases: Addressed | None = None
     if context is not None:
         from ninja.context.stage import Contextual
-        from ninja.files.target import target
 
         read = [source.words, context.entities, context.groups, context.class_lm, models.old_lm]
         check_files([target(destination.output_file).archive, destination.words_out], [*source.places, *read])

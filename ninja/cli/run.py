@@ -1,15 +1,26 @@
-"""A function over the lattices of a source, to an output."""
+"""A function over the lattices of a source, and the outputs that they go to."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
-from ninja.cli import writing
-from ninja.cli.options import Destination, text_output
+import click
+
+from ninja.cli.options import Destination, check_files, text_output
 from ninja.cli.source import Source
-from ninja.errors import LatticeError
-from ninja.lattice import Kind, Lattice
+from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
+from ninja.files.output import target as understood
+from ninja.files.place import STDIN as STDOUT
+from ninja.io import writer as files
+from ninja.io.lattice_writer import LatticeWriter
+from ninja.io.symbol_tables import write_table
+from ninja.io.writer import KALDI, format_of, spells_words
+from ninja.lattice import Kind, Lattice, Scales
 from ninja.parallel.pipeline import Each, Keyed, Stage, stream
 
 Result = TypeVar("Result")
@@ -56,8 +67,17 @@ def results(
         LatticeError: There is not a single result: an output that stood already is better than an empty one.
     """
     console = source.console
+    seen: set[str] = set()
+
+    def noted() -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in source.lattices() if lattices is None else lattices:
+            if key in seen:
+                console.repeated.append(key)
+            seen.add(key)
+            yield key, lattice
+
     found = stream(
-        source.lattices() if lattices is None else lattices,
+        noted(),
         stage,
         jobs=source.jobs,
         batch_arcs=batch_arcs,
@@ -95,12 +115,10 @@ def write(
 
     def noted() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices() if lattices is None else lattices:
-            if key in timed:
-                console.repeated.append(key)
             timed[key] = lattice.time is not None or timed.get(key, False)
             yield key, lattice
 
-    with writing.opened(destination, source, kind=kind) as taking:
+    with open_output(destination, source, kind=kind) as taking:
         for _, lattice in results(
             stage,
             source,
@@ -120,3 +138,94 @@ def write(
     if untimed:
         console.say(f"the times of {untimed} lattices are lost: states of different times became one")
     return arcs
+
+
+SCALED = ("scale", "combine")  # commands that write costs with their scales in them
+
+
+class LatticeOutput:
+    """An output of a command, in which a lattice that cannot be written joins the run's failures.
+
+    Args:
+        writer: The open output.
+        source: Its console counts lattices that cannot be written.
+    """
+
+    def __init__(self, writer: LatticeWriter, source: Source) -> None:
+        self._writer = writer
+        self._source = source
+
+    @property
+    def keys_done(self) -> Counter[str]:
+        """How often keys stand in the output already."""
+        return self._writer.keys_done
+
+    def take(self, lattice: Lattice) -> bool:
+        """Write a lattice; tell whether that was possible."""
+        try:
+            self._writer.write(lattice)
+        except NinjaError as error:
+            if self._source.unnamed is not None and isinstance(error, SymbolError) and lattice.words is None:
+                raise self._source.unnamed from error
+            if error.key is None or self._source.on_error == "raise":  # without a key it is the end of the output
+                raise
+            self._source.console.log.fail(error)
+            return False
+        return True
+
+
+@contextmanager
+def open_output(destination: Destination, source: Source, *, kind: Kind | None = None) -> Iterator[LatticeOutput]:
+    """Open an output in a ``with`` block; a terminal gets text. The user is told what is lost when it is complete.
+
+    Raises:
+        OptionError: The target makes no sense, or would be written over what is read.
+    """
+    target, words_out = destination.output_file, destination.words_out
+    if target == STDOUT and sys.stdout.isatty() and destination.to is None:
+        target = "ark,t:-"
+    _check_places(target, words_out, source)
+    is_kaldi = format_of(target, destination.to)[0].name in KALDI
+    writer = files.write(
+        target,
+        resume=destination.resume,
+        kind=kind if is_kaldi else None,
+        to=destination.to,
+        lossy=destination.lossy,
+        words_out=words_out,
+        scales=_scales(),
+    )
+    source.spelled_output = source.spelled_output or (lambda: spells_words(target, destination.to))
+    with writer:
+        yield LatticeOutput(writer, source)
+    if words_out is not None and writer.words_path is None and (table := source.table()) is not None:
+        write_table(table, words_out)
+        writer.words_path = words_out
+    for note in writer.notes():
+        source.console.say(note)
+    if writer.repeated:
+        source.console.repeated.clear()  # that is said
+
+
+def _check_places(target: str, words_out: str | None, source: Source) -> None:
+    """Refuse a script file or a symbol table that would be written over lattices.
+
+    Raises:
+        OptionError: Names the file.
+    """
+    chosen = understood(target)
+    lattices = {os.path.realpath(each) for each in (chosen.archive, *source.places) if each != STDOUT}
+    for name, what in ((chosen.script, "script file"), (words_out, "symbol table")):
+        if name is not None and os.path.realpath(name) in lattices:
+            raise OptionError(f"{name}: the {what} would be written over lattices; give it another name")
+    if words_out is not None and chosen.script is not None:
+        check_files([chosen.script, words_out])
+
+
+def _scales() -> Scales | None:
+    """Return the scales by which the running command compares paths, if it does."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name in SCALED or context.params.get("acoustic_scale") is None:
+        return None
+    given = context.params
+    return Scales(given["acoustic_scale"], given.get("lm_scale", 1.0), given.get("word_penalty", 0.0))

@@ -18,6 +18,7 @@ from ninja.cli.source import Source, reads_lattices
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError
 from ninja.evaluate import BiasingList, ErrorRate, Mode, read_speakers, read_text, read_truth, score_entities
+from ninja.io.sources import spells_words
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
@@ -90,7 +91,8 @@ def score(
     details = {name: given.pop(name) for name in _DETAILS}
     if source.words is None and source.format is not None:
         source.need_table()
-    words = source.table()  # None: transcripts
+    is_named = source.words is not None or source.format is not None or spells_words(source.places[0])
+    words = source.table() if is_named else None  # None: transcripts
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     lists = None if biasing is None else evaluate.read_biasing(biasing)

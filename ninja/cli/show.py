@@ -120,8 +120,8 @@ def report(
     if lattices and "-" in (before, after):
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
-    first: Source = opened((before,), how, beside=(after,))["source"]
-    second: Source = opened((after,), how, symbols=first.table())["source"]
+    first: Source = opened((before,), how)["source"]
+    second = first.like((after,))
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     outcomes = Outcomes(references, scales)

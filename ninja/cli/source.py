@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import click
 
 from ninja.cli.console import Console
 from ninja.cli.options import Command, Destination, jobs, section, typed
 from ninja.errors import NinjaError, OptionError
+from ninja.files.place import SPECIFIER
+from ninja.io.lookup import Lookup
+from ninja.io.reader import Reading, spelled_words
+from ninja.io.sources import ReadOptions, Words
+from ninja.io.sources import Source as Places
+from ninja.io.symbol_tables import find_table
+from ninja.io.writer import spells_words
 from ninja.lattice import Lattice
-
-if TYPE_CHECKING:
-    from ninja.io import sources
-    from ninja.io.lookup import Lookup
-    from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 WORDS_HELP = "Symbol table: a word and its id on each line."
 OPTIONS = ("words", "format", "encoding", "allow_pipes", "on_error", "jobs")  # of reading
@@ -35,11 +39,15 @@ class Source:
     allow_pipes: bool = False
     on_error: Literal["skip", "raise"] = "skip"
     jobs: int = 1
-    beside: tuple[str, ...] = ()  # other sources whose words must have the same ids
+    beside: tuple[str, ...] = ()  # other sources whose words must be known before the first lattice
     are_lattices: bool = True  # whose own words may make a symbol table
+    spelled_output: Callable[[], bool] | None = None  # whether an output needs names of ids
     console: Console = field(default_factory=Console)
     symbols: SymbolTable | None = None
-    _looked: bool = False  # for a table of the sources' own words
+    formats: Counter[str] = field(default_factory=Counter)  # names of those met, with their numbers of files
+    unnamed: OptionError | None = None  # why ids of the source have no names, where an output spells them
+    _words: Words | None = None
+    _begun: Reading | None = None
 
     def __post_init__(self) -> None:
         """Let failures end the command where they are to."""
@@ -49,22 +57,19 @@ class Source:
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
         """Return the function that failures of lattices are handed to; None where they end the command."""
-        return self.console.log.fail if self.on_error == "skip" else None
+        return (lambda error: self.console.log.fail(error)) if self.on_error == "skip" else None
 
     def table(self) -> SymbolTable | None:
-        """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if any do."""
-        from ninja.lattice.symbols import SymbolTable
+        """Return the symbol table of ``--words``; without it, that of the words which the sources spell, if they do.
 
+        The first lattices are read for it, where they have not been; the table grows while the others are.
+        """
         if self.symbols is None and self.words is not None:
             self.symbols = SymbolTable.read(self.words)
-        elif self.symbols is None and self.are_lattices and not self._looked:
-            from ninja.io import vocabulary
-
-            self._looked = True
-            self.symbols = vocabulary(
-                [*self.places, *self.beside], format=self.format, encoding=self.encoding, allow_pipes=self.allow_pipes
-            )
-        return self.symbols
+        elif self.symbols is None and self.are_lattices and self._words is None:
+            self._begun = self._reading(self.places, self.on_failure)
+            self._begun.begin()
+        return self.symbols if self._words is None else self._words.found
 
     def need_table(self) -> SymbolTable:
         """Return the symbol table of ``--words``, of the sources' own words, or of the file that lies beside them.
@@ -73,65 +78,59 @@ class Source:
             OptionError: There is none.
             NinjaError: The sources cannot be read.
         """
-        from ninja.io.symbol_tables import find_table
-
-        if self.table() is None:
-            try:
-                self.words = find_table(self.places)
-            except OptionError:
-                if self.are_lattices:
-                    for _ in self.read(self.places, None):  # if it cannot be read, that is why there are no words
-                        break
-                raise
-            self.console.say(f"words of {self.words}")
+        self.spelled_output = lambda: True
         table = self.table()
-        assert table is not None
+        if table is None:
+            if self.unnamed is None and self.are_lattices:
+                for _ in self.read(self.places, None):  # if it cannot be read, that is why there are no words
+                    break
+            raise self.unnamed or OptionError("there are no words; give their symbol table with --words")
         return table
-
-    def format_names(self) -> list[str | None]:
-        """Return the format of each file that is read; None: nobody can tell beforehand. To be asked before reading."""
-        from ninja.formats.kaldi.archive import Vocabulary
-        from ninja.io.batches import Asked, format_name
-        from ninja.io.sources import tables
-
-        asked = Asked(Vocabulary(), self.format, self.encoding)
-        places = [*self.places, *self.beside]
-        return [
-            format_name(table, asked)
-            for table in tables(places, allow_pipes=self.allow_pipes, forced=self.format is not None)
-        ]
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read the sources, one after the other."""
-        return self.read(self.places, self.on_failure)
+        reading, self._begun = self._begun, None
+        reading = reading or self._reading(self.places, self.on_failure)
+        return reading.lattices()
 
-    def read(
-        self, places: sources.Source, on_error: Callable[[NinjaError], None] | None
-    ) -> Iterator[tuple[str, Lattice]]:
+    def read(self, places: Places, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
         """Read lattices with the options of this source."""
-        from ninja.io import read
-
-        return read(
-            places,
-            words=self.table(),
-            format=self.format,
-            encoding=self.encoding,
-            on_error=on_error,
-            allow_pipes=self.allow_pipes,
-        )
+        return self._reading(places, on_error).lattices()
 
     def lookup(self, place: str) -> Lookup:
-        """Open another source, one of ``beside``, for lattices by their keys."""
-        from ninja.io.lookup import Lookup
+        """Open another source for lattices by their keys."""
+        return Lookup(place, self._options(), on_error=self.on_failure, allow_pipes=self.allow_pipes)
 
-        return Lookup(
-            place,
-            words=self.table(),
-            format=self.format,
-            encoding=self.encoding,
-            on_error=self.on_failure,
-            allow_pipes=self.allow_pipes,
-        )
+    def like(self, places: tuple[str, ...]) -> Source:
+        """Return another source that is read in the same way, with the same words."""
+        self.table()
+        return replace(self, places=places, console=Console(), _begun=None)
+
+    def _reading(self, places: Places, on_error: Callable[[NinjaError], None] | None) -> Reading:
+        return Reading(places, self._options(), on_error=on_error, allow_pipes=self.allow_pipes)
+
+    def _options(self) -> ReadOptions:
+        if self._words is None:
+            if self.symbols is None and self.words is not None:
+                self.symbols = SymbolTable.read(self.words)
+            self._words = Words(self.symbols or SymbolTable.growing(others=self._all_words), self._table_of_ids)
+        return ReadOptions(self._words, self.format, self.encoding, formats=self.formats)
+
+    def _all_words(self) -> Iterator[tuple[str, int]]:
+        how = {"format": self.format, "encoding": self.encoding, "allow_pipes": self.allow_pipes}
+        return spelled_words([*self.places, *self.beside], **how)
+
+    def _table_of_ids(self) -> SymbolTable | None:
+        """Find the symbol table beside a source of ids, where an output spells words."""
+        if self.spelled_output is None or not self.spelled_output():
+            return None
+        try:
+            self.words = find_table(self.places)
+        except OptionError as error:
+            self.unnamed = error
+            return None
+        self.console.say(f"words of {self.words}")
+        return SymbolTable.read(self.words)
 
 
 def reads_lattices(command: Command) -> Command:
@@ -191,6 +190,8 @@ def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> di
     chosen = {name: rest.pop(name) for name in OPTIONS if name in rest}
     if "to" in rest:
         rest["destination"] = Destination(**{name: rest.pop(name) for name in OUTPUT_OPTIONS if name in rest})
+        destination = rest["destination"]
+        given["spelled_output"] = lambda: spells_words(destination.output_file, destination.to)
     rest["source"] = Source(places, **chosen, **given)
     return rest
 
@@ -201,8 +202,6 @@ def _refuse_output_as_source(places: tuple[str, ...]) -> None:
     Raises:
         OptionError: Says how it is done here.
     """
-    from ninja.io.sources import SPECIFIER
-
     writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
     are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(each) for each in places)
     if writes and are_specifiers and not typed(["output_file"]):

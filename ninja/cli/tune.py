@@ -24,8 +24,7 @@ from ninja.evaluate import read_text
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.weights import Tuned, tune_weights
@@ -103,7 +102,9 @@ def _tune_weights(
         raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
     references = read_text(ref)
     log = source.console.use_log(RescoreReport())
-    [(lm, options)], old_lm = models.load(options, source.need_table(), log)
+    words = source.need_table()
+    words.complete()
+    [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
     tuned = tune_weights(source.lattices(), references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
     comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
@@ -159,6 +160,7 @@ def _tune_boosts(
     context = replace(context, options=replace(context.options, **shared))
     source.beside = general
     words, log = source.need_table(), source.console.log
+    words.complete()
     old = None if old_lm is None else load_ngram(old_lm, words, log)
     stage = other = Contextual(context)
     tracker = stage.bind(words, log)

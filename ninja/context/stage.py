@@ -22,8 +22,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.log import Log
 from ninja.rescoring.models import ModelFiles, load_model, refuse_unknown
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import RescoreOptions, RescoreReport
 
 Keyed = tuple[str, Lattice]
 Name = str | os.PathLike[str]
@@ -76,6 +75,7 @@ class Contextual:
         self._augmenter: Augmenter | None = None
         self._is_examined = False
         self.words: SymbolTable | None = None  # of the lattices
+        self._num_words = 0  # of them, when the files were read for a table that grows
         self._class_lm: NgramLM | None = None
         self.old_model: NgramLM | None = None  # once it is loaded, and where it is needed
 
@@ -97,7 +97,7 @@ class Contextual:
         log = RescoreReport() if log is None else log
         for key, lattice in self._examined(lattices, log):
             if lattice.words is not None:
-                self.bind(lattice.words, log)
+                self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
             try:
                 result = self.apply(lattice)
             except NinjaError as error:
@@ -125,12 +125,13 @@ class Contextual:
         start = self.tracker.start(self.entities.of(key))
         return self.tracker.matches(start, self.tracker.words.ids(words))
 
-    def bind(self, words: SymbolTable, log: Log) -> Tracker:
+    def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Read the files for the lattices' words, unless these were the last, too; return the tracker.
 
-        The first time oddities of the files are logged.
+        The first time oddities of the files are logged. Of a table that grows, the word id `largest` must be known.
         """
-        if self.words is not words or self.tracker is None:
+        if self.words is not words or self.tracker is None or (words.grows and largest >= self._num_words):
+            self._num_words = len(words) if words.grows else 0
             self.tracker = self._load(words, log)
             self.words = words
         return self.tracker
@@ -141,7 +142,7 @@ class Contextual:
         first = list(islice(source, NUM_EXAMINED))
         found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
         if found is not None:
-            tracker = self.bind(found, log)
+            tracker = self.bind(found, log, max(int(lattice.word.max(initial=0)) for _, lattice in first))
             maps = [each for each in (tracker.class_map, tracker.old_map) if each is not None]
             coverages = [each.coverage(lattice for _, lattice in first) for each in maps]
             # Where lattices are rescored afterwards, the old model's coverage is logged then.
@@ -170,7 +171,7 @@ class Contextual:
             words = extended(words, self.entities.all_lists)
             self._augmenter = self._made_augmenter(context.augmentation, words)
         tracker = self._made_tracker(words)
-        if first and log.on_note is not None:  # to find what cannot be pronounced takes a while
+        if first and log.on_note is not None and not words.grows:  # to find what cannot be pronounced takes a while
             for note in self._notes(known):
                 log.note(note)
         return tracker

@@ -22,7 +22,7 @@ from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
 from ninja.formats.kaldi.objects import BINARY, LONGEST_KEY
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
 from ninja.formats.unsupported import refusal
-from ninja.io.sources import Source, tables
+from ninja.io.sources import Source, kind_of, listed_files, tables
 from ninja.lattice import Array
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
@@ -51,7 +51,10 @@ def read_matrices(
         name = table.place.name
         try:
             with open_stream(table.place) as stream:
-                if table.kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
+                kind = kind_of(table, stream)
+                if kind == "list":
+                    yield from read_matrices([each.place.path for each in listed_files(stream)], on_error)
+                elif kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
                     yield from _listed(stream.rest(), name, on_error)
                 else:
                     for key, matrix in matrices_in(stream, key_of(table.place.path), name, on_error):

@@ -28,6 +28,13 @@ class Numbered:
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, of the utterances that have some
+    spoken: Mapping[str, Sequence[str]] | None = None  # their words, where the table takes in those of each lattice
+
+    def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
+        """Return the word ids of a lattice's reference."""
+        if self.spoken is None or lattice.words is None:
+            return self.ids[lattice.key]
+        return np.array(lattice.words.ids(self.spoken[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
         """Count the words without an id in some utterances."""
@@ -39,7 +46,8 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
 
     Args:
         references: Words said, by utterance id; ids in decimal where there is no table.
-        words: Symbol table of the lattices, if the references are words.
+        words: Symbol table of the lattices, if the references are words. Of one that grows, the words are those that
+            it has by now; the result's ``of`` asks it anew.
         oov: Id of words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
 
     Raises:
@@ -59,7 +67,7 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
             unknown[key] = tuple(word for word, each in zip(reference, numbers, strict=True) if each == NEVER)
             numbers = [oov if each == NEVER else each for each in numbers]
         ids[key] = np.array(numbers, np.int32)
-    return Numbered(ids, unknown)
+    return Numbered(ids, unknown, references if words is not None and words.grows and oov == NEVER else None)
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
@@ -148,13 +156,13 @@ def oracle_score(
         FormatError: No lattice has a reference.
     """
     total, found = ErrorRate(), set()
-    said = number(references, words, unknown).ids
+    said = number(references, words, unknown)
     for lattice in lattices:
-        if lattice.key not in said:
+        if lattice.key not in references:
             total += ErrorRate(unreferenced=1)
             continue
         found.add(lattice.key)
-        total += oracle_rate(oracle(lattice, said[lattice.key], wildcards))
+        total += oracle_rate(oracle(lattice, said.of(lattice), wildcards))
     if not found:
         raise FormatError("no lattice has a reference; do the utterance ids belong together?")
     return total + ErrorRate(missing=len(references) - len(found))

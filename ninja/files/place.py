@@ -35,10 +35,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file of lattices of any format, a script file that lists lattices, or a folder that is one source by itself."""
+    """A file of lattices of any format, a script file that lists lattices, or a folder."""
 
     place: Place
-    kind: Literal["ark", "scp", "folder"] = "ark"
+    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": a list of files, too
     permissive: bool = False  # script file: pass over what cannot be read
 
 

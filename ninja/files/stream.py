@@ -16,7 +16,6 @@ from ninja.files.gzip import GZIP_MAGIC, Unpacked, unpack_head
 from ninja.files.place import STDIN, Place
 
 UNKNOWN_SIZE = 1 << 62
-LARGEST_KEPT = 1 << 34  # bytes of a pipe that are kept in memory to be read twice
 CHUNK = 1 << 20
 
 
@@ -181,31 +180,26 @@ class _Peeked:
     stdin: object  # whose bytes these are, if they are the standard input's
     content: bytes = b""
     whole: bool = False  # all of it
-    openings: int = 1  # how often it can still be opened, if it is whole and not the standard input
 
 
 _peeked: dict[str, _Peeked] = {}
 
 
-def peek(path: str, size: int | None, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
+def peek(path: str, size: int, enough: Callable[[bytes], object] = lambda head: None) -> bytes:
     """Return the first bytes of a pipe or the standard input, unpacked, and keep them to be read.
 
     Args:
         path: A pipe, or ``-`` for the standard input.
-        size: At most so many; None: all, packed as they are. Then the standard input can be opened again and again, a
-            pipe twice: later something else may come out of it.
+        size: At most so many.
         enough: As for ``Stream.head``; of what is not gzip.
 
     Raises:
-        InputError: It cannot be read, or all of it is more than can be kept.
+        InputError: It cannot be read.
     """
     peeked = _peeked_of(path)
     if peeked is None:
         peeked = _peeked[path] = _Peeked(_unread(path), sys.stdin)
     try:
-        if size is None:
-            _keep(path, peeked)
-            return peeked.content
         while not peeked.whole and len(peeked.content) < size and not (peeked.content and enough(peeked.content)):
             more = peeked.raw.read(size - len(peeked.content))
             peeked.content += more
@@ -215,25 +209,6 @@ def peek(path: str, size: int | None, enough: Callable[[bytes], object] = lambda
     if peeked.content.startswith(GZIP_MAGIC):
         return unpack_head(peeked.content, size)
     return peeked.content[:size]
-
-
-def _keep(path: str, peeked: _Peeked) -> None:
-    """Read all that is left."""
-    pieces = [peeked.content]
-    kept = len(peeked.content)
-    while not peeked.whole:
-        pieces.append(peeked.raw.read(CHUNK))
-        kept += len(pieces[-1])
-        peeked.whole = not pieces[-1]
-        if kept > LARGEST_KEPT:
-            raise InputError(
-                f"more than {LARGEST_KEPT >> 30} GB, too much to be read twice, first for its words; give the words "
-                "(--words), or a file",
-                Place(path).name,
-            )
-    peeked.content = b"".join(pieces)
-    peeked.openings = 2
-    peeked.raw.close()
 
 
 def _peeked_of(path: str) -> _Peeked | None:
@@ -249,11 +224,7 @@ def _after_peeking(path: str) -> tuple[IO[bytes], bytes]:
     peeked = _peeked_of(path)
     if peeked is None:
         return _unread(path), b""
-    peeked.openings -= 1
-    if not peeked.whole or (path != STDIN and not peeked.openings):
-        del _peeked[path]
-    if peeked.whole:
-        return io.BytesIO(peeked.content), b""
+    del _peeked[path]
     return peeked.raw, peeked.content
 
 

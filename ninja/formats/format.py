@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from ninja.errors import FormatError, OptionError
 from ninja.formats import options, unsupported
 from ninja.formats.content import BOM, Content, Entry
-from ninja.lattice.symbols import SpelledTable, SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 # Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.
 MODULES = (
@@ -79,7 +79,8 @@ class Read:
     # Content, table of words (None: the file's own), options -> the entries of the file.
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass of what ``--from NAME:OPTION=VALUE`` sets
-    ids: bool = False  # words may be ids of a table that the user must know
+    ids: bool = False  # words may be ids, of a table in the file or one that the user must know
+    lazy: bool = False  # lattices are read when they are used, where ``content.late`` allows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class Format:
     aliases: tuple[str, ...] = ()
     mark: Callable[[bytes], object] | None = None  # whether a file begins as no other format's does
     in_folder: Callable[[bytes], object] | None = None  # stricter mark of files that lie among others; None: the mark
+    of_folder: Callable[[str], bool] | None = None  # whether a folder is one source of this format
     results: bool = False  # beside lattices such files are what became of them
     keeps: frozenset[Field] = frozenset()  # what a file can hold
     read: Read | None = None
@@ -175,7 +177,7 @@ class Reader:
             NinjaError: What ends the reading of this file.
         """
         assert self.format.read is not None
-        if self.format.read.ids and isinstance(words, SpelledTable):
+        if self.format.read.ids and words is not None and words.grows:
             words = None  # it knows no ids; names come into it afterwards
         return self.format.read.entries(content, words, self.options)
 
@@ -240,6 +242,14 @@ def detect(head: bytes, name: str) -> Format | None:
         raise FormatError(refusal, name)
     found = [each for each in by_extension(name) if each.read is not None]
     return found[0] if len(found) == 1 else None
+
+
+def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the format of a folder that is one source by itself; None: its files are the sources."""
+    if not any(entry.is_dir() for entry in os.scandir(path)):
+        return None
+    found = next((each for each in formats() if each.of_folder is not None and each.of_folder(path)), None)
+    return None if found is None else Reader.of(found, {}, encoding)
 
 
 def reader(text: str, encoding: str = "utf-8") -> Reader:

@@ -260,7 +260,7 @@ FORMAT = Format(
     about="FST of OpenFst in its binary form, one a file",
     extensions=(".fst", ".fsa"),
     mark=_is_image,
-    read=Read(_entries, OpenfstOptions),
+    read=Read(_entries, OpenfstOptions, ids=True),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
     write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=_kept),
 )

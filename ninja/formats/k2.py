@@ -356,7 +356,7 @@ FORMAT = Format(
     about="k2's Fsa or FsaVec, saved by torch",
     extensions=(".pt",),
     mark=_is_k2,
-    read=Read(_entries, K2Options),
+    read=Read(_entries, K2Options, ids=True),
     keeps=ALL_FIELDS - {"names"},
     write=Write(encoder=K2Encoder, options=K2WriteOptions, keeps=_kept),
 )

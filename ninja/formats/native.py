@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from ninja.lattice.symbols import SymbolTable
 Check = Literal["use", "all", "none"]
 TOGETHER = 64  # lattices that are made at once
 BATCH = 1 << 25  # bytes of arrays that make a record batch
+BATCH_LATTICES = 1 << 12
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
@@ -234,7 +235,10 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 
 
 class NativeEncoder:
-    """A file of ours being written, a record batch at a time; access by key comes with the format."""
+    """A file of ours being written, a record batch at a time; access by key comes with the format.
+
+    The file begins with its symbol table: one that grows is written in the end, the lattices behind it.
+    """
 
     def __init__(self, settings: WriteSettings) -> None:
         self._arrow = arrow()
@@ -258,34 +262,38 @@ class NativeEncoder:
             message = f"the key {lattice.key!r} is empty or holds a control character; give the lattice another"
             raise LatticeError(message, key=lattice.key)
         lattice.key.encode()  # an error of this lattice only
-        if self._writer is None:
-            self._begin(lattice.words if self._words is None else self._words)
+        if self._words is None:
+            self._words = lattice.words
+        grows = self._words is not None and self._words.grows
+        if self._writer is None and not grows:
+            self._begin()
         largest = int(lattice.word.max(initial=0))
         if largest >= self._num_words:
             raise SymbolError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
         self._pending.append(lattice)
         self._size += sum(getattr(lattice, name).nbytes for name in COLUMNS if name != "time")
-        if self._size >= BATCH:
-            self._flush()
+        if self._size >= BATCH and not grows:
+            self._flush(self._pending)
+            self._pending, self._size = [], 0
         return self._written.take()
 
     def end(self) -> bytes:
         """Return the last lattices and the footer, without which the file cannot be read."""
         if self._writer is None:
-            self._begin(self._words)
-        if self._pending:
-            self._flush()
+            self._begin()
+        for begin in range(0, len(self._pending), BATCH_LATTICES):
+            self._flush(self._pending[begin : begin + BATCH_LATTICES])
         self._writer.close()
         return self._written.take()
 
-    def _begin(self, words: SymbolTable | None) -> None:
-        self._schema, self._dictionary = native_schema.schema(words)
+    def _begin(self) -> None:
+        self._schema, self._dictionary = native_schema.schema(self._words)
         if self._dictionary is not None:
             self._num_words = len(self._dictionary)
         self._writer = self._arrow.ipc.new_file(self._written, self._schema)
 
-    def _flush(self) -> None:
-        pyarrow, lattices = self._arrow, self._pending
+    def _flush(self, lattices: Sequence[Lattice]) -> None:
+        pyarrow = self._arrow
         columns = [
             pyarrow.array([lattice.key for lattice in lattices], pyarrow.string()),
             pyarrow.array([lattice.kind for lattice in lattices], pyarrow.string()),
@@ -305,8 +313,6 @@ class NativeEncoder:
             )
         columns.append(pyarrow.array([checksum(lattice) for lattice in lattices], pyarrow.uint32()))
         self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
-        self._pending = []
-        self._size = 0
 
 
 class _Written(io.RawIOBase):
@@ -335,7 +341,7 @@ FORMAT = Format(
     extensions=(".arrow",),
     aliases=("arrow",),
     mark=lambda head: head.startswith(native_schema.MAGIC),
-    read=Read(_entries),
+    read=Read(_entries, ids=True, lazy=True),
     keeps=ALL_FIELDS,
     write=Write(encoder=NativeEncoder),
 )

@@ -96,6 +96,7 @@ class MappedTable(SymbolTable):
         self._values = values
         self._checksum = checksum
         self.path = path
+        self.grows, self._others = False, None
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("_id", "_word"):

@@ -16,9 +16,8 @@ from ninja.formats.format import Field
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.costs import check_one_cost
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
-EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
 
 
@@ -54,7 +53,7 @@ class Naming:
         words = self.words
         if words is None:
             words = SymbolTable.from_words(list(dict.fromkeys([EPSILON_NAME, *names])))
-        ids = np.array([EPSILON, *words.ids(names)], np.int32)
+        ids = np.array([EPSILON, *words.intern(names)], np.int32)
         if (ids < 0).any():
             missing = int(np.flatnonzero(ids < 0)[0]) - 1
             raise SymbolError(

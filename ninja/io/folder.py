@@ -7,8 +7,8 @@ import re
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
-from ninja.files.place import Place
-from ninja.files.stream import open_stream
+from ninja.files.place import Place, natural
+from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import BOM
 from ninja.formats.format import HEAD, by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
@@ -21,11 +21,34 @@ _PACKED = re.compile(r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$")
 Holds = Literal["lattices", "results", "nothing", "damage"]
 
 
-def lattice_files(files: list[str]) -> list[str]:
-    """Return those of some files that hold lattices, or should; where there are none, those that hold results."""
-    held = {file: _held(file) for file in files}
-    wanted = "lattices" if "lattices" in held.values() else "results"
-    return [file for file, holds in held.items() if holds in (wanted, "damage")]
+def files(folder: str) -> list[str]:
+    """Return the files of a folder in their natural order, without hidden ones."""
+    entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
+    return sorted((entry.path for entry in entries), key=natural)
+
+
+def named(path: str) -> tuple[Holds, None]:
+    """Tell by its name whether a file holds lattices where their format is given."""
+    return ("nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "lattices"), None
+
+
+def held(path: str) -> tuple[Holds, Stream | None]:
+    """Open a file and tell what it holds; the stream stays open where it holds anything and can be read."""
+    damage: Holds = "nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
+    try:
+        stream = open_stream(Place(path))
+    except (InputError, FormatError):
+        return damage, None
+    try:
+        found = holds(stream.head(HEAD), path)
+    except (InputError, FormatError):
+        stream.close()
+        return damage, None
+    found = damage if found == "damage" else found
+    if found == "nothing":
+        stream.close()
+        return found, None
+    return found, stream
 
 
 def holds(head: bytes, name: str) -> Holds:
@@ -57,14 +80,3 @@ def _is_named(name: str) -> bool:
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))
-
-
-def _held(path: str) -> Holds:
-    damage: Holds = "nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
-    try:
-        with open_stream(Place(path)) as stream:
-            head = stream.head(HEAD)
-    except (InputError, FormatError):
-        return damage
-    held = holds(head, path)
-    return damage if held == "damage" else held

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from ninja.errors import OptionError
 from ninja.files.gzip import Packed
-from ninja.files.output import Bytes, PartFile, StandardOutput
-from ninja.files.target import target
+from ninja.files.output import Bytes, PartFile, StandardOutput, target
 from ninja.io.sources import STDIN as STDOUT
 
 

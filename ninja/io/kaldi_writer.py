@@ -10,9 +10,8 @@ from typing import Any
 from ninja._tables import TableWriter
 from ninja.errors import OptionError
 from ninja.files.gzip import Packed
-from ninja.files.output import PartFile, StandardOutput
+from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.target import Target
 from ninja.io.lattice_writer import LatticeWriter, Output
 from ninja.io.resume import ResumePoint, resume_point
 from ninja.lattice import Kind, Lattice

@@ -1,4 +1,4 @@
-"""``LatticeWriter``: checks and conversions that every output shares, before a layout puts the bytes into files."""
+"""Lattices on their way out: made into what a format holds, with what it loses, checked, and handed to a layout."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
-from ninja.formats.format import FIELDS, Format, WriteSettings
-from ninja.io import losses
-from ninja.io.conversion import Item, converted
+from ninja.formats.format import FIELDS, Field, Format, WriteSettings
 from ninja.io.symbol_tables import Names, TableBeside
-from ninja.lattice import Lattice
-from ninja.lattice.nbest import NBest
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.nbest import NBest, check
+from ninja.lattice.network import ConfusionNetwork
+from ninja.lattice.times import state_times
 
 if TYPE_CHECKING:
     pass
@@ -167,9 +169,9 @@ class LatticeWriter:
         """Return the fields of an item that the output does not keep."""
         lost: list[str] = []
         if isinstance(made, NBest):
-            lost += losses.lost_of_list(made, self._keeps)
+            lost += lost_of_list(made, self._keeps)
         elif isinstance(item, Lattice) and isinstance(made, Lattice):
-            lost += losses.lost_of_lattice(item, self._keeps)
+            lost += lost_of_lattice(item, self._keeps)
         if self._write.also_lost is not None:
             lost += self._write.also_lost(made, self._settings)
         return lost if self._keeps_key(key) else [*lost, FIELDS["key"]]
@@ -230,3 +232,147 @@ def _told(lost: Counter[str]) -> str:
         f"{count} {'lattice' if count == 1 else 'lattices'} lost: {', '.join(names)}"
         for count, names in sorted(fields.items(), reverse=True)
     )
+
+
+_COSTS = {"graph", "acoustic", "apart", "unscaled"}
+ASSUMED_SHIFT = 0.01  # seconds, which every reader takes where a file does not say
+
+
+def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
+    """Return the fields of a lattice that a format does not keep.
+
+    Times that kept alignments say are kept, and a frame shift matters only where alignments or times are.
+
+    Args:
+        lattice: The lattice.
+        keeps: What the format can hold.
+    """
+    lost = []
+    labelled = lattice.has_labels
+    aligned = labelled and "alignments" in keeps
+    if labelled and not aligned:
+        lost.append(FIELDS["alignments"])
+    if lattice.time is not None and not aligned and "times" not in keeps:
+        lost.append(FIELDS["times"])
+    timed = aligned or ("times" in keeps and (labelled or lattice.time is not None))
+    if timed and "frame shift" not in keeps and lattice.frame_shift not in (None, ASSUMED_SHIFT):
+        lost.append(FIELDS["frame shift"])
+    if lattice.kind == "raw" and "raw" not in keeps:
+        lost.append(FIELDS["raw"])
+    if keeps >= _COSTS:
+        return lost
+    final = lattice.is_final
+    graph = bool(lattice.graph.any() or lattice.final_graph[final].any())
+    acoustic = bool(lattice.acoustic.any() or lattice.final_acoustic[final].any())
+    return lost + _lost_costs(keeps, graph=graph, acoustic=acoustic, apart=acoustic and "acoustic" in keeps)
+
+
+def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
+    """Return the fields of an n-best list that a format does not keep.
+
+    Args:
+        nbest: The list.
+        keeps: What the format can hold.
+    """
+    lost = []
+    hypotheses = nbest.hypotheses
+    aligned = all(each.labels is not None and any(each.labels) for each in hypotheses) and "alignments" in keeps
+    if "alignments" not in keeps and any(each.labels is not None and any(each.labels) for each in hypotheses):
+        lost.append(FIELDS["alignments"])
+    has_seconds = nbest.frame_shift is not None or "frame shift" not in keeps
+    if any(each.begin for each in hypotheses) and not aligned and not ("times" in keeps and has_seconds):
+        lost.append(FIELDS["times"])
+    if "times" in keeps and "frame shift" not in keeps and nbest.frame_shift not in (None, ASSUMED_SHIFT):
+        lost.append(FIELDS["frame shift"])
+    if "word costs" not in keeps and any(any(each.graph[:-1]) or any(each.acoustic[:-1]) for each in hypotheses):
+        lost.append(FIELDS["word costs"])
+    if keeps >= _COSTS:
+        return lost
+    graph = any(each.graph_cost for each in hypotheses)
+    acoustic = any(each.acoustic_cost for each in hypotheses)
+    return lost + _lost_costs(keeps, graph=graph, acoustic=acoustic, apart=graph and "graph" in keeps)
+
+
+def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: bool) -> list[str]:
+    """Return which costs are lost; one cost of a lattice is read as graph cost, of a list as acoustic cost."""
+    lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
+    if acoustic and "acoustic" not in keeps:
+        lost.append(FIELDS["acoustic"])
+    elif acoustic and not graph and "unscaled" not in keeps:
+        lost.append(FIELDS["unscaled"])
+    if apart and "apart" not in keeps:
+        lost.append(FIELDS["apart"])
+    return lost
+
+
+ALL_PATHS = 100_000  # of a lattice, where all are wanted; more are refused
+Item = Lattice | NBest | ConfusionNetwork
+_INSTEAD = {
+    "lattice": "lattices; make one of an n-best list with ninja.graph.nbest_lattice",
+    "nbest": "lattices and n-best lists",
+    "network": "lattices and confusion networks",
+}
+
+
+def converted(item: Item, format: Format, settings: WriteSettings, *, with_names: bool) -> tuple[Any, list[str]]:
+    """Return an item as its format holds it, and what a lattice loses by becoming that.
+
+    Args:
+        item: A lattice, or what the format holds.
+        format: The format that is written.
+        settings: Its options; of lists the number of hypotheses and the scales, of networks the scales.
+        with_names: Whether hypotheses are spelled and timed; where ids are written, alignments say the times.
+
+    Raises:
+        OptionError: The format holds neither lattices nor such items.
+        LatticeError: The lattice has no path or too many, or the list is not consistent.
+    """
+    if isinstance(item, Lattice):
+        if format.holds == "nbest":
+            return _list(item if not with_names else _timed(item), settings, with_names=with_names)
+        if format.holds == "network":
+            return _network(item, settings)
+        return item, []
+    if isinstance(item, NBest) and format.holds == "nbest":
+        check(item)
+    elif not (isinstance(item, ConfusionNetwork) and format.holds == "network"):
+        raise OptionError(f"{format.name} holds {_INSTEAD[format.holds]}")
+    return item, []
+
+
+def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tuple[NBest, list[str]]:
+    from ninja.graph import lattice_nbest
+
+    options = settings.options
+    found = lattice_nbest(
+        lattice if with_names else lattice.with_words(None),
+        options.n or ALL_PATHS + 1,
+        Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
+    )
+    count = len(found.hypotheses)
+    if not options.n and count > ALL_PATHS:
+        raise LatticeError(f"more than {ALL_PATHS} paths; say how many are wanted (n=…)", key=lattice.key)
+    return found, [f"paths beyond the {options.n} best"] if options.n and count >= options.n else []
+
+
+def _network(lattice: Lattice, settings: WriteSettings) -> tuple[Lattice | ConfusionNetwork, list[str]]:
+    from ninja.consensus import lattice_mesh
+
+    options = settings.options
+    if settings.words is not None:
+        lattice = lattice.with_words(settings.words)
+    if lattice.words is None and lattice.word.any():
+        raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+    found, whole = lattice_mesh(lattice, Scales(options.acoustic_scale, options.lm_scale))
+    return found, [] if whole else [FIELDS["paths"]]
+
+
+def _timed(lattice: Lattice) -> Lattice:
+    """Return a lattice with the times that its alignments give, if it has no times and they give any."""
+    if lattice.time is not None or not lattice.has_labels:
+        return lattice
+    try:
+        time = np.maximum(state_times(lattice), 0)  # -1: no path leads there
+    except LatticeError:  # they do not count frames
+        return lattice
+    return lattice.replace(time=time, frame_shift=lattice.frame_shift or ASSUMED_SHIFT)

@@ -14,8 +14,8 @@ from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
 from ninja.files.stream import gives_bytes_once, open_stream
-from ninja.io.reader import read
-from ninja.io.sources import Source, tables
+from ninja.io.reader import Reading
+from ninja.io.sources import ReadOptions, Source, Words, tables
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -33,9 +33,7 @@ class Lookup:
 
     Args:
         source: What ``ninja.read`` takes.
-        words: Symbol table to attach.
-        format: As for ``ninja.read``.
-        encoding: As for ``ninja.read``.
+        options: How it is read; None: as by ``ninja.read`` without any.
         on_error: Called with what is wrong with each faulty lattice, which counts as missing; without it, it is raised.
         allow_pipes: As for ``ninja.read``.
 
@@ -46,10 +44,8 @@ class Lookup:
     def __init__(
         self,
         source: Source,
+        options: ReadOptions | None = None,
         *,
-        words: SymbolTable | None = None,
-        format: str | None = None,
-        encoding: str = "utf-8",
         on_error: Callable[[NinjaError], None] | None = None,
         allow_pipes: bool = False,
     ) -> None:
@@ -60,14 +56,9 @@ class Lookup:
         self._name = source if isinstance(source, str | os.PathLike) else " ".join(map(str, source))
         self._on_error = on_error
         self._first_fault: NinjaError | None = None
-        self._entries = read(
-            source,
-            words=words,
-            format=format,
-            encoding=encoding,
-            on_error=None if on_error is None else self._report,
-            allow_pipes=allow_pipes,
-        )
+        options = options or ReadOptions(Words(SymbolTable.growing(), own=True))
+        report = None if on_error is None else self._report
+        self._entries = Reading(source, options, on_error=report, allow_pipes=allow_pipes).lattices()
         self._any = False
         self._passed = _Shelf()
         self._last: tuple[str, Lattice] | None = None

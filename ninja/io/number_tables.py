@@ -12,15 +12,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, InputError, OptionError, OutputError
+from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.gzip import Packed
-from ninja.files.output import PartFile, StandardOutput
+from ninja.files.output import PartFile, StandardOutput, target
 from ninja.files.place import STDIN, Place, resolve
 from ninja.files.stream import open_stream
-from ninja.files.target import target
 from ninja.formats.kaldi.objects import ObjectReader
-from ninja.io.sources import Source, tables
+from ninja.io.sources import Source, open_tables
 
 Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
@@ -177,20 +176,17 @@ def _float(reader: ObjectReader) -> float:
 
 
 def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
-    for table in tables(source, allow_pipes=allow_pipes):
+    for table, stream in open_tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _scripted(table.place, decode)
+            yield from _scripted(table.place, utf8.decoded(stream.rest(), table.place.name), decode)
             continue
-        with closing(open_stream(table.place)) as stream:
-            reader = ObjectReader(stream)
-            while (key := reader.next_key()) is not None:
-                yield key, decode(reader)
+        reader = ObjectReader(stream)
+        while (key := reader.next_key()) is not None:
+            yield key, decode(reader)
 
 
-def _scripted(place: Place, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
-    if place.path == STDIN:
-        raise InputError("a script file of numbers must be a file", place.name)
-    for number, line in enumerate(utf8.read(place.path).splitlines(), start=1):
+def _scripted(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
+    for number, line in enumerate(lines.splitlines(), start=1):
         key, _, name = line.strip().partition(" ")
         if not key:
             continue

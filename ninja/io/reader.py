@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from functools import partial
+from itertools import chain
+from typing import Any
 
 from ninja.errors import NinjaError, OptionError
-from ninja.formats.kaldi.archive import Batch, Vocabulary
+from ninja.files.stream import gives_bytes_once
+from ninja.formats.kaldi.archive import Batch
 from ninja.formats.textual import check_encoding
-from ninja.io.batches import Asked, batches, spells
-from ninja.io.sources import Source, tables
-from ninja.io.wording import Merging
+from ninja.io.sources import ReadOptions, Source, Tables, Words, tables
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -28,21 +29,22 @@ def read(
 ) -> Iterator[tuple[str, Lattice]]:
     """Yield the key and the lattice of each entry of one or many files of any format, in their order.
 
-    What a file holds, and whether it is packed with gzip, is seen from its content. The states of a lattice are sorted
-    topologically where they are not yet, in the order in which Kaldi's tools would sort them, without the states that
-    the start does not reach; otherwise states and arcs keep their numbers. Costs in double precision (``lattice8``,
-    ``compactlattice84``) are rounded to single.
+    Each file is opened once; its format, and whether it is packed with gzip, is seen from its content. States that the
+    start does not reach are left out, and the others sorted topologically, as Kaldi's tools sort them, where they are
+    not. Costs in double precision (``lattice8``, ``compactlattice84``) are rounded to single.
 
-    Lattices of formats that spell words have the ids of `words`. Without it, each file's own words make a table; then
-    ids of two files mean different words, unless ``vocabulary(source)`` is given as `words`.
+    Lattices of formats that spell words have the ids of `words`. Without it the words of all files make one table,
+    which grows while they are read; lattices of a file with a table of its own, such as Arrow's, keep that.
 
     Args:
         source: A file, a directory, a list of files (one a line), ``-`` for the standard input, a pattern
             (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or
             several of these. A lattice without a key of its own gets its file's name as its key.
         words: Symbol table to attach, or its file; lattices with words it lacks are faulty then.
+            ``SymbolTable.growing()`` takes in all words, also of files with tables of their own; then no file may hold
+            ids alone.
         format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
-            docs/formats.md. Needed where a file could be of two.
+            docs/formats.md. Needed for formats without a mark whose extension is not theirs.
         encoding: Of text.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
             raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage
@@ -53,7 +55,7 @@ def read(
             of anything else.
 
     Raises:
-        FormatError: Damage, something that is no lattice, or a file that could be of two formats.
+        FormatError: Damage, something that is no lattice, or an empty directory.
         LatticeError: A lattice that is empty, has a cycle, no final state, or a cost or id out of range.
         SymbolError: A word, or the id of one, that `words` lacks.
         InputError: A file that cannot be read, a pattern that matches none, a command that failed.
@@ -61,11 +63,76 @@ def read(
 
     Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
-    check_encoding(encoding)
-    table = words if words is None or isinstance(words, SymbolTable) else SymbolTable.read(words)
-    asked = Asked(Vocabulary.of(table), format, encoding, read_ahead, late=on_error is None)
-    found = tables(source, allow_pipes=allow_pipes, forced=format is not None)
-    return _entries(batches(found, asked), on_error)
+    if words is None:
+        others = partial(spelled_words, source, format=format, encoding=encoding, allow_pipes=allow_pipes)
+        known = Words(SymbolTable.growing(others=others), own=True)
+    else:
+        known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
+    options = ReadOptions(known, format, encoding, read_ahead, late=on_error is None)
+    return Reading(source, options, on_error=on_error, allow_pipes=allow_pipes).lattices()
+
+
+class Reading:
+    """Lattices of sources that are being read.
+
+    Args:
+        source: As for `read`.
+        options: How files are read.
+        on_error: As for `read`.
+        allow_pipes: As for `read`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: ReadOptions,
+        *,
+        on_error: Callable[[NinjaError], None] | None = None,
+        allow_pipes: bool = False,
+    ) -> None:
+        if options.encoding != "utf-8":
+            check_encoding(options.encoding)
+        self.options = options
+        self._on_error = on_error
+        self._batches = Tables(options).batches(tables(source, allow_pipes=allow_pipes))
+
+    def begin(self) -> SymbolTable | None:
+        """Read the first lattices and return the symbol table of their words; None: they have ids alone."""
+        seen: list[Batch] = []
+        for batch in self._batches:
+            seen.append(batch)
+            if any(isinstance(found, Lattice) for _, found in batch.entries):
+                break
+        self._batches = _behind(seen, self._batches)
+        return self.options.words.found
+
+    def lattices(self) -> Iterator[tuple[str, Lattice]]:
+        """Yield the key and the lattice of each entry."""
+        try:
+            for batch in self._batches:
+                if not batch.faulty:
+                    yield from batch.entries  # type: ignore[misc]
+                    continue
+                for key, found in batch.entries:
+                    if not isinstance(found, NinjaError):
+                        yield key, found
+                    elif self._on_error is None:
+                        raise found
+                    else:
+                        self._on_error(found)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End reading."""
+        self._batches.close()  # type: ignore[attr-defined]
+
+
+def _behind(seen: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
+    try:
+        yield from chain(seen, rest)
+    finally:
+        rest.close()  # type: ignore[attr-defined]
 
 
 def keys(
@@ -78,57 +145,33 @@ def keys(
 def vocabulary(
     source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
 ) -> SymbolTable | None:
-    """Return one symbol table for the words that files spell, in the order in which they come.
+    """Return one symbol table of the words that files spell, in the order in which they come.
 
-    Every file is read for it, but Kaldi's archives, whose words are ids only. What is wrong with a lattice is passed
-    over; ``read`` will tell. Words of one file and ids of another are not mixed: nobody knows what the ids mean.
-
-    Args:
-        source: As for ``read``; the standard input is kept in memory for it, if it is spelled.
-        format: As for ``read``.
-        encoding: As for ``read``.
-        allow_pipes: As for ``read``; the output of commands is not looked at.
+    Every file is read for it: only a caller who must know all words before the first lattice needs it. Faults of
+    lattices are left to ``read``. Arguments and errors are those of ``read``.
 
     Returns:
         The table; None if no file spells its words.
+    """
+    words = SymbolTable.growing()
+    options = ReadOptions(Words(words), format, encoding, read_ahead=False)
+    reading = Reading(source, options, on_error=lambda _: None, allow_pipes=allow_pipes)
+    spelled = False
+    for _, lattice in reading.lattices():
+        spelled |= lattice.words is words
+    return words if spelled else None
+
+
+def spelled_words(source: Source, **how: Any) -> Iterator[tuple[str, int]]:
+    """Yield the words of a source that is read for them alone; see `vocabulary`.
 
     Raises:
-        InputError: A pattern that no file matches.
-        OptionError: As for ``read``; or one file spells its words, and another holds ids only.
+        OptionError: It can be read only once.
     """
-    asked = Asked(Vocabulary(), format, encoding, read_ahead=False)
-    found = [
-        (table, spells(table, asked)) for table in tables(source, allow_pipes=allow_pipes, forced=format is not None)
-    ]
-    bare = [table.place.command or table.place.path for table, spelled in found if spelled is False]
-    words = Merging()
-    for table in [table for table, spelled in found if spelled]:
-        for batch in batches([table], asked):
-            for _, lattice in batch.entries:
-                if not isinstance(lattice, Lattice):
-                    continue
-                if lattice.words is not None:
-                    words.add(lattice.words)
-                elif lattice.word.any():
-                    bare.append(table.place.path)
-    merged = words.table()
-    if merged is not None and bare:
-        raise OptionError(
-            f"{bare[0]} holds ids of words, but another source spells words; say with words= (--words) what ids mean"
-        )
-    return merged
-
-
-def _entries(batches: Iterator[Batch], on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
-    with closing(batches):  # type: ignore[type-var]
-        for batch in batches:
-            if not batch.faulty:
-                yield from batch.entries  # type: ignore[misc]
-                continue
-            for key, found in batch.entries:
-                if not isinstance(found, NinjaError):
-                    yield key, found
-                elif on_error is None:
-                    raise found
-                else:
-                    on_error(found)
+    for table in tables(source, allow_pipes=how["allow_pipes"]):
+        if table.place.command is not None or gives_bytes_once(table.place.path):
+            raise OptionError(
+                f"{table.place.name}: its words must be known before its lattices are read, which a pipe does not "
+                "allow; give the symbol table (--words), for unknown words of a model their cost (--unk-penalty)"
+            )
+    yield from vocabulary(source, **how) or ()

@@ -10,8 +10,7 @@ from typing import cast
 
 from ninja._tables import TableReader
 from ninja.errors import FormatError, NinjaError
-from ninja.files.output import part_of, reported
-from ninja.files.target import Target
+from ninja.files.output import Target, part_of, reported
 
 CHUNK = 1 << 19
 

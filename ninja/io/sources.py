@@ -1,59 +1,370 @@
-"""What a user may name as a source of lattices, turned into a list of tables to read."""
+"""Sources of lattices as a user names them, each opened once and read in batches; its content says its format."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, natural, resolve
-from ninja.io.folder import NOT_LATTICES, lattice_files
+import numpy as np
+
+from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
+from ninja.files.cores import num_cores
+from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
+from ninja.files.stream import Stream, gives_bytes_once, open_stream, peek
+from ninja.formats.content import BOM, Content, Entry
+from ninja.formats.format import HEAD, Reader, detect, of_folder
+from ninja.formats.format import reader as named
+from ninja.formats.kaldi import archive as kaldi
+from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
+from ninja.io import folder
+from ninja.io.read_ahead import read_ahead
+from ninja.io.scp_reader import ARC_BYTES, ScpReader
+from ninja.lattice import Array, Lattice
+from ninja.lattice.arrays import frozen
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+# What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
+_KALDI_TEXT = re.compile(
+    rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
+)
+KALDI_READ = kaldi.FORMAT.read
+_FIRST = 4096 + 128  # bytes that hold a key and the begin of a lattice
+_KEPT_OPEN = 256  # files of results in a folder
+_TOGETHER = 64  # lattices of a batch
+
+
+class Words:
+    """The words of the lattices of a run.
+
+    Args:
+        table: A growing one takes in the words that files spell; of any other they must be words.
+        of_ids: Finds the table of a source of ids, when the first one is met; None: `table`, where that does not grow.
+        own: Lattices of a file that has a table of its own keep that one, and files may hold ids beside others.
+    """
+
+    def __init__(
+        self, table: SymbolTable, of_ids: Callable[[], SymbolTable | None] | None = None, *, own: bool = False
+    ) -> None:
+        self.table = table
+        self._own = own and table.grows
+        self._of_ids = of_ids
+        self._vocabulary: Vocabulary | None = None  # of ids
+        self._ids_in = ""  # the first file of ids
+        self._is_spelled = table.grows and len(table) > 1
+        self._last: tuple[SymbolTable, Array] | None = None  # lattices of one file share their table
+
+    @property
+    def found(self) -> SymbolTable | None:
+        """The table of the lattices read so far; None: they have ids alone."""
+        if self._is_spelled or not self.table.grows:
+            return self.table
+        return None if self._vocabulary is None else self._vocabulary.words
+
+    def vocabulary(self) -> Vocabulary:
+        """Return what ids of words in a file mean."""
+        if self._vocabulary is None:
+            found = None if self.table.grows else self.table
+            if self._of_ids is not None and self.table.grows and not self._is_spelled:
+                found = self._of_ids()
+            self._vocabulary = Vocabulary.of(found)
+        return self._vocabulary
+
+    def note_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
+        """Yield batches of Kaldi's lattices; refuse their ids where another file spells words."""
+        for batch in batches:
+            unseen = self.table.grows and not self._own and not self._ids_in
+            if unseen and any(map(self._is_of_ids, (found for _, found in batch.entries))):
+                self._ids_in = name
+                self._refuse_both()
+            yield batch
+
+    def _is_of_ids(self, found: Lattice | NinjaError) -> bool:
+        return isinstance(found, Lattice) and found.words is not self.table and bool(found.word.any())
+
+    def fit(self, lattice: Lattice, name: str = "") -> Lattice:
+        """Return a lattice of a file with the ids of the table.
+
+        Raises:
+            SymbolError: The table lacks a word of the lattice.
+            OptionError: One file holds ids, and another words.
+        """
+        if lattice.words is None:
+            if lattice.word.any():
+                self._ids_in = self._ids_in or name
+                self._refuse_both()
+                return self.vocabulary().attach(lattice)
+            return lattice
+        if self.table.grows and not self._is_spelled:
+            self._is_spelled = True
+            self._refuse_both()
+        return lattice if lattice.words is self.table or self._own else self._respelled(lattice, lattice.words)
+
+    def _refuse_both(self) -> None:
+        if self._is_spelled and self._ids_in and not self._own:
+            message = "holds ids of words, but another source spells words; say with words= (--words) what ids mean"
+            raise OptionError(f"{self._ids_in} {message}")
+
+    def _respelled(self, lattice: Lattice, own: SymbolTable) -> Lattice:
+        number = self._numbers(own)
+        found = frozen(number[np.minimum(lattice.word, len(number) - 1)])
+        if (found < 0).any():
+            lacking = own.word(int(lattice.word[np.flatnonzero(found < 0)[0]]))
+            raise SymbolError(f"word {lacking!r} is not in the symbol table; is it the right one?", key=lattice.key)
+        return lattice.replace(word=found, words=self.table)
+
+    def _numbers(self, own: SymbolTable) -> Array:
+        """Return our id of each id of a table, -1: none, int32 [largest id + 2]."""
+        if self._last is None or self._last[0] is not own:
+            if self.table.grows:
+                self.table.merge(own)
+            entries = dict(own)
+            ids = np.fromiter(entries.values(), np.int64, len(entries))
+            number = np.full(int(ids.max(initial=0)) + 2, -1, np.int32)
+            number[ids] = self.table.ids(entries)
+            number[EPSILON] = EPSILON
+            self._last = own, number
+        return self._last[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How the user wants files to be read."""
+
+    words: Words
+    format: str | None = None  # with its options; None: seen from the content
+    encoding: str = "utf-8"
+    read_ahead: bool = True
+    late: bool = False  # what is wrong with a lattice may be raised where it is used
+    formats: Counter[str] = field(default_factory=Counter)  # names of the formats met, with their numbers of tables
+
+
+class Tables:
+    """Batches of the lattices of tables, one table after the other.
+
+    A fault that ends the reading of a table is its last entry, and the next table is begun.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._chosen: Reader | None = None  # None: Kaldi's, where a format was chosen
+        if options.format is not None:
+            found = named(options.format, options.encoding)
+            self._chosen = None if found.format.read == KALDI_READ else found
+
+    def batches(self, found: Sequence[Table]) -> Iterator[Batch]:
+        """Yield the batches of tables."""
+        for table in found:
+            yield from self._folder(table.place) if table.kind == "folder" else self._table(table)
+
+    def _table(self, table: Table, opened: Stream | None = None) -> Iterator[Batch]:
+        try:
+            with opened or open_stream(table.place) as stream, closing(self._file(stream, table)) as found:  # type: ignore[type-var]
+                yield from found
+        except OptionError:  # it would be as wrong for any other file
+            raise
+        except NinjaError as error:
+            error.path = error.path or table.place.name
+            yield Batch([(error.key or "", error)], 0, True)
+
+    def _folder(self, place: Place) -> Iterator[Batch]:
+        """Read the files of a folder that hold lattices; where there are none, those that hold results."""
+        reader = of_folder(place.path, self.options.encoding) if self.options.format is None else self._chosen
+        if reader is not None and reader.format.of_folder is not None:
+            self.options.formats[reader.format.name] += 1
+            with open(os.devnull, "rb", buffering=0) as nothing:
+                content = Content(Stream(nothing, place.path), place.path)
+                yield from self._ahead(self._foreign(content, reader))
+            return
+        found: Counter[str] = Counter()
+        results: list[tuple[Table, Stream | None]] = []
+        for path in folder.files(place.path):
+            held, stream = folder.held(path) if self.options.format is None else folder.named(path)
+            found[held] += 1
+            if held == "results":
+                results.append((Table(Place(path)), stream))
+                if stream is not None and len(results) > _KEPT_OPEN:
+                    stream.close()
+                    results[-1] = results[-1][0], None
+            elif held != "nothing":
+                yield from self._table(Table(Place(path)), stream)
+        for table, stream in results:
+            if not found["lattices"]:
+                yield from self._table(table, stream)
+            elif stream is not None:
+                stream.close()
+        if not found.keys() - {"nothing"}:
+            raise FormatError("no lattices lie in this directory", place.path)
+
+    def _file(self, stream: Stream, table: Table) -> Iterator[Batch]:
+        """Read an open file, or those that it lists."""
+        options = self.options
+        kind: str = table.kind
+        if options.format is not None or not _is_kaldi(stream.head(_FIRST, _is_kaldi)):
+            kind = kind_of(table, stream)
+        if kind == "list":
+            yield from self.batches(listed_files(stream))
+            return
+        if kind == "scp":
+            listed = ScpReader(self._entries_of)
+            found = kaldi.script(stream, options.words.vocabulary, listed, permissive=table.permissive)
+            yield from self._ahead(options.words.note_ids(found, stream.name))
+            options.formats[KALDI] += not options.formats
+            return
+        reader = self._reader_of(stream)
+        options.formats[KALDI if reader is None else reader.format.name] += 1
+        if reader is None:
+            yield from self._kaldi(stream, table.place)
+            return
+        found = self._foreign(Content(stream, table.place.path, late=options.late), reader)
+        assert reader.format.read is not None
+        yield from found if options.late and reader.format.read.lazy else self._ahead(found)
+
+    def _kaldi(self, stream: Stream, place: Place) -> Iterator[Batch]:
+        vocabulary = self.options.words.vocabulary()
+        if stream.head(len(BOM)) == BOM:
+            stream.readinto(memoryview(bytearray(len(BOM))))
+            found = self._ahead(kaldi.archive(stream, vocabulary))
+        elif stream.head(len(MAGIC)) == MAGIC:
+            found = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
+        elif not stream.seekable:
+            found = self._ahead(kaldi.archive(stream, vocabulary))
+        elif self.options.read_ahead and num_cores() > 1:  # on one, the system's own reading ahead is all that helps
+            found = kaldi.plain_file(stream, vocabulary)
+        else:
+            found = kaldi.archive(stream, vocabulary)
+        yield from self.options.words.note_ids(found, stream.name)
+
+    def _foreign(self, content: Content, reader: Reader) -> Iterator[Batch]:
+        """Read a file that is not Kaldi's."""
+        batch = Batch()
+        try:
+            for key, found in self._entries(content, reader):
+                batch.entries.append((key, found))
+                if isinstance(found, NinjaError):
+                    batch.faulty = True
+                else:
+                    batch.size += ARC_BYTES * found.num_arcs
+                if batch.size >= CHUNK or len(batch.entries) == _TOGETHER:
+                    yield batch
+                    batch = Batch()
+        except NinjaError:  # it ends the reading of this file; what comes before is sound
+            if batch.entries:
+                yield batch
+            raise
+        if batch.entries:
+            yield batch
+
+    def _entries(self, content: Content, reader: Reader) -> Iterator[Entry]:
+        """Read the lattices of a file as they are asked for."""
+        words = self.options.words
+        for key, found in reader.entries(content, words.table):
+            if isinstance(found, Lattice):
+                try:
+                    found = words.fit(found, content.name)
+                except OptionError:
+                    raise
+                except NinjaError as error:
+                    error.path = error.path or content.name
+                    found = error
+            yield key, found
+
+    def _reader_of(self, stream: Stream) -> Reader | None:
+        """Return the format of a file of which nothing is taken yet; None: Kaldi's, or unknown."""
+        if self.options.format is not None:
+            return self._chosen
+        if _is_kaldi(stream.head(_FIRST, _is_kaldi)):
+            return None
+        return recognised(stream.head(HEAD), stream.name, self.options.encoding)
+
+    def _entries_of(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
+        """Return the entries of a file that a script file names; None where it is Kaldi's."""
+        reader = self._reader_of(stream)
+        self.options.formats.setdefault(KALDI if reader is None else reader.format.name, 1)
+        return None if reader is None else self._entries(Content(stream, place.path), reader)
+
+    def _ahead(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return read_ahead(batches) if self.options.read_ahead else batches
+
+
+def spells_words(name: str) -> bool:
+    """Tell whether the first file that a source names holds lattices whose words are spelled, and leave it unread."""
+    (table, *_) = tables(name, allow_pipes=True)
+    place = table.place
+    if table.kind == "folder":
+        return True
+    if place.command is not None:
+        return False
+    try:
+        if gives_bytes_once(place.path):
+            head = peek(place.path, HEAD, _is_kaldi)
+        else:
+            with open_stream(place) as stream:
+                head = stream.head(HEAD)
+        if table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
+            return spells_words(os.fsdecode(head.split(b"\n")[0].split()[-1]))
+        return not _is_kaldi(head) and recognised(head, place.name) is not None
+    except NinjaError:
+        return False
+
+
+def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the format of a file that begins so; None where it is Kaldi's, or not known.
+
+    Raises:
+        FormatError: It is packed, empty, or something else that is no file of lattices.
+    """
+    if not head.removeprefix(BOM).strip() and folder.needs_content(name):
+        raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
+    found = detect(head, name)
+    if found is None and (said := advice(head, name)) is not None:
+        raise FormatError(said, name)
+    return None if found is None or found.read == KALDI_READ else Reader.of(found, {}, encoding)
+
+
+def _is_kaldi(head: bytes) -> bool:
+    return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
+
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
-_LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
+LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
 _OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
 _LONGEST_NAME = 4096  # bytes
 _ROWS = 100  # lines of a list that are looked at
 
 
-def tables(source: Source, *, allow_pipes: bool = False, forced: bool = False) -> list[Table]:
-    """List the tables that a source consists of.
+def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
+    """List the tables that a source consists of, none of which is opened.
 
     Args:
         source: A path, a directory, a list of files, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi
             rspecifier, or several of these. A path-like object is a path, whatever its letters.
         allow_pipes: Run commands other than ``gunzip -c``, ``zcat`` and ``cat`` in a shell.
-        forced: The user says which format the files have: all files of a directory are taken, but words.txt, README
-            and LICENSE. Otherwise those that begin as lattices do, and those that would if they were not damaged.
 
     Raises:
-        FormatError: A command where none is allowed, or an empty directory.
+        FormatError: A command where none is allowed.
         InputError: A pattern that no file matches.
         OptionError: An unknown option in an rspecifier.
 
     Source: Kaldi util/kaldi-table.cc (ClassifyRspecifier), util/kaldi-io.cc (ClassifyRxfilename).
     """
     if isinstance(source, os.PathLike):
-        return _of_path(os.fspath(source), forced=forced)
+        return _of_path(os.fspath(source))
     if not isinstance(source, str):
-        found = []
-        for place, each in enumerate(source):
-            if each == STDIN and place:  # its bytes may come only when what stands before it has been read
-                found.append(Table(Place(STDIN)))
-            else:
-                found += tables(each, allow_pipes=allow_pipes, forced=forced)
-        return found
+        return [table for each in source for table in tables(each, allow_pipes=allow_pipes)]
     if source == STDIN:
-        return _of_stdin()
+        return [Table(Place(STDIN), "any")]
     named = SPECIFIER.fullmatch(source)
     if named is None or os.path.exists(source):
-        return _of_path(source, forced=forced)
+        return _of_path(source)
     options = [option for option in re.split("[, ]+", named[1]) if option]
     unknown = [option for option in options if option not in _READ_OPTIONS]
     kinds = [option for option in options if option in ("ark", "scp")]
@@ -66,76 +377,55 @@ def tables(source: Source, *, allow_pipes: bool = False, forced: bool = False) -
     return [Table(place, kind, permissive="p" in options) for place in places]
 
 
-def _of_path(path: str, *, forced: bool) -> list[Table]:
+def _of_path(path: str) -> list[Table]:
     if os.path.isdir(path):
-        return _of_folder(path, forced=forced)
+        return [Table(Place(path), "folder")]
     if path.endswith("|"):
         return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
     if os.path.isfile(path):
-        return _of_file(path)
-    return [_table(place) for place in matching(path)]
+        return [Table(Place(path), _by_suffix(path) or "any")]
+    return [table_of(place.path) for place in matching(path)]
 
 
-def _of_folder(path: str, *, forced: bool) -> list[Table]:
-    if os.path.isdir(os.path.join(path, "1best_recog")):
-        return [Table(Place(path), "folder")]
-    entries = sorted((entry.path for entry in os.scandir(path) if not entry.name.startswith(".")), key=natural)
-    files = [entry for entry in entries if os.path.isfile(entry)]
-    if forced:
-        found = [file for file in files if not NOT_LATTICES.fullmatch(os.path.basename(file))]
-    else:
-        found = lattice_files(files)
-    if not found:
-        raise FormatError("no lattices lie in this directory", path)
-    return [Table(Place(file)) for file in found]
+def table_of(path: str) -> Table:
+    """Return a file that is no list of files."""
+    return Table(Place(path), _by_suffix(path) or "ark")
 
 
-def _of_file(path: str) -> list[Table]:
-    """Return a file, or the files that it names if it is a list, one a line, some of which may be missing."""
-    with suppress(OSError), open(path, "rb") as file:
-        head = file.read(_LIST_HEAD)
-        if names_script(head):
-            return [Table(Place(path), "scp")]
-        if _is_list(head):
-            return _named(head + file.read())
-    return [_table(Place(path))]
+def _by_suffix(path: str) -> Literal["scp"] | None:
+    return "scp" if path.endswith(".scp") else None
 
 
-def _of_stdin() -> list[Table]:
-    """Return the standard input, or what it lists."""
-    from ninja.files.stream import peek
-
-    try:
-        head = peek(STDIN, _LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
-    except InputError:  # whoever reads it will say so
-        head = b""
-    head = head[: head.rfind(b"\n") + 1] or head  # the last line may go on
-    is_script = names_script(head)
-    is_list = not is_script and _is_list(head)
-    if is_script or is_list:
-        peek(STDIN, None)  # so that it can be read more than once
-    return _named(_all_of_stdin()) if is_list else [Table(Place(STDIN), "scp" if is_script else "ark")]
+def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
+    """Tell by the beginning of a file whether it is a table, a script file, or a list of files."""
+    if table.kind != "any":
+        return "scp" if table.kind == "scp" else "ark"
+    head = stream.head(LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
+    if not stream.seekable:
+        head = head[: head.rfind(b"\n") + 1] or head  # the last line may go on
+    return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
-def _all_of_stdin() -> bytes:
-    from ninja.files.stream import open_stream
-    from ninja.formats.content import Content
-
-    with open_stream(Place(STDIN)) as stream:
-        return Content(stream, STDIN).whole()
-
-
-def _table(place: Place) -> Table:
-    return Table(place, "scp" if place.path.endswith(".scp") else "ark")
-
-
-def _named(content: bytes) -> list[Table]:
-    """Return the files that a list names."""
-    return [_table(Place(os.fsdecode(row.strip()))) for row in content.split(b"\n") if row.strip()]
+def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
+    """Open the files of a source one after the other, those that a list names in the list's place."""
+    for table in tables(source, allow_pipes=allow_pipes):
+        with open_stream(table.place) as stream:
+            kind = kind_of(table, stream)
+            if kind != "list":
+                yield replace(table, kind=kind), stream
+                continue
+            names = [each.place.path for each in listed_files(stream)]
+        yield from open_tables([Path(name) for name in names])
 
 
-def _is_list(head: bytes) -> bool:
-    """Tell whether most lines of a file that begins so are names of files which are there."""
+def listed_files(stream: Stream) -> list[Table]:
+    """Return the files that a list names, one a line, some of which may be missing."""
+    content = stream.rest().removeprefix(BOM)
+    return [table_of(os.fsdecode(row.strip())) for row in content.split(b"\n") if row.strip()]
+
+
+def is_list(head: bytes) -> bool:
+    """Tell whether most of the first lines of a file are names of files which are there."""
     rows = first_rows(head)
     return 2 * sum(map(is_file, rows)) >= len(rows) > 0
 
@@ -149,7 +439,7 @@ def names_script(head: bytes) -> bool:
 def first_rows(head: bytes) -> list[bytes]:
     """Return the first lines of a text that are whole, without blanks around them; none of what is no text."""
     rows = head.split(b"\n")
-    rows = rows[:-1] if len(head) >= _LIST_HEAD else rows
+    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
     return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
 
 

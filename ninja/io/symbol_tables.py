@@ -85,7 +85,8 @@ class TableBeside:
         self._once = gives_bytes_once(place)
         self._begun = False
         self._standing: SymbolTable | None = None  # the table that a folder has already
-        self._seen: tuple[SymbolTable | None, int] = None, 0  # the last table, and how long it was
+        self._seen: SymbolTable | None = None  # the last table
+        self._num_seen = 0  # entries of it
         self._barred: dict[int, str] = {}  # words of that table which a file of words and ids cannot hold
         self._words: SymbolTable | None = None  # of the last lattice that was written
 
@@ -107,9 +108,12 @@ class TableBeside:
             self._begin(words)
         if words is None:
             return
-        if self._seen[0] is not words or self._seen[1] != len(words):
-            self._seen = words, len(words)
-            self._barred = {number: word for word, number in words if not is_one_field(word)}
+        if self._seen is not words:
+            self._seen, self._num_seen, self._barred = words, 0, {}
+        if self._num_seen < len(words):
+            new = words.since(self._num_seen)
+            self._num_seen += len(new)
+            self._barred |= {number: word for word, number in new if not is_one_field(word)}
         for number in used_words(lattice) if self._barred else ():
             if number in self._barred:
                 what = "has blanks" if self._barred[number] else "is empty"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from ninja.errors import OptionError
+from ninja.files.output import is_specifier, target
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.target import is_specifier, target
 from ninja.formats import options as format_options
 from ninja.formats.format import Format, WriteSettings, by_extension, by_name
 from ninja.formats.textual import check_encoding
@@ -84,7 +84,8 @@ def write(
         if asked and not is_kaldi:
             raise OptionError(f"{option} is for Kaldi archives, but {os.fspath(name)!r} is to be {form.name}")
     values, note = (values, None) if is_kaldi or scales is None else _weighed(form, values, scales)
-    check_encoding(encoding)
+    if encoding != "utf-8":
+        check_encoding(encoding)
     assert form.write is not None
     text = path.removesuffix(".gz").endswith(".txt")
     settings = WriteSettings(format_options.fill(form.write.options, values, form.name, text=text), words, encoding)
@@ -136,6 +137,13 @@ def _weighed(form: Format, values: dict[str, str], by: Scales) -> tuple[dict[str
     done = "hypotheses are in the order of" if form.holds == "nbest" else "costs are joined as"
     note = f"{done} {total}; another: --to {form.name}:acoustic_scale=…"
     return values | {name: repr(value) for name, value in scales.items()}, note
+
+
+def spells_words(name: str | os.PathLike[str], to: str | None = None) -> bool:
+    """Tell whether the format of a target spells words rather than holding their ids; see `format_of`."""
+    form, values = format_of(name, to)
+    assert form.write is not None
+    return "ids" not in form.kept(format_options.fill(form.write.options, values, form.name))
 
 
 def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[Format, dict[str, str]]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from ninja.errors import FormatError, SymbolError
 from ninja.files import text as utf8
 
 EPSILON = 0
+EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_interning = threading.Lock()  # words come in one after the other, also where a thread reads ahead
 
 
 class SymbolTable:
-    """An immutable two-way map between words and their non-negative integer ids.
+    """A two-way map between words and their non-negative integer ids.
 
-    Ids need not be contiguous. One table is shared by all lattices of an archive, never copied.
+    Ids need not be contiguous. One table is shared by all lattices of a run, never copied. A growing table takes in
+    words at its end; no entry ever changes.
     """
 
-    __slots__ = ("_id", "_word", "path")
+    __slots__ = ("_id", "_others", "_word", "grows", "path")
 
     def __init__(self, entries: Iterable[tuple[str, int]], path: str | None = None) -> None:
         """Make a table of ``(word, id)`` pairs.
@@ -29,6 +34,8 @@ class SymbolTable:
             SymbolError: A word or an id occurs twice, or an id is negative or beyond int32.
         """
         self.path = path
+        self.grows = False  # takes in new words
+        self._others: Callable[[], Iterable[tuple[str, int]]] | None = None  # see `complete`
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
         for word, number in entries:
@@ -45,6 +52,22 @@ class SymbolTable:
     def from_words(cls, words: Sequence[str]) -> SymbolTable:
         """Number words from 0 in their order."""
         return cls((word, number) for number, word in enumerate(words))
+
+    @classmethod
+    def growing(
+        cls,
+        entries: Iterable[tuple[str, int]] = ((EPSILON_NAME, EPSILON),),
+        others: Callable[[], Iterable[tuple[str, int]]] | None = None,
+    ) -> SymbolTable:
+        """Make a table that takes in the words which readers find.
+
+        Args:
+            entries: Words and ids to begin with.
+            others: Returns all words that readers will find, for `complete`.
+        """
+        table = cls(entries)
+        table.grows, table._others = True, others
+        return table
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SymbolTable:
@@ -82,6 +105,49 @@ class SymbolTable:
         get = self._id.get
         return [get(word, -1) for word in words]
 
+    def intern(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each of some words; a growing table takes in those it lacks, of another they are -1."""
+        names = list(words)
+        found = self.ids(names)
+        if self.grows and -1 in found:
+            with _interning:
+                found = [self._added(word) if number < 0 else number for word, number in zip(names, found, strict=True)]
+        return found
+
+    def snapshot(self) -> SymbolTable:
+        """Return a table that does not grow: this one, or a copy of what it holds now."""
+        return SymbolTable(self) if self.grows else self
+
+    def complete(self) -> None:
+        """Take in all words that readers will find, where that is known; the sources are read for it once more."""
+        if self._others is not None:
+            others, self._others = self._others, None
+            self.merge(others())
+
+    def since(self, count: int) -> list[tuple[str, int]]:
+        """Return the entries behind the first so many."""
+        with _interning:
+            return list(islice(self._id.items(), count, None))
+
+    def merge(self, entries: Iterable[tuple[str, int]]) -> None:
+        """Take in the words of another table; a word keeps its id unless another word has it."""
+        assert self.grows
+        new = list(entries)
+        with _interning:
+            for word, number in new:
+                self._added(word, number)
+
+    def _added(self, word: str, number: int = EPSILON) -> int:
+        if word in self._id:
+            return self._id[word]
+        if number in self._word:
+            number = len(self._word)
+            while number in self._word:
+                number += 1
+        self._word[number] = word  # first: an id that is found has a word
+        self._id[word] = number
+        return number
+
     def word(self, number: int) -> str:
         """Return the word of an id.
 
@@ -109,10 +175,13 @@ class SymbolTable:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Iterate over ``(word, id)`` pairs in the table's own order."""
-        return iter(self._id.items())
+        return iter(list(self._id.items()) if self.grows else self._id.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SymbolTable) and self._id == other._id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SymbolTable, (list(self), self.path)
 
     def __hash__(self) -> int:
         return id(self)
@@ -120,8 +189,3 @@ class SymbolTable:
     def __repr__(self) -> str:
         return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
 
-
-class SpelledTable(SymbolTable):
-    """The words that some files spell, numbered by us: it does not say what ids mean that stand in other files."""
-
-    __slots__ = ()

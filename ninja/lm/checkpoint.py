@@ -29,9 +29,9 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
-from ninja.lm.vocabulary import BOS, EOS
+from ninja.lm.word_map import BOS, EOS
 from ninja.models import lstm, transformer
 
 Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains

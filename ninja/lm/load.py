@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from ninja.errors import ModelError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.options import LoadOptions
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import LanguageModel, LoadOptions
 from ninja.models import ENGLISH
 
 HEAD = 512  # bytes of a file that tell its kind

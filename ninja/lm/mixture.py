@@ -12,11 +12,9 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import LanguageModel
-from ninja.lm.slots import SlotPool
+from ninja.lm.protocol import LanguageModel, SlotPool
 from ninja.lm.trie import score_trie
-from ninja.lm.vocabulary import BOS, EOS
-from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
+from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
 
@@ -90,6 +88,7 @@ class MixtureLM(LanguageModel):
         map_words: Collection[WordMapping] = (),
     ) -> None:
         """Make a model of a mixture for the words that will be scored; other arguments as for `WordMap`."""
+        complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
         self.vocabulary = _numbered(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
         self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>
@@ -216,7 +215,7 @@ class MixtureLM(LanguageModel):
 
 def _numbered(words: SymbolTable) -> SymbolTable:
     """Return the words of a table and the sentence marks, ids from 0 without gaps: the table's own if it has none."""
-    if BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
+    if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
     nothing = next((word for word, number in words if number == EPSILON), "<eps>")
     ordered = list(dict.fromkeys((nothing, *dict(words), BOS, EOS)))

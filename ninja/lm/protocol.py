@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -78,3 +80,64 @@ class LanguageModel(Protocol):
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
         raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a language model computes; options that a kind of model has no use for are ignored."""
+
+    device: str = "cpu"  # where torch computes, such as "cuda"
+    normalize: bool | None = None  # normalise scores exactly; None: as the kind of model is meant to be used
+    max_batch: int | None = None  # most histories that a network sees at once; None: as many as a call brings
+    words: SymbolTable | None = None  # of a file that numbers its words; None: found in it or beside it
+
+    def __post_init__(self) -> None:
+        if self.max_batch is not None and self.max_batch < 1:
+            raise OptionError(f"max_batch is {self.max_batch}; it must be at least 1, or None")
+
+    @property
+    def normalized(self) -> bool:
+        """Whether a model that is meant to be normalised is to be."""
+        return self.normalize is not False
+
+
+DEFAULTS = LoadOptions()
+
+
+FIRST_CAPACITY = 256  # slots at first; doubled when they run out
+
+
+class SlotPool:
+    """A stack of free slots, the last one given back first reused."""
+
+    def __init__(self, grow: Callable[[int], None]) -> None:
+        """Begin without slots; `grow` makes room for so many in all."""
+        self._grow = grow
+        self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
+        self._num_free = 0
+
+    @property
+    def num_used(self) -> int:
+        """Number of slots in use."""
+        return len(self._free) - self._num_free
+
+    def take(self, count: int) -> npt.NDArray[np.int64]:
+        """Reserve slots, int64 [count]."""
+        if count > self._num_free:
+            old = len(self._free)
+            capacity = max(FIRST_CAPACITY, 2 * old)
+            while capacity - self.num_used < count:
+                capacity *= 2
+            self._grow(capacity)  # first: memory may run out here
+            free = np.empty(capacity, np.int64)
+            free[: self._num_free] = self._free[: self._num_free]
+            self._free = free
+            self.give_back(np.arange(capacity - 1, old - 1, -1))
+        self._num_free -= count
+        return self._free[self._num_free : self._num_free + count].copy()
+
+    def give_back(self, slots: npt.NDArray[np.int64]) -> None:
+        """Make slots free again, each once."""
+        assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
+        self._free[self._num_free : self._num_free + len(slots)] = slots
+        self._num_free += len(slots)

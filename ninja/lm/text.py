@@ -15,7 +15,7 @@ from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.formats.content import Content
 from ninja.formats.window import numbered_lines
-from ninja.lm.vocabulary import BOS, EOS, SPECIAL, UNK
+from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.
 LONGEST_SENTENCE = 2_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import SymbolError, VocabularyError
+from ninja.errors import FormatError, ModelError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
@@ -70,7 +71,7 @@ class WordMap:
     Args:
         unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
             natural log of how many words it stood for in training, or if that is not known, of how many words of
-            the table the model lacks.
+            the table the model lacks, for which a table that grows is completed.
         map_words: Where else to look for a word the model lacks: ``"case"`` in lower and in upper case, ``"unk"``
             among the usual spellings of <unk>, if the word is one of them; a model without <unk> then takes another
             such spelling for it.
@@ -89,8 +90,9 @@ class WordMap:
         self.lm = lm
         self.name = name
         self.unk = lm.unk if lm.unk is not None or "unk" not in map_words else _first_known(UNK_SPELLINGS, lm)
+        complete(words, unk_penalty, lm)
         spelled = dict(words)
-        number = np.fromiter(spelled.values(), np.int64, len(words))
+        number = np.fromiter(spelled.values(), np.int64, len(spelled))
         size = int(number.max(initial=-1)) + 1
         self._listed = np.zeros(size, np.bool_)
         self._listed[number] = True
@@ -109,6 +111,10 @@ class WordMap:
         self.unk_penalty = math.log(max(sharing, 1)) if unk_penalty is None else unk_penalty
         # Cost of each word id beyond the model's, float32.
         self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
+
+    def covers(self, lattice: Lattice) -> bool:
+        """Tell whether the map was made when the table had all words of a lattice."""
+        return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return the model's word (-1: none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
@@ -174,5 +180,107 @@ class WordMap:
                     break
 
 
+def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageModel) -> None:
+    """Learn all words of the sources where a model lacks some, and their penalty depends on how many it lacks."""
+    if not words.grows or unk_penalty is not None:
+        return
+    names = [word for word, number in words if number != EPSILON and word not in MARKS]
+    if any(lm.unk_words is None and lm.unk is not None and -1 in lm.vocabulary.ids(names) for lm in models):
+        words.complete()
+
+
 def _first_known(words: Iterable[str], lm: LanguageModel) -> int | None:
     return next((found for word in words if (found := lm.vocabulary.id(word)) is not None), None)
+
+
+BOS = "<s>"
+EOS = "</s>"
+UNK = "<unk>"
+SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary made here
+BESIDE = "words.txt"  # or packed, with .gz behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A model's words and which of them begin and end sentences and stand for unknown ones."""
+
+    vocabulary: SymbolTable  # ids from 0 without gaps
+    bos: int
+    eos: int
+    unk: int | None
+    unk_words: int | None = None  # distinct words of the training text that `unk` stood for, where known
+
+    @classmethod
+    def of(
+        cls,
+        vocabulary: SymbolTable,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        bos: str = BOS,
+        eos: str = EOS,
+        unk: str = UNK,
+        unk_words: int | None = None,
+    ) -> Words:
+        """Look up the special words of a vocabulary; `bos` may do what `eos` does, and there need be no `unk`.
+
+        Raises:
+            ModelError: The ids have gaps, or a special word is missing.
+        """
+        size = len(vocabulary)
+        largest = max((number for _, number in vocabulary), default=-1)
+        if largest != size - 1:
+            raise ModelError(
+                f"{size} words, but ids up to {largest}; give each id from 0 a word", vocabulary.path or path
+            )
+        first, last = vocabulary.id(bos), vocabulary.id(eos)
+        if first is None or last is None:
+            lacking = bos if first is None else eos
+            raise ModelError(f"the vocabulary lacks {lacking}; name the words that begin and end sentences", path)
+        return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
+
+    def fit(self, num_words: int, path: str | None = None) -> Words:
+        """Return the words, if a network scores as many."""
+        if len(self.vocabulary) != num_words:
+            found = f"{len(self.vocabulary)} words in the vocabulary, but the network scores {num_words}"
+            raise ModelError(f"{found}; give the words it has", path)
+        return self
+
+
+def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:
+    """Find the vocabulary of a model: the user's own, else the text in the model, else ``words.txt`` beside it.
+
+    The text has a word a line, by id, or a word and its id.
+
+    Raises:
+        ModelError: There is none, or what the model holds is no vocabulary.
+    """
+    if given is not None:
+        return given
+    if inside is not None:
+        return _parse(inside, path)
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    beside = os.path.join(folder, BESIDE)
+    for name in (beside, f"{beside}.gz"):
+        if os.path.isfile(name):
+            return SymbolTable.read(name)
+    message = (
+        f"no vocabulary: neither in the model nor as {beside}; put the one it was made with there, or give it with"
+    )
+    raise ModelError(f"{message} load(path, words=SymbolTable.read(...))", path)
+
+
+def _parse(text: str, path: str) -> SymbolTable:
+    lines = [line.split() for line in text.strip("\r\n").split("\n")]
+    fields = len(lines[0])
+    odd = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
+    if fields not in (1, 2) or odd:
+        place = f"line {odd or 1}"
+        raise ModelError(f"the vocabulary inside is not a word, or a word and its id, a line ({place})", path)
+    try:
+        if fields == 1:
+            return SymbolTable(((line[0], number) for number, line in enumerate(lines)), path)
+        return SymbolTable(((word, int(number)) for word, number in lines), path)
+    except (FormatError, SymbolError) as error:
+        raise ModelError(f"the vocabulary inside is damaged: {error.message}", path) from error
+    except ValueError as error:
+        raise ModelError(f"the vocabulary inside has an id that is no integer ({error})", path) from error

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
 from ninja.files.cores import num_cores
 from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
 from ninja.log import Log
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
-
-    from ninja.lattice.symbols import SymbolTable
 
 Keyed = Iterable[tuple[str, Lattice]]
 Result = TypeVar("Result")
@@ -124,10 +123,15 @@ def _in_workers(
     if first is None:
         return
     words = first[0][1].words
-    worker = Worker(stage, words, type(log), log.on_error is not None, max(1, num_cores() // jobs))
+    known = 0 if words is None else len(words)
+    sent = SymbolTable.growing(words.since(0)[:known]) if words is not None and words.grows else words
+    worker = Worker(stage, sent, known, type(log), log.on_error is not None, max(1, num_cores() // jobs))
     # Spawned, not forked: a fork of a process with threads, torch's or the reader's, may hang.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start, (worker,))
     waiting: deque[Future[bytes]] = deque()
+
+    def packed(batch: Batch) -> bytes:
+        return _packed((words.since(known) if words is not None and words.grows else [], batch), words)
 
     def results(answer: bytes) -> Iterator[tuple[str, Result]]:
         found, part = _unpacked(answer, words)
@@ -136,9 +140,9 @@ def _in_workers(
 
     try:
         with _interrupts_held():
-            waiting.append(pool.submit(_work, _packed(first, words)))
+            waiting.append(pool.submit(_work, packed(first)))
         for batch in batches:
-            waiting.append(pool.submit(_work, _packed(batch, words)))
+            waiting.append(pool.submit(_work, packed(batch)))
             if len(waiting) >= jobs * BATCHES_PER_WORKER:
                 yield from results(waiting.popleft().result())
         while waiting:
@@ -208,7 +212,8 @@ class Worker:
     """What a worker process is given when it starts."""
 
     stage: Stage[Any]
-    words: SymbolTable | None  # of the lattices; sent once, not with each batch
+    words: SymbolTable | None  # of the lattices; sent once, and with each batch what it took in since
+    known: int  # entries that it had
     log_type: type[Log]
     tolerant: bool  # failures are kept in the log, not raised
     threads: int
@@ -227,9 +232,13 @@ def _start(worker: Worker) -> None:
 def _work(batch: bytes) -> bytes:
     """Return the results of a batch and the log of it, pickled."""
     log = _worker.log_type(on_error=_keep if _worker.tolerant else None)
-    results = list(_worker.stage(_unpacked(batch, _worker.words), log))
+    words = _worker.words
+    new, lattices = _unpacked(batch, words)
+    if words is not None and new:
+        words.merge(new[len(words) - _worker.known :])
+    results = list(_worker.stage(lattices, log))
     log.on_error = None
-    return _packed((results, log), _worker.words)
+    return _packed((results, log), words)
 
 
 def _keep(error: NinjaError) -> None:

@@ -3,8 +3,7 @@
 from ninja.lm.word_map import Coverage, WordMap
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles, coverage
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.rescoring.rescorer import Rescorer, iterate, rescore
 
 __all__ = [

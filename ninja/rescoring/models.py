@@ -147,7 +147,7 @@ class BoundModels:
         """
         if lattice.words is None:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
-        found = self._bound(lattice.words).of(lattice)
+        found = self._bound(lattice, lattice.words).of(lattice)
         for part in self._parts:
             part.refuse_unknown(lattice)
         return found
@@ -159,7 +159,7 @@ class BoundModels:
         before ``<s>``, scores as it would without. Words that mean none to the model are left out.
         """
         assert lattice.words is not None
-        found = self._bound(lattice.words).lm_word[words]
+        found = self._bound(lattice, lattice.words).lm_word[words]
         said = [int(each) for each in found[found >= 0]]
         return [*said, self.lm.bos] if said and self.lm.bos is not None else said
 
@@ -173,13 +173,13 @@ class BoundModels:
         if not named:
             raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
         assert named[0].words is not None
-        whole = self._bound(named[0].words)
-        alike = [lattice for lattice in named if lattice.words is whole.words]
+        alike = [lattice for lattice in named if lattice.words is named[0].words]
+        whole = self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
         return tuple(part.coverage(alike) for part in (self._parts or (whole,)))
 
-    def _bound(self, words: SymbolTable) -> WordMap:
-        """Return how the model sees a symbol table."""
-        if self._map is not None and self._map.words is words:
+    def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
+        """Return how the model sees a symbol table, with all words of a lattice in it."""
+        if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options
         if not isinstance(self._given, Mixture):
@@ -191,7 +191,8 @@ class BoundModels:
         self._lm.cover(words)
         self._parts = tuple(self._lm.parts())
         vocabulary = self._lm.vocabulary
-        if vocabulary is not words and vocabulary.ids(dict(words)) != list(dict(words).values()):  # its ids are others
+        entries = dict(words)
+        if vocabulary is not words and vocabulary.ids(entries) != list(entries.values()):  # its ids are others
             self._parts = tuple(
                 WordMap(words, part.lm, part.unk_penalty, map_words=tuple(part.mapped), name=part.name)
                 for part in self._parts

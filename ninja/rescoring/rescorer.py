@@ -16,8 +16,7 @@ from ninja.lattice import Lattice
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine, Keyed, SearchEngine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
-from ninja.rescoring.options import SENTENCES, RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
 
 

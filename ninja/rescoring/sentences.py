@@ -22,9 +22,8 @@ from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lm.trie import score_trie
-from ninja.rescoring.batching import BatchedLM, out_of_memory
 from ninja.rescoring.carry_over import Utterance
-from ninja.rescoring.engine import Engine, Keyed, with_replaced_costs
+from ninja.rescoring.engine import BatchedLM, Engine, Keyed, out_of_memory, with_replaced_costs
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions
 
 TOO_MANY_WORDS = (

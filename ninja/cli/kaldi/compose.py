@@ -47,7 +47,6 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
         if phi_label is not None:
             raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
         joined.write(lambda first, others: shaped(graph.compose(first, others[0])), destination, needed=True)
-    source.beside = ()
     if source.words is None and source.table() is not None:
         raise OptionError(f"{other} holds ids of words, but {source.places[0]} spells them; give --words")
     machine = _machine(other)
@@ -104,20 +103,20 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
       ninja difference den.ark --ref train.tra -o den_mce.ark
     """
     console = source.console
-    transcripts = number(read_text(ref), source.table()).ids
+    transcripts = number(read_text(ref), source.table())
     lacking: list[str] = []
     seen: set[str] = set()
 
     def transcribed() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices():
-            if key in transcripts:
+            if key in transcripts.ids:
                 seen.add(key)
                 yield key, lattice
             else:
                 lacking.append(key)
 
-    write(Each(lambda lattice: graph.difference(lattice, transcripts[lattice.key])), source, destination, transcribed())
-    unused = [key for key in transcripts if key not in seen]
+    write(Each(lambda lattice: graph.difference(lattice, transcripts.of(lattice))), source, destination, transcribed())
+    unused = [key for key in transcripts.ids if key not in seen]
     for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
         console.say_keys(keys, what)
         if strict:

@@ -12,7 +12,7 @@ from ninja.cli.archives import unchanged
 from ninja.cli.options import Destination, check_stdin, command, lattice_output, reads, switch
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
-from ninja.io.batches import KALDI
+from ninja.formats.kaldi.archive import KALDI
 from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
@@ -83,7 +83,7 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     Example:
       ninja copy-backoff complete.ark.gz better.ark.gz -o lat.ark.gz
     """
-    given = opened((first,), options, beside=(second,))
+    given = opened((first,), options)
     source, destination = given["source"], given["destination"]
     check_stdin([first, second])
     backed_off = 0
@@ -125,12 +125,14 @@ def equivalent(
       ninja equivalent before.ark.gz after.ark.gz --delta 0.001
     """
     check_stdin([first, second])
-    source: Source = opened((first,), options, beside=(second,))["source"]
+    source: Source = opened((first,), options)["source"]
     console = source.console
     differing: list[str] = []
     missing: list[str] = []
     equal = count = unaligned = 0
-    lenient = any(name not in (None, KALDI) for name in source.format_names())
+
+    def is_foreign() -> bool:
+        return bool(source.formats.keys() - {KALDI})
 
     def compare(lattice: Lattice) -> None:
         nonlocal equal, count, unaligned
@@ -140,7 +142,7 @@ def equivalent(
             missing.append(lattice.key)
             return
         unaligned += lattice.has_labels != other.has_labels
-        if _same(lattice, other, delta, num_paths, lenient=lenient):
+        if _same(lattice, other, delta, num_paths, lenient=is_foreign()):
             equal += 1
         else:
             differing.append(lattice.key)
@@ -153,7 +155,7 @@ def equivalent(
     console.say_keys(missing, f"missing in {second}")
     console.say_keys(left_over, f"missing in {first}, which does not count")
     if unaligned and num_paths:
-        said = "which were not compared" if lenient else "which are to be the same; --num-paths=0 leaves them out"
+        said = "which were not compared" if is_foreign() else "which are to be the same; --num-paths=0 leaves them out"
         console.say(f"{unaligned} lattices have alignments in one source only, {said}")
     console.say(f"{count} lattices, {equal} of them equivalent")
     bad = len(differing) + len(missing)

@@ -97,7 +97,7 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
         def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
             beside = (others,) if isinstance(others, str) else others
             check_stdin([first, *beside])
-            arguments = opened((first,), options, beside=beside)
+            arguments = opened((first,), options)
             command(Joined(arguments.pop("source"), beside, strict), **arguments)
 
         text = "Exit with 1 if an archive lacks a key of the first."
@@ -131,7 +131,6 @@ def combines_systems(command: Command) -> Command:
         lattices = None
         if others:
             check_stdin([*source.places, *others])
-            source.beside = others
             weights = check_weights(lat_weights, 1 + len(others))
             function = partial(_combined, weights=weights, scales=scales)
             lattices, scales = _all_combined(Joined(source, others, strict), function), Scales()

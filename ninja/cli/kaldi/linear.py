@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli import writing
 from ninja.cli.options import Destination, check_places, command, lattice_output, reads
+from ninja.cli.run import open_output
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
@@ -150,7 +150,7 @@ def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray
 
 def _write(source: Source, destination: Destination, lattices: Iterator[Lattice]) -> None:
     log = source.console.log
-    with writing.opened(destination, source) as archive:
+    with open_output(destination, source) as archive:
         for lattice in lattices:
             log.lattices += archive.take(lattice)
         if not log.lattices and log.failures:

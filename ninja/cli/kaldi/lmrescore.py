@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache, partial
+from functools import lru_cache, partial
 
 import click
 
@@ -22,19 +22,27 @@ from ninja.parallel.pipeline import Each
 from ninja.rescoring.models import load_model
 
 
-@cache  # in each worker process
-def loaded(path: str, words: SymbolTable | None, unk_penalty: float | None) -> tuple[NgramLM, WordMap | None]:
-    """Load an n-gram model, and map words to its own."""
+@lru_cache(1)  # in each worker process
+def loaded(path: str, words: SymbolTable | None) -> NgramLM:
+    """Load an n-gram model."""
     lm = load_model(path, "cpu", words, Log())
     if not isinstance(lm, NgramLM):
         message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
         raise ModelError(message, path)
-    return lm, None if words is None else WordMap(words, lm, unk_penalty)
+    return lm
+
+
+@lru_cache(1)
+def mapped(lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float | None) -> WordMap:
+    """Map words to those of a model, as many as there are by now."""
+    return WordMap(words, lm, unk_penalty)
 
 
 def composed(lattice: Lattice, path: str, scale: float, unk_penalty: float | None) -> Lattice:
     """Add the costs of an n-gram model to a lattice."""
-    lm, word_map = loaded(path, lattice.words, unk_penalty)
+    words = lattice.words
+    lm = loaded(path, words)
+    word_map = None if words is None else mapped(lm, words, len(words), unk_penalty)
     return compose_ngram(lattice, lm, scale, word_map=word_map)
 
 
@@ -60,7 +68,9 @@ def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | Non
             raise OptionError(f"{name} is {value}, but must be finite")
     if not os.path.exists(lm):
         raise ModelError("no such file", lm)
-    source.need_table()
+    words = source.need_table()
+    if source.jobs > 1 and unk_penalty is None:
+        words.complete()  # workers know only the words so far
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty)
     arcs = write(Each(function), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs")

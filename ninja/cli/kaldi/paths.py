@@ -10,11 +10,10 @@ from functools import partial
 import click
 
 from ninja import graph
-from ninja.cli import writing
 from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales, writes
-from ninja.cli.run import results
+from ninja.cli.run import open_output, results
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
 from ninja.graph import Path
@@ -69,7 +68,7 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
     """
     total = 0
     paths_of = partial(some_paths, n=n, scales=scales, seed=srand if random else None)
-    with writing.opened(destination, source) as archive:
+    with open_output(destination, source) as archive:
         for key, paths in results(Each(paths_of), source, to_stdout=destination.output_file == "-"):
             for number, path in enumerate(paths, start=1):
                 total += archive.take(path.with_key(f"{key}-{number}"))
@@ -120,7 +119,7 @@ def best_path(
         write = _path_writer(stack, source, output_file, alignments)
         archive = None
         if write_lattices is not None:
-            archive = stack.enter_context(writing.opened(Destination(write_lattices), source, kind="compact"))
+            archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
         for key, (path, lattice) in results(Each(found), source, to_stdout=output_file == "-"):
             write(key, path)
             show(key, path.words.tolist())

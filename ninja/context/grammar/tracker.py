@@ -18,7 +18,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.word_map import MARKS, NO_WORD, WordMap
+from ninja.lm.word_map import MARKS, NO_WORD, WordMap, complete
 
 NO_CLASS = ""  # phrases that are boosted wherever they stand
 CLASS_LM, OLD_LM = "the class language model", "the old language model"  # names in messages
@@ -80,6 +80,8 @@ class Tracker:
         self.words = words
         self.class_lm = class_lm
         self.options = options
+        complete(words, options.unk_penalty, *(lm for lm in (class_lm, old_lm) if lm is not None))
+        words = words.snapshot()
         self._compiler = compiler or ListCompiler(words)
         given: dict[str, Any] = {"unk_penalty": options.unk_penalty, "map_words": options.map_words}
         self.class_map = None if class_lm is None else WordMap(words, class_lm, name=CLASS_LM, **given)

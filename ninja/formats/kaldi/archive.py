@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, SymbolError
-from ninja.files.place import Place, Table, resolve
+from ninja.files.place import Place, resolve
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SpelledTable, SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 KALDI = "kaldi"  # what these tables are called among the formats
 MAGIC = b"\xd6\xfd\xb2\x7e"
@@ -65,8 +65,6 @@ class Vocabulary:
         """Make the set of a table's ids; epsilon (0) always belongs to it."""
         if words is None:
             return cls()
-        if isinstance(words, SpelledTable):
-            return cls(words, np.ones(1, np.bool_))
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
         known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
         known[ids] = True
@@ -75,22 +73,14 @@ class Vocabulary:
 
     def reader(self, name: str) -> TableReader:
         """Return a parser for a table of that name."""
-        return TableReader(name, *self.of_ids)
-
-    @property
-    def of_ids(self) -> tuple[npt.NDArray[np.bool_] | None, SymbolTable | None]:
-        """What says which ids may stand in a Kaldi archive, and what they mean."""
-        return (None, None) if isinstance(self.words, SpelledTable) else (self.known, self.words)
+        return TableReader(name, self.known, self.words)
 
     def attach(self, lattice: Lattice) -> Lattice:
         """Give a lattice the symbol table, unless it brings its own.
 
         Raises:
-            SymbolError: The table lacks a word of the lattice, or is of words that other files spell.
+            SymbolError: The table lacks a word of the lattice.
         """
-        if isinstance(self.words, SpelledTable) and lattice.words is None and lattice.word.any():
-            message = "it holds ids of words, but other lattices spell words; say with words= (--words) what ids mean"
-            raise SymbolError(message, key=lattice.key)
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
         for word in np.unique(lattice.word):
@@ -105,7 +95,8 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     reader = FileBatches(
         stream.name,
         stream.descriptor(),
-        *vocabulary.of_ids,
+        vocabulary.known,
+        vocabulary.words,
         chunk=CHUNK,
         ahead=AHEAD,
         largest=LARGEST_ENTRY,
@@ -152,17 +143,20 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
     return Batch([(key, found)], size, isinstance(found, NinjaError))
 
 
-def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[Batch]:
+def script(
+    script: Stream, vocabulary: Callable[[], Vocabulary], foreign: Foreign, *, permissive: bool = False
+) -> Iterator[Batch]:
     """Read the lattices that a script file lists.
 
     Args:
-        table: The script file.
-        vocabulary: Symbol table to attach.
+        script: The script file.
+        vocabulary: Returns the symbol table of ids, when the first file of Kaldi's is met.
         foreign: Reads files that are not Kaldi's; it is closed in the end.
+        permissive: Pass over what cannot be read.
     """
     batch = Batch()
     with closing(_Shelf(vocabulary, foreign)) as shelf:
-        for number, line in rows(table.place):
+        for number, line in rows(script):
             fields = line.split(None, 1)
             if not fields:
                 continue
@@ -170,17 +164,17 @@ def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[B
             found: Lattice | NinjaError
             try:
                 if not name:
-                    raise FormatError("expected a key and a file", table.place.name, line=number)
+                    raise FormatError("expected a key and a file", script.name, line=number)
                 found = shelf.lattice(key, name)
             except NinjaError as error:
-                if table.permissive:
+                if permissive:
                     continue
                 error.key = key
                 if error.path is None:
-                    error.path, error.line = table.place.name, number
+                    error.path, error.line = script.name, number
                 found = error
             else:
-                if table.permissive and isinstance(found, NinjaError):
+                if permissive and isinstance(found, NinjaError):
                     continue
             batch.entries.append((key, found))
             batch.faulty |= isinstance(found, NinjaError)
@@ -192,17 +186,16 @@ def script(table: Table, vocabulary: Vocabulary, foreign: Foreign) -> Iterator[B
         yield batch
 
 
-def rows(place: Place) -> Iterator[tuple[int, str]]:
+def rows(script: Stream) -> Iterator[tuple[int, str]]:
     """Yield the lines of a script file with their numbers."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
     number = 0
     rest = b""
-    with open_stream(place) as stream:
-        while count := stream.readinto(buffer):
-            *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
-            for line in lines:
-                number += 1
-                yield number, line.decode("utf-8", "surrogateescape")
+    while count := script.readinto(buffer):
+        *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
+        for line in lines:
+            number += 1
+            yield number, line.decode("utf-8", "surrogateescape")
     if rest.strip():
         yield number + 1, rest.decode("utf-8", "surrogateescape")
 
@@ -210,7 +203,7 @@ def rows(place: Place) -> Iterator[tuple[int, str]]:
 class _Shelf:
     """The file that the last line of a script file named, kept open for the next one."""
 
-    def __init__(self, vocabulary: Vocabulary, foreign: Foreign) -> None:
+    def __init__(self, vocabulary: Callable[[], Vocabulary], foreign: Foreign) -> None:
         self._vocabulary = vocabulary
         self._foreign = foreign
         self._path: str | None = None
@@ -236,7 +229,7 @@ class _Shelf:
             if place.offset == 0 and (found := self._foreign.first(self._stream, place, key)) is not None:
                 self._stream = None  # it is not ours to close any more
                 return found
-            self._reader = self._vocabulary.reader(place.path)
+            self._reader = self._vocabulary().reader(place.path)
             self._path = place.path
             self._reader.skip(place.offset)
         assert self._reader is not None

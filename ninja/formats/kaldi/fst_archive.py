@@ -185,7 +185,7 @@ FORMAT = Format(
     name="fst-ark",
     about="Kaldi archive of FSTs, binary or text",
     mark=_MARK.match,
-    read=Read(_entries),
+    read=Read(_entries, ids=True),
     keeps=frozenset({"paths", "key", "graph", "acoustic", "unscaled", "ids"}),
     write=Write(_encode, options=FstArchiveWriteOptions, keeps=kept_by_options, key_is_field=True),
 )

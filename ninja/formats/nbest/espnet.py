@@ -139,6 +139,7 @@ FORMAT = Format(
     name="espnet",
     about="folder of ESPnet with 1best_recog, 2best_recog, …",
     holds="nbest",
+    of_folder=lambda path: os.path.isdir(os.path.join(path, "1best_recog")),
     read=Read(_entries, EspnetOptions),
     keeps=frozenset({"key", "graph", "acoustic", "unscaled", "names"}),
     write=Write(

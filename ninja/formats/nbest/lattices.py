@@ -35,10 +35,12 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
 
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
     """Make the lattices of several lists, with one symbol table; the rest is as for ``nbest_lattice``."""
-    if words is None:
+    if words is None or words.grows:
         said = dict.fromkeys(word for each in lists for one in each.hypotheses for word in one.words)
         names = [word for word in said if isinstance(word, str)]
-        if names or not said:  # no words at all are no ids either
+        if said and not names:
+            words = None  # ids
+        elif words is None:
             words = SymbolTable.from_words([EPSILON_NAME, *(word for word in names if word != EPSILON_NAME)])
     return [_lattice(each, words, path) for each in lists]
 
@@ -144,9 +146,11 @@ class _Trie:
 def _ids(each: Hypothesis, words: SymbolTable | None, key: str, path: str | None) -> list[int]:
     """Return the ids of a hypothesis's words."""
     ids = []
+    names = [word for word in each.words if isinstance(word, str)]
+    known = dict(zip(names, [-1] * len(names) if words is None else words.intern(names), strict=True))
     for word in each.words:
-        number = word if isinstance(word, int) else words.id(word) if words is not None else None
-        if number is None:
+        number = word if isinstance(word, int) else known[word]
+        if number < 0:
             if word == EPSILON_NAME:
                 number = EPSILON
             else:

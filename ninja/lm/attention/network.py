@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.text import runs
-from ninja.lm.vocabulary import Words
+from ninja.lm.word_map import Words
 
 GATHER_BYTES = 16 * 2**20  # keys and values gathered for one attention; more would only wait for memory
 BLOCK_NODES = 128  # of a trie that are read together; attention costs a block its square

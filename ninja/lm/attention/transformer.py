@@ -12,8 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
 from ninja.lm.compute import linear
-from ninja.lm.options import DEFAULTS, LoadOptions
-from ninja.lm.vocabulary import Words
+from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.lm.word_map import Words
 from ninja.models.transformer import TransformerLanguageModel
 
 

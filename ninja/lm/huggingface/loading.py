@@ -16,8 +16,7 @@ from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.masked import MaskedLM
 from ninja.lm.huggingface.piece_network import open_pieces
 from ninja.lm.huggingface.spelling import spell
-from ninja.lm.options import LoadOptions
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import LanguageModel, LoadOptions
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

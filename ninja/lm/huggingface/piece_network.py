@@ -14,10 +14,10 @@ from torch.nn.functional import pad
 from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.network import AttentionLM, Ids
-from ninja.lm.options import LoadOptions
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.text import LONGEST_SENTENCE
 from ninja.lm.trie import score_by_levels
-from ninja.lm.vocabulary import Words
+from ninja.lm.word_map import Words
 
 LONGEST_HISTORY = 2**31  # pieces, of a network that knows no limit
 TOLERANCE = 1e-3  # nats between two ways to one score

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.vocabulary import BOS, EOS, UNK
+from ninja.lm.word_map import BOS, EOS, UNK
 
 CARRIER = "a"  # a word before the one of interest, whose pieces then are those of a word inside a sentence
 

@@ -18,8 +18,8 @@ from ninja.lm.imported.caffe2_net import INIT, PREDICT, Net, Operator, read
 from ninja.lm.imported.caffe2_operators import MAX_FILL, OPERATORS, Tensors, runner
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import State, StatePart, StepNetwork
-from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import Words, find
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import Words, find
 
 FED = ("word", "seq_lengths", "timestep")
 SCORES = ("logits", "logprob", "probability")

@@ -11,7 +11,7 @@ from ninja.errors import DependencyError, ModelError, OutputError
 from ninja.files.output import opened
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, encode
-from ninja.lm.vocabulary import BESIDE
+from ninja.lm.word_map import BESIDE
 from ninja.models.lstm import LSTMLanguageModel
 
 LARGEST = 2**31 - 1  # bytes of a protocol buffer

@@ -25,8 +25,8 @@ from ninja.errors import ModelError, NinjaError
 from ninja.lm.compute import device_of, reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
-from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BESIDE, Words, find
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import BESIDE, Words, find
 
 SCHEMA = 8
 EXPECTED = "expected (word [batch], states …) -> (scores, states …), or (words [batch, time]) -> scores"

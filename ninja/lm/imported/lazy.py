@@ -21,10 +21,8 @@ import torch
 
 from ninja.lm.compute import as_tensor, device_of, logsumexp
 from ninja.lm.imported.network import HistoryNetwork, StepNetwork
-from ninja.lm.options import DEFAULTS, LoadOptions
-from ninja.lm.protocol import LanguageModel
-from ninja.lm.slots import SlotPool
-from ninja.lm.vocabulary import Words
+from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
+from ninja.lm.word_map import Words
 
 FIRST_WIDTH = 16  # words of a history allocated at first; doubled when one gets longer
 ROW_BYTES = 64 * 2**20  # rows of scores that are kept

@@ -18,8 +18,8 @@ from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lm.compute import reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
-from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BOS, EOS, UNK, Words, find
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import BOS, EOS, UNK, Words, find
 
 TYPES = {
     "tensor(float)": torch.float32,

@@ -23,8 +23,8 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import device_of
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork
-from ninja.lm.options import LoadOptions
-from ninja.lm.vocabulary import BESIDE, BOS, EOS, UNK, Words, find
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import BESIDE, BOS, EOS, UNK, Words, find
 
 BATCH_DIM = "batch_dim.txt"
 _FORBIDDEN = re.compile(

@@ -44,9 +44,9 @@ from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
 from ninja.lm.kaldi.components import Kept
 from ninja.lm.kaldi.nnet3 import Nnet3, single
-from ninja.lm.options import DEFAULTS, LoadOptions
+from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
-from ninja.lm.vocabulary import Words
+from ninja.lm.word_map import Words
 from ninja.models.nnet3 import Network
 from ninja.models.nnet3_operations import Kernels
 

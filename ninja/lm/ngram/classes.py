@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import OptionError
-from ninja.lm.vocabulary import BOS, EOS, UNK
+from ninja.lm.word_map import BOS, EOS, UNK
 
 _CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
 _NO_CLASSES = {BOS, EOS, UNK, "<UNK>", "<eps>"}

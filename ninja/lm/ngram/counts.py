@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError, VocabularyError
-from ninja.lm.vocabulary import BOS, EOS, SPECIAL
+from ninja.lm.word_map import BOS, EOS, SPECIAL
 
 BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
 MOST = 2**31 - 1  # positions and n-grams of one length: their numbers are int32

@@ -31,7 +31,7 @@ from ninja.files.gzip import Packed
 from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.vocabulary import BOS, SPECIAL
+from ninja.lm.word_map import BOS, SPECIAL
 
 ROWS = 1 << 16  # n-grams written at once
 STDOUT = "-"

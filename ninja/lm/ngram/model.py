@@ -21,7 +21,7 @@ from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel
-from ninja.lm.vocabulary import find
+from ninja.lm.word_map import find
 
 CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
 SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end

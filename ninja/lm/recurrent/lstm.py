@@ -8,9 +8,9 @@ import torch
 from ninja import _lm
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import linear
-from ninja.lm.options import DEFAULTS, LoadOptions
+from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
-from ninja.lm.vocabulary import Words
+from ninja.lm.word_map import Words
 from ninja.models.lstm import LSTMLanguageModel
 
 

@@ -10,10 +10,8 @@ import torch
 
 from ninja import _lm
 from ninja.lm.compute import Threads, as_tensor, device_of, linear, logsumexp
-from ninja.lm.options import LoadOptions
-from ninja.lm.protocol import LanguageModel
-from ninja.lm.slots import SlotPool
-from ninja.lm.vocabulary import Words
+from ninja.lm.protocol import LanguageModel, LoadOptions, SlotPool
+from ninja.lm.word_map import Words
 
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
 EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew

@@ -18,7 +18,7 @@ from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences, batches, pad
 from ninja.lm.train.objective import Sampler, backward, perplexity
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
-from ninja.lm.vocabulary import SPECIAL
+from ninja.lm.word_map import SPECIAL
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
