@@ -94,7 +94,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
 
 
 @dataclass(slots=True)
-class Addressed:
+class PhraseCounts:
     """Counts of all lattices and of those with phrases."""
 
     stage: Contextual
@@ -173,7 +173,7 @@ def context(
     stage = Contextual(context, old_lm)
     stage.bind(words, log)
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
-    addressed = Addressed(stage)
+    addressed = PhraseCounts(stage)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 

@@ -9,7 +9,7 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
-from ninja.cli.context import OF_RESCORING, Addressed, entities, write_words
+from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import language_models, map_words
 from ninja.cli.options import Destination, check_files, command, from_fields, lattice_output
@@ -66,7 +66,7 @@ def rescore(
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
     rescorer = Rescorer(models, options, carry_over=carry_over)
-    phrases: Addressed | None = None
+    phrases: PhraseCounts | None = None
     if context is not None:
         from ninja.context.stage import Contextual
 
@@ -74,7 +74,7 @@ def rescore(
         check_files([target(destination.output_file).archive, destination.words_out], [*source.places, *read])
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
-        phrases = Addressed(contextual)
+        phrases = PhraseCounts(contextual)
 
     frame_shift: float | None = None
 

@@ -1,4 +1,4 @@
-"""A function over the lattices of a source, and the outputs that they go to."""
+"""Application of a function to the lattices of a source, and outputs of commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH_ARCS = 200_000
 def run(
     function: Callable[[Lattice], Lattice], source: Source, destination: Destination, *, kind: Kind | None = None
 ) -> NoReturn:
-    """Write what the function makes of each lattice, say how many there were, and end the command."""
+    """Write the function's result for each lattice, report their number, and end the command."""
     write(Each(function), source, destination, kind=kind)
     source.console.close_counting()
 
@@ -157,11 +157,11 @@ class LatticeOutput:
 
     @property
     def keys_done(self) -> Counter[str]:
-        """How often keys stand in the output already."""
+        """Counts of keys that are in the output already."""
         return self._writer.keys_done
 
     def take(self, lattice: Lattice) -> bool:
-        """Write a lattice; tell whether that was possible."""
+        """Write a lattice; return False if it cannot be written."""
         try:
             self._writer.write(lattice)
         except NinjaError as error:
@@ -176,7 +176,7 @@ class LatticeOutput:
 
 @contextmanager
 def open_output(destination: Destination, source: Source, *, kind: Kind | None = None) -> Iterator[LatticeOutput]:
-    """Open an output in a ``with`` block; a terminal gets text. The user is told what is lost when it is complete.
+    """Open an output in a ``with`` block; a terminal gets text. A warning of losses follows once it is complete.
 
     Raises:
         OptionError: The target makes no sense, or would be written over what is read.

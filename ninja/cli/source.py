@@ -1,4 +1,4 @@
-"""The lattices a command reads: the options that say which and how, and reading them."""
+"""The lattices a command reads, and the options of reading them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Source:
     _begun: Reading | None = None
 
     def __post_init__(self) -> None:
-        """Let failures end the command where they are to."""
+        """Let failures end the command unless they are to be skipped."""
         self.console.tolerant = self.on_error == "skip"
         self.console.use_log(self.console.log)
 

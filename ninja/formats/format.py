@@ -1,4 +1,4 @@
-"""What a format is, and the one list of them: detection, ``--from``, ``--to``, extensions and help come from it."""
+"""Formats and their registry, used for detection, ``--from``, ``--to``, extensions and help."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ALL_FIELDS = frozenset(FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a format is read."""
+    """The reader of a format."""
 
     # Content, table of words (None: the file's own), options -> the entries of the file.
     entries: Callable[..., Iterator[Entry]]
@@ -93,7 +93,7 @@ class WriteSettings:
 
 
 class Encoder(Protocol):
-    """Items becoming the bytes of one file."""
+    """Encoder of items into the bytes of one file."""
 
     def add(self, item: Any) -> bytes:
         """Take an item, and return the bytes that follow those before."""
@@ -111,7 +111,7 @@ class NoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How a format is written: one of the first three says it; Kaldi's archives, which are resumed, have none."""
+    """The writer of a format: one of the first three fields; none for Kaldi's archives, which are resumed."""
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # an item; files are such entries in a row
     encoder: Callable[[WriteSettings], Encoder] | None = None  # files that are more than their entries in a row
@@ -127,7 +127,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its names, how it is recognised, read and written, and what it can hold."""
+    """A format: its names, mark, reader, writer and fields."""
 
     name: str
     about: str  # one line for help and docs
@@ -143,7 +143,7 @@ class Format:
     write: Write | None = None
 
     def kept(self, options: Any) -> frozenset[Field]:
-        """Return what a file can hold that is written with these options."""
+        """Return the fields that a file written with these options can hold."""
         assert self.write is not None
         return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
 
@@ -167,7 +167,7 @@ class Reader:
         return cls(format, options.fill(format.read.options, values, format.name, encoding=encoding))
 
     def entries(self, content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-        """Yield each key of a file with its lattice, or with what is wrong with it.
+        """Yield each key of a file with its lattice or its error.
 
         Args:
             content: The file.

@@ -85,7 +85,7 @@ class NativeFile:
         self.close()
 
     def close(self) -> None:
-        """Let the file go, as soon as no lattice of it is left."""
+        """Release the file once no lattice of it is in use."""
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ def _mapped(pyarrow: Any, path: str) -> Any:
 
 
 def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
-    """Look at one record batch, but at no more of it than its keys: all else is far apart and costs page faults."""
+    """Read only the keys of a record batch: all else is far apart and costs page faults."""
     strings, rows = [], len(table.column("key"))
     for name in ("key", "kind"):
         column = _whole(table.column(name), path)
@@ -235,7 +235,7 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 
 
 class NativeEncoder:
-    """A file of ours being written, a record batch at a time; access by key comes with the format.
+    """Writer of a Ninja file, a record batch at a time; the format gives access by key.
 
     The file begins with its symbol table: one that grows is written in the end, the lattices behind it.
     """

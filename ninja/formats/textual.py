@@ -23,7 +23,7 @@ DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the words of a file become ids, and whose names an error gives."""
+    """Conversion of a file's words to ids, and the names for its errors."""
 
     key: str
     path: str | None
@@ -65,7 +65,7 @@ class Naming:
         return ids, words
 
     def lattice(self, found: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
-        """Make a lattice of what a kernel found.
+        """Make a lattice of a kernel's result.
 
         Raises:
             FormatError: A word is not of the encoding.
@@ -95,7 +95,7 @@ class Naming:
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return which name each arc's word has, int32 [num_arcs], and the names, encoded.
+    """Return the index of each arc's word, int32 [num_arcs], and the encoded words.
 
     Args:
         lattice: The lattice.
@@ -159,7 +159,7 @@ def would_fold(lattice: Lattice, last: int) -> bool:
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse what is no encoding, or none in which ASCII stands for itself.
+    """Refuse an unknown encoding, or one that is no superset of ASCII.
 
     Raises:
         OptionError: It is neither.
@@ -185,7 +185,7 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 
 
 def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift that makes sense.
+    """Return a frame shift; refuse one that is not above 0.
 
     Raises:
         OptionError: It is not positive.
@@ -208,7 +208,7 @@ class OneCost:
 
 
 def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: float = 1.0) -> frozenset[Field]:
-    """Return what a format of one cost keeps, by the cost that it gets."""
+    """Return the fields that a format with a single cost keeps."""
     if costs == "acoustic":
         keeps -= {"graph"}
     if costs == "graph" or acoustic_scale == 0.0:
@@ -217,7 +217,7 @@ def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: fl
 
 
 def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Field]:
-    """Return what a format with these options keeps."""
+    """Return the fields that a format with these options keeps."""
     return kept_costs(keeps, options.costs, options.acoustic_scale)
 
 
@@ -234,7 +234,7 @@ def check_finite(name: str, value: float) -> None:
 def one_cost(
     graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32], costs: str, acoustic_scale: float
 ) -> npt.NDArray[np.float64]:
-    """Return the one cost that a format has room for, float64.
+    """Return the cost of formats with a single cost, float64.
 
     Args:
         graph: Graph costs.

@@ -1,4 +1,4 @@
-"""Which files of a folder hold lattices, by how they begin."""
+"""Selection of the files of a folder that hold lattices, by their first bytes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def files(folder: str) -> list[str]:
 
 
 def named(path: str) -> tuple[Holds, None]:
-    """Tell by its name whether a file holds lattices where their format is given."""
+    """Tell by its name whether a file of a folder holds lattices of a given format."""
     return ("nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "lattices"), None
 
 
 def held(path: str) -> tuple[Holds, Stream | None]:
-    """Open a file and tell what it holds; the stream stays open where it holds anything and can be read."""
+    """Open a file and detect what it holds; the stream stays open unless that is nothing."""
     damage: Holds = "nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
     try:
         stream = open_stream(Place(path))
@@ -52,7 +52,7 @@ def held(path: str) -> tuple[Holds, Stream | None]:
 
 
 def holds(head: bytes, name: str) -> Holds:
-    """Tell by a file's beginning and name what it holds; "damage": it should hold lattices."""
+    """Detect what a file holds by its first bytes and name; "damage": it should hold lattices."""
     found = by_mark(head)
     if found is not None:
         if found.in_folder is not None and not found.in_folder(head.removeprefix(BOM)):
@@ -62,7 +62,7 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Tell whether a file that is of no format should have been one of lattices, by its encoding or its name."""
+    """Tell by its encoding or name whether a file of no format is a damaged file of lattices."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else _PACKED.sub("", name)) and not _KALDI_OBJECT.match(head)
@@ -76,7 +76,7 @@ def needs_content(name: str) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    """Tell whether a file's extension says that it holds lattices or lists."""
+    """Tell whether a file's extension is that of lattices or lists."""
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))

@@ -1,4 +1,4 @@
-"""Kaldi archives being written: with a script file, and taken up again where an earlier attempt ended."""
+"""Writer of Kaldi archives, with script files, and resumed where an earlier attempt ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lattices on their way out: made into what a format holds, with what it loses, checked, and handed to a layout."""
+"""Conversion, checks and losses of lattices that are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Self = TypeVar("Self", bound="LatticeWriter")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Everything that an output is written by.
+    """Settings of an output.
 
     Args:
         place: File, folder or ``-``.
@@ -81,7 +81,7 @@ class LatticeWriter:
 
     @property
     def needs_words(self) -> bool:
-        """Whether ids of words are written, whose names live outside the file."""
+        """True if ids of words are written, whose names are not in the file."""
         return "ids" in self._keeps and "names" not in self._keeps
 
     def __enter__(self: Self) -> Self:
@@ -145,7 +145,7 @@ class LatticeWriter:
             self.lost.update(lost)
 
     def notes(self) -> list[str]:
-        """Return the sentences that a user is told once the output is complete."""
+        """Return the messages for the user once the output is complete."""
         notes = []
         if self.words_path is not None and self._output.words_out is None:
             notes.append(f"the words and their ids are in {self.words_path}")
@@ -157,12 +157,12 @@ class LatticeWriter:
         if self._output.note is not None and self._keys:
             notes.append(self._output.note)
         if self.lost:
-            notes.append(f"warning: {_told(self.lost)} ({self.format.name} files cannot store them)")
+            notes.append(f"warning: {_losses(self.lost)} ({self.format.name} files cannot store them)")
         return notes
 
     @property
     def repeated(self) -> bool:
-        """Whether a key was written more than once."""
+        """True if a key was written more than once."""
         return any(count > 1 for count in self._keys.values())
 
     def _lost(self, item: Item, made: Any, key: str) -> list[str]:
@@ -201,7 +201,7 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _put(self, key: str, item: Any) -> None:
-        """Write an item that was found fit."""
+        """Write a checked item."""
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -209,12 +209,12 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Leave nothing behind; this may be called after ``_finish`` failed."""
+        """Remove the files; this may be called after ``_finish`` failed."""
         raise NotImplementedError
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that a blank parts from what follows, and that has none or is one.
+    """Refuse a key that is empty or holds a blank.
 
     Raises:
         LatticeError: It is empty or holds a blank.
@@ -223,8 +223,8 @@ def check_key(key: str) -> None:
         raise LatticeError(f"the key {key!r} is empty or holds a blank; give the lattice another", key=key)
 
 
-def _told(lost: Counter[str]) -> str:
-    """Say how many lattices lost what."""
+def _losses(lost: Counter[str]) -> str:
+    """Return a message of the losses and their numbers of lattices."""
     fields: dict[int, list[str]] = {}
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
@@ -315,7 +315,7 @@ _INSTEAD = {
 
 
 def converted(item: Item, format: Format, settings: WriteSettings, *, with_names: bool) -> tuple[Any, list[str]]:
-    """Return an item as its format holds it, and what a lattice loses by becoming that.
+    """Convert an item for its format; return it with its losses.
 
     Args:
         item: A lattice, or what the format holds.

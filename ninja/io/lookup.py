@@ -1,4 +1,4 @@
-"""Lattices by key, for whoever joins archives: one is read from begin to end, the others are asked for its keys."""
+"""Lookup of lattices by key, to join archives: one is read in order, the others by its keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Lookup:
         allow_pipes: As for ``ninja.read``.
 
     Raises:
-        InputError: A file of the source that cannot be opened: whoever joins archives must not go without a whole one.
+        InputError: A file of the source that cannot be opened: joining must not go on without it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Lookup:
         report = None if on_error is None else self._report
         self._entries = Reading(source, options, on_error=report, allow_pipes=allow_pipes).lattices()
         self._any = False
-        self._passed = _Shelf()
+        self._passed = _PassedLattices()
         self._last: tuple[str, Lattice] | None = None
 
     def get(self, key: str) -> Lattice | None:
@@ -89,7 +89,7 @@ class Lookup:
         return found
 
     def rest(self) -> Iterator[str]:
-        """Yield the keys that nobody asked for; nothing can be asked for afterwards."""
+        """Yield the keys that were not requested; no lattice can be requested afterwards."""
         yield from self._passed.keys()
         if self._last is not None:
             yield self._last[0]
@@ -106,7 +106,7 @@ class Lookup:
         return entry
 
     def _report(self, failure: NinjaError) -> None:
-        """Report a lattice's fault; what is wrong with the source itself, such as a command that failed, is raised."""
+        """Report a lattice's fault; raise one of the source itself, such as a command that failed."""
         if isinstance(failure, InputError) and not failure.key:
             raise failure
         self._first_fault = self._first_fault or failure
@@ -114,7 +114,7 @@ class Lookup:
         self._on_error(failure)
 
     def close(self) -> None:
-        """End reading and remove what was laid by."""
+        """End reading and remove the lattices passed over."""
         self._entries.close()  # type: ignore[attr-defined]
         self._passed.close()
 
@@ -127,8 +127,8 @@ class Lookup:
         self.close()
 
 
-class _Shelf:
-    """Lattices laid by as the bytes of Kaldi tables."""
+class _PassedLattices:
+    """Lattices passed over, kept as Kaldi tables in a temporary file."""
 
     def __init__(self) -> None:
         self._places: dict[str, list[tuple[int, int, Beside]]] = {}

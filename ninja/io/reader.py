@@ -1,4 +1,4 @@
-"""Read lattices from whatever a user names: the door of this floor."""
+"""Read lattices of one or many sources."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def resume_point(chosen: Target) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint, *, at_end: bool) -> bool:
-    """Parse what was read so far; return whether it is sound."""
+    """Parse the bytes read so far; tell whether they are sound."""
     entries = reader.parse(0 if at_end else 1 << 62)
     for (key, found), offset in zip(entries, reader.offsets, strict=True):
         if isinstance(found, NinjaError):

@@ -1,4 +1,4 @@
-"""Sources of lattices as a user names them, each opened once and read in batches; its content says its format."""
+"""Sources of lattices, each opened once and read in batches; formats are detected by content."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Words:
         return None if self._vocabulary is None else self._vocabulary.words
 
     def vocabulary(self) -> Vocabulary:
-        """Return what ids of words in a file mean."""
+        """Return the meaning of word ids in a file."""
         if self._vocabulary is None:
             found = None if self.table.grows else self.table
             if self._of_ids is not None and self.table.grows and not self._is_spelled:
@@ -119,7 +119,7 @@ class Words:
         return lattice.replace(word=found, words=self.table)
 
     def _numbers(self, own: SymbolTable) -> Array:
-        """Return our id of each id of a table, -1: none, int32 [largest id + 2]."""
+        """Return this table's id of each id of another table, -1: none, int32 [largest id + 2]."""
         if self._last is None or self._last[0] is not own:
             if self.table.grows:
                 self.table.merge(own)
@@ -134,7 +134,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How the user wants files to be read."""
+    """Options of reading files."""
 
     words: Words
     format: str | None = None  # with its options; None: seen from the content
@@ -293,7 +293,7 @@ class Tables:
 
 
 def spells_words(name: str) -> bool:
-    """Tell whether the first file that a source names holds lattices whose words are spelled, and leave it unread."""
+    """Tell, by its first bytes, whether the first file of a source spells its words."""
     (table, *_) = tables(name, allow_pipes=True)
     place = table.place
     if table.kind == "folder":
@@ -314,7 +314,7 @@ def spells_words(name: str) -> bool:
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the format of a file that begins so; None where it is Kaldi's, or not known.
+    """Return the format of a file by its first bytes; None if it is Kaldi's or unknown.
 
     Raises:
         FormatError: It is packed, empty, or something else that is no file of lattices.
@@ -449,7 +449,7 @@ def is_file(name: bytes) -> bool:
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Say what a text may be that is of no format for all that can be seen; None: nobody knows.
+    """Return advice on a text that is of no known format; None: there is none.
 
     Args:
         head: The first bytes.

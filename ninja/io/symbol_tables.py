@@ -1,4 +1,4 @@
-"""Symbol tables beside lattices: found for those that are read, checked and written for ids that are written."""
+"""Symbol tables beside lattices: found for inputs; checked and written for outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields 
 
 
 def table_beside(archive: str) -> str:
-    """Return where the symbol table of one archive alone lies: ``lat.ark.words.txt`` beside ``lat.ark``."""
+    """Return the path of the symbol table of one archive: ``lat.ark.words.txt`` beside ``lat.ark``."""
     return f"{archive}{_BESIDE}"
 
 
@@ -91,7 +91,7 @@ class TableBeside:
         self._words: SymbolTable | None = None  # of the last lattice that was written
 
     def check(self, lattice: Lattice) -> None:
-        """Refuse a lattice whose words' names would be lost, or would be others beside the output.
+        """Refuse a lattice whose words' names would be lost or changed in the output's table.
 
         Raises:
             OptionError: They would, for all lattices to come.
@@ -137,7 +137,7 @@ class TableBeside:
         return path
 
     def _begin(self, words: SymbolTable | None) -> None:
-        """Look at the table that lies in the place of ours."""
+        """Read the table that is already at the path of the output's."""
         self._begun = True
         path = self._path(words)
         if path is None or self._words_out is not None or not os.path.isfile(path):

@@ -118,7 +118,7 @@ def _is_file(path: str, form: Format) -> bool:
 
 
 def _weighed(form: Format, values: dict[str, str], by: Scales) -> tuple[dict[str, str], str | None]:
-    """Return the options of a format with the scales by which paths were compared, and a note on them.
+    """Return a format's options with the scales that paths were compared by, and a note on them.
 
     Scales among the options replace these. A format without a graph scale gets the proportion of both.
     """
@@ -147,7 +147,7 @@ def spells_words(name: str | os.PathLike[str], to: str | None = None) -> bool:
 
 
 def format_of(name: str | os.PathLike[str], to: str | None = None) -> tuple[Format, dict[str, str]]:
-    """Return the format that a target is to have, and its options in text.
+    """Return the format of a target, and its options in text.
 
     Args:
         name: As for ``target``.

@@ -115,7 +115,7 @@ class SymbolTable:
         return found
 
     def snapshot(self) -> SymbolTable:
-        """Return a table that does not grow: this one, or a copy of what it holds now."""
+        """Return a table that does not grow: this one, or a copy of its present words."""
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
@@ -125,7 +125,7 @@ class SymbolTable:
             self.merge(others())
 
     def since(self, count: int) -> list[tuple[str, int]]:
-        """Return the entries behind the first so many."""
+        """Return the entries after the first `count`."""
         with _interning:
             return list(islice(self._id.items(), count, None))
 
@@ -188,4 +188,3 @@ class SymbolTable:
 
     def __repr__(self) -> str:
         return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
-

@@ -84,7 +84,7 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a language model computes; options that a kind of model has no use for are ignored."""
+    """Options of computing with a language model; a kind of model ignores those it does not have."""
 
     device: str = "cpu"  # where torch computes, such as "cuda"
     normalize: bool | None = None  # normalise scores exactly; None: as the kind of model is meant to be used
@@ -97,7 +97,7 @@ class LoadOptions:
 
     @property
     def normalized(self) -> bool:
-        """Whether a model that is meant to be normalised is to be."""
+        """True unless normalisation was switched off."""
         return self.normalize is not False
 
 

@@ -149,7 +149,7 @@ def _in_workers(
             yield from results(waiting.popleft().result())
     except BrokenProcessPool as error:
         raise WorkerError(
-            f"one of {jobs} worker processes died, perhaps for want of memory; use fewer --jobs or a smaller batch"
+            f"one of {jobs} worker processes died, perhaps out of memory; use fewer --jobs or a smaller batch"
         ) from error
     finally:
         _stop(pool)
@@ -157,7 +157,7 @@ def _in_workers(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let the processes started meanwhile ignore Ctrl-C from their first instruction on; it is ours to handle."""
+    """Let the processes started meanwhile ignore Ctrl-C from their first instruction on; this process handles it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -169,7 +169,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers at once, without waiting for results that are no longer wanted."""
+    """End the workers at once, without waiting for their results."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
     manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
     results, calls = getattr(pool, "_result_queue", None), getattr(pool, "_call_queue", None)
@@ -209,7 +209,7 @@ def _batches(lattices: Keyed, batch_arcs: int) -> Iterator[Batch]:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a worker process is given when it starts."""
+    """Arguments of a worker process."""
 
     stage: Stage[Any]
     words: SymbolTable | None  # of the lattices; sent once, and with each batch what it took in since

@@ -1,4 +1,4 @@
-"""The engine: many lattices in flight, the language model asked about all of them at once, results in input order.
+"""The engine: many lattices in flight, the language model called for all of them at once, results in input order.
 
 Half of the lattices wait for the language model, which runs in a thread of its own, while the other half's bookkeeping
 is done; then they change places. What a lattice gets does not depend on which others are in flight.
@@ -91,7 +91,7 @@ class Engine(ABC):
                 self._fail(utterance, error)
 
     def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
-        """Keep the result of an utterance, and let the next one of its recording know what was said."""
+        """Keep the result of an utterance, and pass its words to the next one of its recording."""
         utterance.result = reverse(result) if self.options.backward else result
         utterance.is_done = True
         self.queue.leave(utterance, said)
@@ -107,7 +107,7 @@ class Engine(ABC):
 
 
 class _HalfBatch:
-    """The lattices that take their waves together."""
+    """Lattices that are scored in the same calls."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
@@ -206,7 +206,7 @@ class SearchEngine(Engine):
     def _result(
         self, expander: _search.Expander, number: int, status: int, utterance: Utterance
     ) -> tuple[Lattice, Sequence[int]]:
-        """Return the result of a search, and the words said for the utterances that follow."""
+        """Return the result of a search, and the words carried over to the next utterances."""
         source = expander.source(number)
         if status == _search.NO_PATH:
             raise LatticeError("no final state can be reached from the start", key=source.key)

@@ -85,7 +85,7 @@ class ModelFiles:
 
 
 def load_model(path: str | os.PathLike[str] | None, device: str, words: SymbolTable | None, log: Log) -> LanguageModel:
-    """Load a model; one that lacks words of its own takes those of the lattices, never instead of its own."""
+    """Load a model; one without words of its own takes those of the lattices."""
     try:
         return load(path, device)
     except (ModelError, OptionError) as error:
@@ -134,12 +134,12 @@ class BoundModels:
 
     @property
     def lm(self) -> LanguageModel:
-        """The model that the search asks; a mixture is made when the first symbol table is known."""
+        """The model of the search; a mixture is made when the first symbol table is known."""
         assert self._lm is not None, "no symbol table is known yet"
         return self._lm
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the model's word (-1: none) and what it costs beyond the model's score, [num_arcs] each.
+        """Return the model's word (-1: none) and its cost beyond the model's score, [num_arcs] each.
 
         Raises:
             SymbolError: An arc's word id is not in the symbol table.
@@ -153,7 +153,7 @@ class BoundModels:
         return found
 
     def said(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return what the model reads of an utterance before the next one: its words, then ``<s>`` if it has that.
+        """Return the context that an utterance gives the next one: its words, then ``<s>`` if the model has it.
 
         So the model begins a sentence as it did in training, but remembers; an n-gram model, which knows nothing from
         before ``<s>``, scores as it would without. Words that mean none to the model are left out.
@@ -178,7 +178,7 @@ class BoundModels:
         return tuple(part.coverage(alike) for part in (self._parts or (whole,)))
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
-        """Return how the model sees a symbol table, with all words of a lattice in it."""
+        """Return the model's map of a symbol table that holds all words of a lattice."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options

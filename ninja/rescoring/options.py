@@ -1,4 +1,4 @@
-"""Options of rescoring, with the field's defaults; each algorithm's own ones stand in a dataclass of their own."""
+"""Options of rescoring, with the field's defaults; with a dataclass for each algorithm's own."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class RescoreReport(Log):
     coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each language model
 
     def cover(self, coverages: Iterable[Coverage]) -> None:
-        """Keep how well language models know the words of the first lattices."""
+        """Keep the coverage of the first lattices' words by the language models."""
         for coverage in coverages:
             self.coverages = (*self.coverages, coverage)
             if self.on_note is not None:
@@ -212,7 +212,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the log of a worker process; the first one says how well the words are known."""
+        """Add the log of a worker process; the coverage is the first one's."""
         if isinstance(part, RescoreReport) and not self.coverages:
             self.cover(part.coverages)
         Log.merge(self, part)

@@ -37,7 +37,7 @@ class Rescorer:
             files, which are loaded when the first lattice is seen; only these can go to worker processes.
         options: Algorithm, weights, limits and the kind of output.
         old_lm: The language model of the first pass.
-        carry_over: Which utterances follow one another, for a model that remembers what was said before.
+        carry_over: Order of utterances, for a model with context from earlier ones.
         context: What lattices go through first.
 
     Raises:
@@ -76,7 +76,7 @@ class Rescorer:
         return rescorer
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Return the rescored lattices in input order, computed as they are asked for; see `rescore`."""
+        """Return the rescored lattices in input order, computed lazily; see `rescore`."""
         log = RescoreReport() if log is None else log
         start = time.perf_counter()
         lattices = _counted(lattices, log)
@@ -138,12 +138,12 @@ def rescore(
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out.
         options: Algorithm, weights, limits and the kind of output.
         old_lm: The language model of the first pass.
-        carry_over: Which utterances follow one another, for a model that remembers what was said before.
+        carry_over: Order of utterances, for a model with context from earlier ones.
         report: Filled on the way with counts, notes and how well the models know the words. With its ``on_error`` a
             failed lattice is left out and reported; without, the first failure is raised.
 
     Returns:
-        ``(key, lattice)`` in input order, computed as they are asked for. Memory is bounded by ``options.batch_arcs``.
+        ``(key, lattice)`` in input order, computed lazily. Memory is bounded by ``options.batch_arcs``.
 
     Raises:
         VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words a model lacks.
@@ -165,7 +165,7 @@ def iterate(
     carry_over: CarryOver | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
-    """Rescore lattices with several language models in turn, each what the one before it left.
+    """Rescore lattices with several language models in turn, each on the results of the one before.
 
     After pass j the graph cost of an arc is ``(1 - w_j) * graph + w_j * -log p_j(word | history)`` of the graph cost
     that pass j - 1 left, ``w_j`` being the ``lm_weight`` of its options. Each pass searches the lattice that the one
@@ -180,7 +180,7 @@ def iterate(
         report: As for `rescore`, of all passes together.
 
     Returns:
-        ``(key, lattice)`` in input order, computed as they are asked for.
+        ``(key, lattice)`` in input order, computed lazily.
 
     Raises:
         OptionError: There is no pass.

@@ -1,4 +1,4 @@
-"""Rescoring by whole sentences: what is scored is chosen on first-pass costs, then scored all at once.
+"""Rescoring by whole sentences: chosen on first-pass costs, then scored all at once.
 
 The lattices of a batch are unfolded: states are copied so that each arc has one word history, each algorithm in its
 own way. Their words are joined into one trie, and the language model is asked about that trie. What a lattice gets
@@ -206,7 +206,7 @@ class SentenceEngine(Engine):
                 self._fail(each.utterance, error)
 
     def _below(self, forest: WordTrie, each: _Unfolding) -> int:
-        """Return the node behind the words that were said before an utterance, -1 if there are none."""
+        """Return the node behind the context words of an utterance, -1 if there are none."""
         context = np.array(each.utterance.context, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
@@ -214,7 +214,7 @@ class SentenceEngine(Engine):
         self.report.calls += 1
 
     def _result(self, each: _Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
-        """Return a lattice with its new costs, and the words said in it for the utterances that follow."""
+        """Return a lattice with its new costs, and the words carried over to the next utterances."""
         options, unfolded, source = self.options, each.unfolded, each.source
         if not np.isfinite(score).all():
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)

@@ -122,7 +122,7 @@ class Tracker:
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Go on by one word from each of some states.
+        """Advance by one word from each of some states.
 
         Args:
             states: Histories, int64 [n].

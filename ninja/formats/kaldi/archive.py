@@ -31,8 +31,8 @@ LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged
 LARGEST_OFFSET = 1 << 62  # bytes
 
 
-class Foreign(Protocol):
-    """Who reads a file that a script file names, where its format is not Kaldi's; what is not its own is None."""
+class NonKaldiReader(Protocol):
+    """Reader of non-Kaldi files listed in an scp file; returns None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
         """Return a lattice of the file that it read last."""
@@ -46,7 +46,7 @@ class Foreign(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """Some entries in their order: a lattice each, or what is wrong with it."""
+    """Some entries in their order: a lattice or an error each."""
 
     entries: list[tuple[str, Lattice | NinjaError]] = field(default_factory=list)
     size: int = 0  # bytes
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A symbol table and the ids it knows, as the parser wants them."""
+    """A symbol table and its ids, in the form that the parser needs."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
@@ -119,7 +119,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read on: a chunk, or as much again as waits for the rest of a large lattice."""
+    """Read a chunk, or as many bytes again as a large lattice has so far."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
@@ -144,7 +144,7 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
 
 
 def script(
-    script: Stream, vocabulary: Callable[[], Vocabulary], foreign: Foreign, *, permissive: bool = False
+    script: Stream, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, *, permissive: bool = False
 ) -> Iterator[Batch]:
     """Read the lattices that a script file lists.
 
@@ -155,7 +155,7 @@ def script(
         permissive: Pass over what cannot be read.
     """
     batch = Batch()
-    with closing(_Shelf(vocabulary, foreign)) as shelf:
+    with closing(_LastFile(vocabulary, foreign)) as last_file:
         for number, line in rows(script):
             fields = line.split(None, 1)
             if not fields:
@@ -165,7 +165,7 @@ def script(
             try:
                 if not name:
                     raise FormatError("expected a key and a file", script.name, line=number)
-                found = shelf.lattice(key, name)
+                found = last_file.lattice(key, name)
             except NinjaError as error:
                 if permissive:
                     continue
@@ -178,7 +178,7 @@ def script(
                     continue
             batch.entries.append((key, found))
             batch.faulty |= isinstance(found, NinjaError)
-            batch.size += shelf.last_size
+            batch.size += last_file.last_size
             if batch.size >= CHUNK or len(batch.entries) == 64:
                 yield batch
                 batch = Batch()
@@ -200,10 +200,10 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
         yield number + 1, rest.decode("utf-8", "surrogateescape")
 
 
-class _Shelf:
+class _LastFile:
     """The file that the last line of a script file named, kept open for the next one."""
 
-    def __init__(self, vocabulary: Callable[[], Vocabulary], foreign: Foreign) -> None:
+    def __init__(self, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader) -> None:
         self._vocabulary = vocabulary
         self._foreign = foreign
         self._path: str | None = None
@@ -212,11 +212,11 @@ class _Shelf:
         self.last_size = 0
 
     def lattice(self, key: str, name: str) -> Lattice | NinjaError:
-        """Return the lattice that an rxfilename of a script file names, or what is wrong with it."""
+        """Return the lattice of an rxfilename in a script file, or its error."""
         self.last_size = 0
         places = resolve(name)
         if len(places) != 1:
-            raise FormatError(f"{name!r} names {len(places)} files, but one lattice is wanted")
+            raise FormatError(f"{name!r} names {len(places)} files, but must name one lattice")
         place = places[0]
         if place.offset > LARGEST_OFFSET:
             raise FormatError(f"no file has a byte {place.offset}")
@@ -227,7 +227,7 @@ class _Shelf:
             self._path = None
             self._stream = open_stream(place)
             if place.offset == 0 and (found := self._foreign.first(self._stream, place, key)) is not None:
-                self._stream = None  # it is not ours to close any more
+                self._stream = None  # the other reader closes it
                 return found
             self._reader = self._vocabulary().reader(place.path)
             self._path = place.path

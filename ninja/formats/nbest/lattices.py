@@ -117,7 +117,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], apart: object = None
     ) -> int:
-        """Go on by an arc, made where there is none like it."""
+        """Follow an arc, made if there is none like it."""
         like = (word, time, cost, labels, apart)
         there = self.below[at].get(like)
         if there is None:
