@@ -59,7 +59,7 @@ def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch:
             yield pair
 
     monkeypatch.setattr(lookup.Reading, "lattices", counted)
-    monkeypatch.setattr(lookup._Shelf, "put", lambda *_: pytest.fail("nothing is passed over"))
+    monkeypatch.setattr(lookup._PassedLattices, "put", lambda *_: pytest.fail("nothing is passed over"))
     with Lookup(archive) as lattices:
         for number, key in enumerate(KEYS, start=1):
             assert lattices.get(key) is not None

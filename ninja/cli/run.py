@@ -55,7 +55,6 @@ def results(
     """Yield the stage's result for each lattice, showing progress on a terminal.
 
     Args:
-        stage: What is done to the lattices.
         source: Where they come from, and how failures are treated.
         lattices: The lattices of the source where they are not simply all of them.
         to_stdout: The results are printed on stdout.
@@ -147,7 +146,6 @@ class LatticeOutput:
     """An output of a command, in which a lattice that cannot be written joins the run's failures.
 
     Args:
-        writer: The open output.
         source: Its console counts lattices that cannot be written.
     """
 
@@ -208,11 +206,7 @@ def open_output(destination: Destination, source: Source, *, kind: Kind | None =
 
 
 def _check_places(target: str, words_out: str | None, source: Source) -> None:
-    """Refuse a script file or a symbol table that would be written over lattices.
-
-    Raises:
-        OptionError: Names the file.
-    """
+    """Refuse a script file or a symbol table that would be written over lattices."""
     chosen = understood(target)
     lattices = {os.path.realpath(each) for each in (chosen.archive, *source.places) if each != STDOUT}
     for name, what in ((chosen.script, "script file"), (words_out, "symbol table")):

@@ -75,7 +75,6 @@ class Source:
         """Return the symbol table of ``--words``, of the sources' own words, or of the file that lies beside them.
 
         Raises:
-            OptionError: There is none.
             NinjaError: The sources cannot be read.
         """
         self.spelled_output = lambda: True
@@ -183,8 +182,6 @@ def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> di
 
     Args:
         places: Of the lattices, as the user names them.
-        options: All options of the command.
-        given: Other fields of the source.
     """
     rest = dict(options)
     chosen = {name: rest.pop(name) for name in OPTIONS if name in rest}

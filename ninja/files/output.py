@@ -153,9 +153,6 @@ def target(name: str | os.PathLike[str]) -> Target:
             ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is a path, whatever its letters;
             it may be a folder.
 
-    Raises:
-        OptionError: None of these, or a combination that makes no sense.
-
     Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
     """
     found = None if isinstance(name, os.PathLike) else SPECIFIER.fullmatch(name)

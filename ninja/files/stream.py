@@ -192,9 +192,6 @@ def peek(path: str, size: int, enough: Callable[[bytes], object] = lambda head: 
         path: A pipe, or ``-`` for the standard input.
         size: At most so many.
         enough: As for ``Stream.head``; of what is not gzip.
-
-    Raises:
-        InputError: It cannot be read.
     """
     peeked = _peeked_of(path)
     if peeked is None:

@@ -56,7 +56,6 @@ class Content:
 
         Raises:
             FormatError: They are more than any lattices can be, or the gzip stream is damaged.
-            InputError: The file cannot be read.
         """
         if self._whole is None:
             pieces = io.BytesIO()  # gives its bytes away without a copy
@@ -72,12 +71,7 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return some first whole lines without taking them; b"" where they are the whole file or more than 64 MB.
-
-        Raises:
-            FormatError: The gzip stream is damaged.
-            InputError: The file cannot be read.
-        """
+        """Return some first whole lines without taking them; b"" where they are the whole file or more than 64 MB."""
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:
@@ -100,12 +94,7 @@ class Content:
             yield from Content(stream, self.path).blocks()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all bytes as ``whole`` returns them, piece by piece, once.
-
-        Raises:
-            FormatError: The gzip stream is damaged.
-            InputError: The file cannot be read.
-        """
+        """Yield all bytes as ``whole`` returns them, piece by piece, once."""
         if self._whole is not None:
             yield self._whole
             return
@@ -120,7 +109,6 @@ class Content:
 
         Raises:
             FormatError: A line is longer than any file may be that is read as a whole, or the gzip stream is damaged.
-            InputError: The file cannot be read.
         """
         largest, reason = self._largest()
         left: list[bytes] = []  # of a line that goes on

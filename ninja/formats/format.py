@@ -170,7 +170,6 @@ class Reader:
         """Yield each key of a file with its lattice or its error.
 
         Args:
-            content: The file.
             words: Symbol table that words must be in; None: the file's own words make one, where it spells them.
 
         Raises:
@@ -231,7 +230,6 @@ def detect(head: bytes, name: str) -> Format | None:
 
     Args:
         head: Its first ``HEAD`` bytes, unpacked, or all.
-        name: Of the file.
 
     Raises:
         FormatError: It is of a kind that no format reads, for one packed by another program than gzip.

@@ -31,11 +31,7 @@ class Naming:
     encoding: str = "utf-8"
 
     def decoded(self, name: bytes, line: int | None = None) -> str:
-        """Return a piece of the file as a string.
-
-        Raises:
-            FormatError: It is not of the encoding.
-        """
+        """Return a piece of the file as a string."""
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -69,7 +65,6 @@ class Naming:
 
         Raises:
             FormatError: A word is not of the encoding.
-            SymbolError: A word is missing from the table.
         """
         ids, words = self.table(found["words"])
         num_states, num_arcs = len(found["final_graph"]), len(found["dst"])
@@ -98,10 +93,8 @@ def spelled(
     """Return the index of each arc's word, int32 [num_arcs], and the encoded words.
 
     Args:
-        lattice: The lattice.
         words: Its symbol table; None: the one attached to it.
         null: Name of epsilon.
-        encoding: Of the file that is to be written.
 
     Raises:
         SymbolError: There is no table, a word is missing from it, or is named as epsilon or cannot be encoded.
@@ -159,11 +152,7 @@ def would_fold(lattice: Lattice, last: int) -> bool:
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse an unknown encoding, or one that is no superset of ASCII.
-
-    Raises:
-        OptionError: It is neither.
-    """
+    """Refuse an unknown encoding, or one that is no superset of ASCII."""
     try:
         same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
     except (LookupError, UnicodeError) as error:
@@ -173,11 +162,7 @@ def check_encoding(encoding: str) -> None:
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:
-    """Return a string as bytes of a file; bytes of a key that were no UTF-8 come back as they were.
-
-    Raises:
-        SymbolError: The encoding lacks a character.
-    """
+    """Return a string as bytes of a file; bytes of a key that were no UTF-8 come back as they were."""
     try:
         return text.encode(encoding, "surrogateescape")
     except UnicodeEncodeError as error:
@@ -185,11 +170,7 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 
 
 def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift; refuse one that is not above 0.
-
-    Raises:
-        OptionError: It is not positive.
-    """
+    """Return a frame shift; refuse one that is not above 0."""
     if not 1e-6 <= frame_shift <= 1e6:
         raise OptionError(f"frame_shift is {frame_shift}, but seconds > 0 are needed")
     return frame_shift
@@ -222,11 +203,7 @@ def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Fiel
 
 
 def check_finite(name: str, value: float) -> None:
-    """Refuse an infinite number and NaN.
-
-    Raises:
-        OptionError: It is one of them.
-    """
+    """Refuse an infinite number and NaN."""
     if not math.isfinite(value):
         raise OptionError(f"{name} is {value}, but must be finite")
 
@@ -237,8 +214,6 @@ def one_cost(
     """Return the cost of formats with a single cost, float64.
 
     Args:
-        graph: Graph costs.
-        acoustic: Acoustic costs.
         costs: "total" = ``acoustic_scale * acoustic + graph``; "graph" or "acoustic" as it is.
         acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
 
@@ -295,8 +270,6 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
     """Refuse a file whose last line does not end, unless it is blank or a comment.
 
     Args:
-        content: The whole file.
-        path: Its name.
         key: Utterance id of the lattice that ends there, where it is known.
         comment: As for ``unended_line``.
         line: Number of the first line.
@@ -310,11 +283,7 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
 
 
 def refuse_blanks(name: bytes, key: str) -> None:
-    """Refuse a name that a format without quotes cannot hold.
-
-    Raises:
-        SymbolError: It is empty or has blanks in it.
-    """
+    """Refuse a name that a format without quotes cannot hold."""
     if not name or any(letter in b" \t\n\v\f\r\0" for letter in name):
         raise SymbolError(f"{name.decode('utf-8', 'replace')!r} cannot be written without quotes", key=key)
 

@@ -21,7 +21,6 @@ def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
 
     Raises:
         OptionError: The target makes no sense.
-        OutputError: The file cannot be written.
     """
     chosen = target(name)
     if chosen.script is not None:

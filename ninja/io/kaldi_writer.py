@@ -25,8 +25,6 @@ class KaldiWriter(LatticeWriter):
     If an exception leaves the ``with`` block, what was written is removed, or kept for the next attempt with `resume`.
 
     Args:
-        output: What is written, and how.
-        target: The archive and its script file.
         resume: Go on with what an earlier attempt left behind.
         kind: Write every lattice as this kind; None: as its own.
     """

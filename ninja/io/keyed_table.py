@@ -13,9 +13,6 @@ class KeyedTable(Generic[Value]):
 
     Entries passed over are kept until requested; where two tables have the same order, there are none.
     Of entries with the same key the first counts.
-
-    Args:
-        entries: Keys and values, as ``read_integers`` yields them.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:

@@ -31,9 +31,6 @@ class Output:
     """Settings of an output.
 
     Args:
-        place: File, folder or ``-``.
-        format: Its format.
-        settings: Options, symbol table and encoding.
         lossy: Whether lattices that lose something are refused.
         packed: Whether the file is gzip.
         words_out: File for the symbol table of ids; None: beside the output, where one is needed.
@@ -214,11 +211,7 @@ class LatticeWriter:
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that is empty or holds a blank.
-
-    Raises:
-        LatticeError: It is empty or holds a blank.
-    """
+    """Refuse a key that is empty or holds a blank."""
     if not key or key.split() != [key]:
         raise LatticeError(f"the key {key!r} is empty or holds a blank; give the lattice another", key=key)
 
@@ -242,10 +235,6 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
     """Return the fields of a lattice that a format does not keep.
 
     Times that kept alignments say are kept, and a frame shift matters only where alignments or times are.
-
-    Args:
-        lattice: The lattice.
-        keeps: What the format can hold.
     """
     lost = []
     labelled = lattice.has_labels
@@ -268,12 +257,7 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
 
 
 def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
-    """Return the fields of an n-best list that a format does not keep.
-
-    Args:
-        nbest: The list.
-        keeps: What the format can hold.
-    """
+    """Return the fields of an n-best list that a format does not keep."""
     lost = []
     hypotheses = nbest.hypotheses
     aligned = all(each.labels is not None and any(each.labels) for each in hypotheses) and "alignments" in keeps
@@ -319,7 +303,6 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
 
     Args:
         item: A lattice, or what the format holds.
-        format: The format that is written.
         settings: Its options; of lists the number of hypotheses and the scales, of networks the scales.
         with_names: Whether hypotheses are spelled and timed; where ids are written, alignments say the times.
 

@@ -38,7 +38,6 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
 
     Raises:
         FormatError: Damage, or something that is no integer.
-        InputError: A file that cannot be read.
 
     Source: Kaldi util/kaldi-holder-inl.h, BasicVectorHolder; base/io-funcs-inl.h.
     """
@@ -58,7 +57,6 @@ class NumberWriter:
 
     Raises:
         OptionError: The target makes no sense.
-        OutputError: The file cannot be written.
     """
 
     def __init__(self, name: str) -> None:

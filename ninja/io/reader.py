@@ -45,7 +45,6 @@ def read(
             ids alone.
         format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. Needed for formats without a mark whose extension is not theirs.
-        encoding: Of text.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
             raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage
             within a binary archive, the rest of that archive cannot be read.

@@ -17,7 +17,6 @@ def read_keys(path: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         FormatError: A line is empty, or the file is not UTF-8.
-        InputError: The file cannot be read.
 
     Source: Kaldi, latbin/lattice-copy.cc (``--include``, ``--exclude``).
     """
@@ -33,7 +32,6 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     """Cut a list of keys into parts of about the same size, each a stretch of it.
 
     Args:
-        keys: The keys, in their order.
         num_parts: Parts wanted, ≥ 1; none stays empty.
         group_of: Group (speaker) of each key; all keys of a group go to the part where its first one falls.
 

@@ -449,12 +449,7 @@ def is_file(name: bytes) -> bool:
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return advice on a text that is of no known format; None: there is none.
-
-    Args:
-        head: The first bytes.
-        name: What messages call the file.
-    """
+    """Return advice on a text that is of no known format; None: there is none."""
     rows = first_rows(head)
     if not rows:
         return None

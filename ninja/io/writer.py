@@ -72,7 +72,6 @@ def write(
 
     Raises:
         OptionError: The target makes no sense, there is no such format, or it has no such option.
-        OutputError: The file cannot be written.
 
     Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
     """

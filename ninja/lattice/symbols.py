@@ -76,7 +76,6 @@ class SymbolTable:
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
             SymbolError: As when a table is made of pairs.
-            InputError: The file cannot be read.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """
@@ -149,22 +148,14 @@ class SymbolTable:
         return number
 
     def word(self, number: int) -> str:
-        """Return the word of an id.
-
-        Raises:
-            SymbolError: The table lacks the id.
-        """
+        """Return the word of an id."""
         try:
             return self._word[number]
         except KeyError:
             raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids, epsilons left out.
-
-        Raises:
-            SymbolError: The table lacks an id.
-        """
+        """Return the words of ids, epsilons left out."""
         return [self.word(int(number)) for number in numbers if number != EPSILON]
 
     def __contains__(self, word: object) -> bool:

@@ -31,7 +31,6 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
     """Return the names of an item's words, as far as they have any.
 
     Args:
-        item: The lattice, list or network.
         words: Its symbol table; None: the one attached to a lattice.
     """
     if isinstance(item, ConfusionNetwork):

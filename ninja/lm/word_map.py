@@ -221,11 +221,7 @@ class Words:
         unk: str = UNK,
         unk_words: int | None = None,
     ) -> Words:
-        """Look up the special words of a vocabulary; `bos` may do what `eos` does, and there need be no `unk`.
-
-        Raises:
-            ModelError: The ids have gaps, or a special word is missing.
-        """
+        """Look up the special words of a vocabulary; `bos` may do what `eos` does, and there need be no `unk`."""
         size = len(vocabulary)
         largest = max((number for _, number in vocabulary), default=-1)
         if largest != size - 1:
@@ -250,9 +246,6 @@ def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTabl
     """Find the vocabulary of a model: the user's own, else the text in the model, else ``words.txt`` beside it.
 
     The text has a word a line, by id, or a word and its id.
-
-    Raises:
-        ModelError: There is none, or what the model holds is no vocabulary.
     """
     if given is not None:
         return given

@@ -41,7 +41,6 @@ class CarryOver:
 
         Raises:
             FormatError: A line is something else, or an utterance occurs twice.
-            InputError: The file cannot be read.
         """
         return cls(read_speakers(path), max_words=max_words)
 
@@ -51,7 +50,6 @@ class CarryOver:
 
         Raises:
             FormatError: A line is something else, or an utterance occurs twice.
-            InputError: The file cannot be read.
         """
         segments = read_segments(path)
         recording = {key: name for key, (name, _, _) in segments.items()}

@@ -42,11 +42,7 @@ class ModelFiles:
     device: str = "cpu"  # where they compute: cpu, cuda, cuda:1, …
 
     def __post_init__(self) -> None:
-        """Refuse numbers that do not match.
-
-        Raises:
-            OptionError: Names them.
-        """
+        """Refuse numbers that do not match."""
         for name, values in (("weights", self.weights), ("directions", self.directions)):
             if values and len(values) != len(self.models):
                 raise OptionError(f"{len(values)} {name} for {len(self.models)} language models")
@@ -110,7 +106,6 @@ class BoundModels:
         """Take the models as one.
 
         Raises:
-            OptionError: There is none.
             ModelError: A model of whole sentences is to score words.
         """
         if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
@@ -206,7 +201,6 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
 
     Args:
         lattices: Lattices that share one symbol table.
-        lm: The language model.
         unk_penalty: As in ``RescoreOptions``.
 
     Raises:

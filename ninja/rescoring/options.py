@@ -116,11 +116,7 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
     batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range.
-
-        Raises:
-            OptionError: Names the option, its value and its range.
-        """
+        """Refuse values out of range."""
         for each in fields(self):
             value, low, high = getattr(self, each.name), each.metadata["low"], each.metadata["high"]
             if isinstance(value, int | float) and not low <= value <= high:  # NaN fails too

@@ -35,13 +35,8 @@ class Rescorer:
     Args:
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
             files, which are loaded when the first lattice is seen; only these can go to worker processes.
-        options: Algorithm, weights, limits and the kind of output.
-        old_lm: The language model of the first pass.
         carry_over: Order of utterances, for a model with context from earlier ones.
         context: What lattices go through first.
-
-    Raises:
-        OptionError: Options that do not go together.
     """
 
     def __init__(
@@ -136,8 +131,6 @@ def rescore(
     Args:
         lattices: ``(key, lattice)`` pairs with symbol tables attached, as ``ninja.read`` yields them.
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out.
-        options: Algorithm, weights, limits and the kind of output.
-        old_lm: The language model of the first pass.
         carry_over: Order of utterances, for a model with context from earlier ones.
         report: Filled on the way with counts, notes and how well the models know the words. With its ``on_error`` a
             failed lattice is left out and reported; without, the first failure is raised.

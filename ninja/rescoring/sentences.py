@@ -61,7 +61,6 @@ def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions)
     """Unfold a lattice as the algorithm of the options does.
 
     Args:
-        lattice: The lattice.
         lm_word: The language model's word of each arc, int32 [num_arcs], -1 = none.
         eos: Its ``</s>``.
         options: ``nbest``, ``cover`` or ``trie``, and what they need.
