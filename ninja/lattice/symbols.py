@@ -148,14 +148,18 @@ class SymbolTable:
         return number
 
     def word(self, number: int) -> str:
-        """Return the word of an id."""
+        """Return the word of an id.
+
+        Raises:
+            SymbolError: The table lacks the id.
+        """
         try:
             return self._word[number]
         except KeyError:
             raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids, epsilons left out."""
+        """Return the words of ids, epsilons left out; an id that the table lacks raises ``SymbolError``."""
         return [self.word(int(number)) for number in numbers if number != EPSILON]
 
     def __contains__(self, word: object) -> bool:
