@@ -143,7 +143,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
         (["--iterate", "forward,backward"], "2 directions for 1 language models"),
         (["--iterate", "sideways"], "must be forward or backward for each model"),
         (["--iterate", "forward", "--backward"], "leave --backward out"),
-        (["--utt2spk", "f"], "give --carry-over with them"),
+        (["--utt2spk", "f"], "give it with them"),
         (["--carry-over", "--utt2spk", "f", "--segments", "g"], "give one of them"),
         (["--carry-over", "--jobs", "2"], "leave --jobs and --resume out"),
         (["--carry-over", "--resume", "-o", "x.ark"], "leave --jobs and --resume out"),

@@ -7,7 +7,7 @@ import pytest
 
 import ninja as package
 from ninja.cli.main import main
-from ninja.errors import SymbolError
+from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -36,18 +36,18 @@ def ninja(capsys):
 def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
     (there / "bare.txt").write_bytes(BARE)
     code, output, errors = ninja("best", "a.slf", "bare.txt")
-    assert (code, output) == (1, "a hello world\n")
-    assert "key 'k1': it holds ids of words, but other lattices spell words" in errors
+    assert (code, output) == (2, "a hello world\n")  # which was read before the ids were met
+    assert "bare.txt holds ids of words, but another source spells words" in errors
     table = package.vocabulary("a.slf")
-    with pytest.raises(SymbolError, match="it holds ids of words, but other lattices spell words"):
+    with pytest.raises(OptionError, match=r"bare.txt holds ids of words, but another source spells words"):
         list(package.read("bare.txt", words=table))
     # An archive that nobody can tell beforehand, since its first file is missing.
     (there / "list.scp").write_text("nope nowhere\nk1 bare.ark:3\n")
     with package.write("bare.ark") as output_file:
         output_file.write(next(lattice for _, lattice in package.read("bare.txt")))
     code, output, errors = ninja("best", "a.slf", "scp:list.scp")
-    assert (code, output) == (1, "a hello world\n")
-    assert "key 'k1': it holds ids of words, but other lattices spell words" in errors
+    assert (code, output) == (2, "a hello world\n")
+    assert "list.scp holds ids of words, but another source spells words" in errors
 
 
 def test_a_table_that_was_given_names_ids(there):
