@@ -165,8 +165,6 @@ OTHER_MEANINGS = {
     ("ninja.cli.commands", "nbest"): "the command",
     ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
     ("ninja.graph", "nbest"): "the function",
-    ("ninja.io.batches", "espnet"): "the format: to go",
-    ("ninja.io.batches", "native"): "the format: to go",
     ("ninja.io", "nbest"): "what a format holds",
     ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
@@ -193,8 +191,7 @@ def test_no_format_is_named_outside_its_module():
             meant = [known for known in OTHER_MEANINGS if known[1] == word and is_part(module, known[0])]
             assert meant, f"{path}:{node.lineno}: the format {word!r} is named outside {homes[word]}"
             used.update(meant)
-    unused = {known for known in OTHER_MEANINGS if known[0] != "ninja.io.batches"} - used
-    assert not unused, "these are not used any more"
+    assert used == set(OTHER_MEANINGS), "these are not used any more"
 
 
 def is_part(module, of):
