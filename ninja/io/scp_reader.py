@@ -43,7 +43,7 @@ class ScpReader:
         """Take over a file just opened, and return its lattice of a key; None if it is Kaldi's.
 
         Raises:
-            NinjaError: As for ``again``, or two formats begin like that.
+            NinjaError: As for ``again``, or the file is of no format.
         """
         entries = self._entries_of(stream, place)
         if entries is None:
