@@ -71,6 +71,8 @@ class LatticeWriter:
         self._write = output.format.write
         self._settings = output.settings
         self._keeps = output.format.kept(output.settings.options)
+        untimed = {"key", "alignments", "raw", *_COSTS}  # nothing else is lost of a lattice without times
+        self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
         self._keys: Counter[str] = Counter()
         self._is_open = False
         self._names = Names(output.settings.words, shared="ids" in self._keeps)
@@ -119,12 +121,16 @@ class LatticeWriter:
             item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
         name = item.key
         try:
+            made: Any = item
+            lost: list[str] = []
             if isinstance(item, Lattice):
                 self._table.check(item)
                 self._names.check(item, name)
-            made, lost = converted(item, self.format, self._settings, with_names=not self.needs_words)
+            if self.format.holds != "lattice" or not isinstance(item, Lattice):
+                made, lost = converted(item, self.format, self._settings, with_names=not self.needs_words)
             self._check_key(name)
-            lost += [] if FIELDS["paths"] in lost else self._lost(item, made, name)
+            if FIELDS["paths"] not in lost and not (self._keeps_untimed and made.time is None is made.frame_shift):
+                lost = lost + self._lost(item, made, name)
             if lost and self._output.lossy == "refuse":
                 message = f"{self.format.name} would lose: {', '.join(lost)}; allow it with lossy='allow'"
                 raise LatticeError(f"{message} (--lossy allow)", key=name)
@@ -181,7 +187,7 @@ class LatticeWriter:
         """Refuse a key that the output cannot hold."""
         if self._write.key_is_field:
             check_key(key)
-        if len(os.fsencode(key)) > LONGEST_KEY:
+        if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
             raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])
         if self._write.encoded_keys:
             try:
