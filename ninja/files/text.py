@@ -42,8 +42,9 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
 def content(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file; a gzip file, known by its content, is unpacked."""
+    file = open_raw(os.fspath(path))
     try:
-        with open_raw(os.fspath(path)) as file:
+        with file:
             found = file.read()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error
