@@ -20,8 +20,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from whole_files import write_k2s
-
 from ninja import write
 from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.k2 import read_k2s
@@ -29,6 +27,9 @@ from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry, r
 from ninja.formats.native import NativeFile
 from ninja.io import read
 from ninja.lattice.symbols import SymbolTable
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from whole_files import write_k2s
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))
 COPIES = int(os.environ.get("NINJA_BENCH_COPIES", "20"))
