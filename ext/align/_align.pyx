@@ -6,7 +6,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp.memory cimport unique_ptr
 
 cimport align.kernels as c
-from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_like, lattice_of, new_block
+from core.lattice cimport (
+    Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_like,
+    lattice_of, new_block,
+)
 
 from ninja.lattice import SLOTS, Lattice
 
@@ -32,7 +35,7 @@ cdef c.Labels labels_of(object known) except *:
 
 
 cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silence_word, int64_t max_states,
-                                    int64_t max_labels) noexcept:
+                                      int64_t max_labels) noexcept:
     cdef c.AlignOptions options
     options.by_phone = by_phone
     options.phones_as_words = False
@@ -160,4 +163,5 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
             found = dereference(remover).remove(max_labels, graph.too_large)
     if graph.too_large:
         return None
-    return lattice_of(lattice, found, _new(Lattice), _SLOTS, None), <int>graph.fault, dereference(aligner).unknown_word()
+    aligned = lattice_of(lattice, found, _new(Lattice), _SLOTS, None)
+    return aligned, <int>graph.fault, dereference(aligner).unknown_word()

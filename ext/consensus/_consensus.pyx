@@ -1,7 +1,7 @@
 """Kernel behind ``ninja.consensus``; conversions only."""
 
 cimport numpy as np
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 

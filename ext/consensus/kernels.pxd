@@ -19,4 +19,4 @@ cdef extern from "consensus/mbr.hpp" namespace "ninja" nogil:
         double risk
         int64_t rounds
     cbool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
-        const vector[int32_t]* start, cbool search, cbool silence, Consensus& result) except +
+                     const vector[int32_t]* start, cbool search, cbool silence, Consensus& result) except +

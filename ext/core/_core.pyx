@@ -7,7 +7,10 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport core.kernels as c
-from core.lattice cimport Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of, int32s, int64s, new_array, string_view
+from core.lattice cimport (
+    Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of,
+    int32s, int64s, new_array, string_view,
+)
 
 import numpy
 

@@ -10,7 +10,10 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport formats.texts as c
-from core.lattice cimport Arcs, arcs_of, array_in, data_of, doubles, filled, floats, int32s, int64s, new_array, new_block, owner_of, string_view
+from core.lattice cimport (
+    Arcs, arcs_of, array_in, data_of, doubles, filled, floats, int32s, int64s, new_array, new_block,
+    owner_of, string_view,
+)
 
 from ninja.errors import FormatError, LatticeError
 from ninja.lattice import SLOTS, Lattice

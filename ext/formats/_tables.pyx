@@ -14,7 +14,10 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport formats.tables as c
-from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_in, string_view
+from core.lattice cimport (
+    Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_in,
+    string_view,
+)
 
 import os
 

@@ -107,7 +107,8 @@ cdef extern from "formats/slf_write.hpp" namespace "ninja" nogil:
         cbool linear
         cbool end
         int32_t end_time
-    string slf_lines(const Arcs& arcs, const int32_t* place, const vector[string]& texts, const SlfStyle& style) except +
+    string slf_lines(const Arcs& arcs, const int32_t* place, const vector[string]& texts,
+                     const SlfStyle& style) except +
 
 cdef extern from "formats/fst_text.hpp" namespace "ninja" nogil:
     cdef enum class FstTextFault(int):

@@ -6,7 +6,10 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport graph.kernels as c
-from core.lattice cimport Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze, fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block
+from core.lattice cimport (
+    Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze,
+    fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block,
+)
 
 from ninja.errors import LatticeError
 from ninja.graph.path import Path
@@ -293,7 +296,7 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
 
 
 cdef c.Pushing planned(object lattice, const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
-                     double acoustic_scale) except *:
+                       double acoustic_scale) except *:
     cdef c.Pushing plan
     cdef int64_t before = labels.ali_begin[arcs.num_arcs] + labels.final_ali_begin[arcs.num_states]
     with nogil:

@@ -71,14 +71,14 @@ cdef extern from "core/top_sort.hpp" namespace "ninja" nogil:
 
 cdef extern from "graph/potential.hpp" namespace "ninja" nogil:
     void path_extremes(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, const double* cost,
-        const double* final_cost, double* least, double* most) except +
+                       const double* final_cost, double* least, double* most) except +
 
 cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
     cdef cppclass EpsilonFree(LatticeArrays):
         cbool too_large
         vector[int32_t] state
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
-        int64_t max_arcs) except +
+                                int64_t max_arcs) except +
 
 cdef extern from "graph/determinize_pruned_retry.hpp" namespace "ninja" nogil:
     cdef enum class Bound:
@@ -121,7 +121,7 @@ cdef extern from "graph/union.hpp" namespace "ninja" nogil:
     cdef cppclass United(LatticeArrays):
         cbool too_large
     United unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
-        int64_t max_labels) except +
+                 int64_t max_labels) except +
 
 cdef extern from "graph/push.hpp" namespace "ninja" nogil:
     cdef cppclass Pushing:
@@ -176,7 +176,7 @@ cdef extern from "graph/compose_fst.hpp" namespace "ninja" nogil:
         vector[int32_t] state_map
         vector[double] final_cost
     ComposedFst compose_fst(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi,
-        int64_t max_arcs) except +
+                            int64_t max_arcs) except +
 
 cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
     cdef struct Oracle:

@@ -1,4 +1,4 @@
-"""The searches of rescoring: lattices in, questions for the language model and unfolded lattices out; conversions only."""
+"""Searches of rescoring: lattices in, requests to the language model and unfolded lattices out; conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
