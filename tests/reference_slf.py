@@ -102,6 +102,7 @@ def slf_fields(line, *, empty=False):
             re.S,
         )
         value = quoted[0] if quoted else re.match(r"(?:\\.|[^ \t\r\v\f])*", rest, re.S)[0]
+        demand(quoted or not re.search(r"(?:^|[^\\])(?:\\\\)*\\\t", value), "a backslash before a tab")
         demand(value or empty, "no value")
         found.append((name, value))
         at += 1 + len(value)
