@@ -200,3 +200,13 @@ def test_the_build_tools_folder_is_found_where_others_look_for_it(tool, monkeypa
     monkeypatch.delitem(vars(ninja), "BIN_DIR", raising=False)
     assert str(tool.parent) == ninja.BIN_DIR
     monkeypatch.delitem(vars(ninja), "BIN_DIR")
+
+
+def test_the_doctor_runs_where_numpy_is_missing(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('No module named numpy')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "ninja", "doctor"], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 1
+    assert "BAD  ninja._core" in done.stdout

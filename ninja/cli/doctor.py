@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ninja.cli.options import command
 from ninja.doctor import examine, installed_version
 
 
-@command
+@click.command  # of click alone: it runs where numpy and other libraries are missing
 @click.pass_context
 def doctor(context: click.Context) -> None:
     """Check the installation.
@@ -27,7 +26,7 @@ def doctor(context: click.Context) -> None:
     context.exit(0 if good else 1)
 
 
-@command
+@click.command  # of click alone: it runs where numpy and other libraries are missing
 def version() -> None:
     """Print the version.
 
