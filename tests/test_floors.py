@@ -175,7 +175,6 @@ WAITING = {
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.cli.main", "ninja.doctor"): "for --version only",
-    ("ninja.cli.options", "ninja.files.output"): "help need not wait for it",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
     ("ninja.cli.options", "ninja.io.sources"): "help need not wait for the formats",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",

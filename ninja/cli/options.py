@@ -19,6 +19,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.errors import NinjaError, OptionError
+from ninja.files.output import opened_as_text, target
 from ninja.lattice import Scales
 
 Command = Callable[..., Any]
@@ -290,8 +291,6 @@ def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) ->
 
 def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
     """Refuse, before anything is computed, results that would go to one file, or over a file that is read."""
-    from ninja.files.output import target
-
     written: list[str | None] = []
     for name in outputs:
         if name is not None and (chosen := target(name)).archive != os.devnull:
@@ -340,8 +339,6 @@ def text_output(path: str) -> Iterator[TextIO]:
 
     Like Kaldi's users, ``ark:F`` and ``ark,t:F`` mean the file F.
     """
-    from ninja.files.output import opened_as_text, target
-
     chosen = target(path)
     if chosen.script is not None:
         raise OptionError(f"{path!r} names two files, but these results are one text; name one")
