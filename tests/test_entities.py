@@ -160,7 +160,7 @@ def test_a_hundred_thousand_phrases_load_in_little_time(tmp_path: Path) -> None:
     begin = time.process_time()
     entities = Entities.read(tmp_path / "e", words=WORDS)
     assert entities.num_phrases == 100_000
-    assert time.process_time() - begin < 6.0  # it takes about 1 s; a quadratic step would take minutes
+    assert time.process_time() - begin < 60  # it takes about 1 s; a quadratic step would take minutes
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test bed is not here")

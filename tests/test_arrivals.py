@@ -1,0 +1,226 @@
+"""Results come at once: a source that is slow, or waits for the results itself, holds no lattice back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+
+import pytest
+from fake_lm import FakeLM, symbols
+from test_rescore import random_lattice
+
+import ninja
+from ninja.context.stage import Context, Contextual
+from ninja.errors import LatticeError, OptionError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.rescoring import RescoreOptions, RescoreReport, iterate, rescore
+from ninja.rescoring.arrivals import PATIENCE, Arrivals
+
+MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
+ALGORITHMS = ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
+
+
+def options(**given: object) -> RescoreOptions:
+    return RescoreOptions(max_unknown=1.0, **given)  # type: ignore[arg-type]
+
+
+def running() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-arrivals", "language-model")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    yield
+    assert running() == []
+
+
+class Live:
+    """A source that gives a lattice only when the result of the one before it was seen."""
+
+    def __init__(self) -> None:
+        self.seen: Queue[str] = Queue()
+        self.lattices = MANY
+
+    def __iter__(self) -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in self.lattices:
+            yield key, lattice
+            assert self.seen.get(timeout=20) == key
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_source_that_waits_for_each_result_gets_it(algorithm: str) -> None:
+    how = options(algorithm=algorithm)
+    expected = dict(rescore(MANY, FakeLM(), how))
+    live = Live()
+    found = {}
+    for key, lattice in rescore(iter(live), FakeLM(), how):
+        found[key] = lattice
+        live.seen.put(key)
+    assert list(found) == [key for key, _ in MANY]
+    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+
+
+def test_so_it_does_through_several_models() -> None:
+    passes = [(FakeLM(), options()), (FakeLM(salt=1), options(algorithm="nbest")), (FakeLM(salt=2), options())]
+    expected = dict(iterate(MANY, passes))
+    live = Live()
+    found = {}
+    for key, lattice in iterate(iter(live), passes):
+        found[key] = lattice
+        live.seen.put(key)
+    assert list(found) == list(expected)
+    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+
+
+def test_context_does_not_hold_awaited_lattices_back() -> None:
+    stage = Contextual(Context(ninja.context.Entities.from_dict({"@name": ["a b"]})))
+    arrivals = iter([MANY[0], None, MANY[1], None])
+    results = stage(arrivals)
+    assert next(results)[0] == "seed-0"  # type: ignore[index]
+    assert [pair and pair[0] for pair in arrivals] == ["seed-1", None]  # they had not been asked for
+    assert [*stage(iter([None, None]))] == []
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_whether_the_model_fits_is_judged_by_more_than_the_first_words_said(count: int) -> None:
+    live = Live()
+    live.lattices = [(f"seed-{number}", random_lattice(number, 20, 1)) for number in range(count)]  # 39 arcs each
+    results = rescore(iter(live), FakeLM(num_words=1), RescoreOptions())
+    found = []
+    told = (live.seen.put(key) or found.append(key) for key, _ in results)
+    with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
+        list(told)
+    assert found == [key for key, _ in live.lattices[: 1000 // 39]]
+
+
+def test_a_lattice_that_fails_holds_nothing_up() -> None:
+    dead = MANY[1][1].replace(final_graph=MANY[1][1].final_graph + float("inf"))
+    failed = threading.Event()
+
+    def source() -> Iterator[tuple[str, Lattice]]:
+        yield "dead", dead
+        assert failed.wait(20)
+        yield MANY[0]
+
+    report = RescoreReport(on_error=lambda error: failed.set())
+    assert [key for key, _ in rescore(source(), FakeLM(), options(), report=report)] == ["seed-0"]
+    assert report.lattices == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_what_the_source_raises_is_raised_after_the_results_before_it(count: int) -> None:
+    def source() -> Iterator[tuple[str, Lattice]]:
+        yield from MANY[:count]
+        time.sleep(10 * PATIENCE)
+        raise LatticeError("broke")
+
+    found = []
+    results = (found.append(key) for key, _ in rescore(source(), FakeLM(), options()))
+    with pytest.raises(LatticeError, match="broke"):
+        list(results)
+    assert found == [key for key, _ in MANY[:count]]
+
+
+def test_no_thread_and_no_open_source_is_left_when_the_caller_stops() -> None:
+    closed = threading.Event()
+
+    def source() -> Iterator[tuple[str, Lattice]]:
+        try:
+            yield from MANY
+        finally:
+            closed.set()
+
+    results = rescore(source(), FakeLM(), options(batch_arcs=1))
+    next(results)
+    assert running()
+    results.close()  # type: ignore[attr-defined]
+    assert closed.is_set()
+    assert running() == []
+
+
+def test_a_source_that_is_asked_for_no_more_than_is_wanted() -> None:
+    given = 0
+
+    def source() -> Iterator[tuple[str, Lattice]]:
+        nonlocal given
+        for pair in MANY:
+            given += 1
+            yield pair
+
+    results = rescore(source(), FakeLM(), options(batch_arcs=1))
+    assert given == 0
+    next(results)
+    assert given <= 4
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_item_that_comes_late_is_none_first() -> None:
+    gate = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        gate.wait(90)
+        yield 2
+
+    arrivals = Arrivals(source())
+    assert [next(arrivals), next(arrivals), next(arrivals)] == [1, None, None]
+    gate.set()
+    arrivals.wait()
+    assert [*arrivals] == [2]
+    assert [*arrivals] == []
+    arrivals.close()
+
+
+def test_a_caller_who_stops_does_not_wait_long_for_a_source_at_work() -> None:
+    gate = threading.Event()
+
+    def source() -> Iterator[int]:
+        gate.wait(90)
+        yield 1
+
+    arrivals = Arrivals(source())
+    assert next(arrivals) is None
+    start = time.monotonic()
+    arrivals.close()
+    assert time.monotonic() - start < 45
+    gate.set()
+    while running():
+        time.sleep(0.001)
+
+
+def test_pairs_where_a_lattice_is_wanted_are_refused_in_words(tmp_path: Path) -> None:
+    message = "a pair was given, but a lattice is needed; leave the key out"
+    with ninja.write(tmp_path / "x.jsonl") as output:
+        output.write(MANY[0][1])
+        with pytest.raises(OptionError, match=message):
+            output.write(MANY[0])  # type: ignore[arg-type]
+    for call in (
+        lambda: ninja.coverage(MANY, FakeLM()),  # type: ignore[arg-type]
+        lambda: ninja.evaluate.oracle_score(MANY, {}, symbols()),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(OptionError, match=message):
+            call()
+
+
+PAIR = "pairs of a key and a lattice are needed"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (MANY[0][1], rf"lattices is a single lattice, but {PAIR}; give \[\(lattice.key, lattice\)\]"),
+        ([MANY[0][1]], rf"lattices gives a Lattice alone, but {PAIR}; give \(lattice.key, lattice\)"),
+        ("lat.ark", rf"lattices is a str, but {PAIR}; read a file with ninja.read"),
+        (7, rf"lattices is an int, but {PAIR}"),
+        ([("a", 1)], rf"lattices gives a tuple, but {PAIR}; ninja.read yields them"),
+        (MANY[0], rf"lattices gives a str, but {PAIR}"),
+    ],
+)
+def test_lattices_without_their_keys_are_refused_in_words(given: object, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        list(rescore(given, FakeLM(), options()))  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=message):
+        list(ninja.parallel.stream(given, ninja.parallel.Each(ninja.graph.best_path)))  # type: ignore[arg-type]
