@@ -15,6 +15,7 @@ import sys
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
     from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, parallel, rescoring, show, tune
+    from ninja.ctc import from_ctc
     from ninja.errors import (
         DependencyError,
         FormatError,
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
         OptionError,
         OutputError,
         SymbolError,
+        TableError,
         VocabularyError,
         WorkerError,
     )
-    from ninja.io import keys, read, vocabulary, write
+    from ninja.io import ChosenScales, find_scales, keys, read, vocabulary, write
+    from ninja.io.memory import from_k2, from_nbest, to_k2
     from ninja.lattice import Lattice, Scales, SymbolTable
     from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, coverage, rescore
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     BIN_DIR: str
 
 __all__ = [
+    "ChosenScales",
     "DependencyError",
     "FormatError",
     "InputError",
@@ -51,6 +55,7 @@ __all__ = [
     "Scales",
     "SymbolError",
     "SymbolTable",
+    "TableError",
     "VocabularyError",
     "WorkerError",
     "consensus",
@@ -58,7 +63,11 @@ __all__ = [
     "coverage",
     "ctc",
     "evaluate",
+    "find_scales",
     "formats",
+    "from_ctc",
+    "from_k2",
+    "from_nbest",
     "graph",
     "keys",
     "lm",
@@ -68,6 +77,7 @@ __all__ = [
     "rescore",
     "rescoring",
     "show",
+    "to_k2",
     "tune",
     "vocabulary",
     "write",
@@ -78,6 +88,7 @@ _MODULES = (
     *("show", "tune"),
 )
 _HOME = {
+    "ChosenScales": "ninja.io",
     "Lattice": "ninja.lattice",
     "Scales": "ninja.lattice",
     "SymbolTable": "ninja.lattice",
@@ -86,8 +97,13 @@ _HOME = {
     "Rescorer": "ninja.rescoring",
     "coverage": "ninja.rescoring",
     "rescore": "ninja.rescoring",
+    "find_scales": "ninja.io",
+    "from_ctc": "ninja.ctc",
+    "from_k2": "ninja.io.memory",
+    "from_nbest": "ninja.io.memory",
     "keys": "ninja.io",
     "read": "ninja.io",
+    "to_k2": "ninja.io.memory",
     "vocabulary": "ninja.io",
     "write": "ninja.io",
 }

@@ -6,19 +6,21 @@ import base64
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ninja.build_tool import find_build_tool
+from ninja.libraries import LIBRARIES
 
 DISTRIBUTION = "ninja-asr"
-LIBRARIES = ("numpy", "click", "isal", "kaldialign", "rich")
+ALWAYS_NEEDED = ("numpy", "click", "isal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Finding:
     """Result of one check."""
 
     subject: str
-    good: bool
+    good: bool | None  # None: not installed, and only some commands need it
     text: str  # what was found, and what to do where it is not good
 
 
@@ -48,7 +50,7 @@ def installed_version() -> str:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything the package needs, one finding at a time; torch comes last but one, as it takes longest."""
+    """Look at everything the package needs, one finding at a time."""
     yield Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
     version = installed_version()
     home = Path(__file__).parent
@@ -58,13 +60,14 @@ def examine() -> Iterator[Finding]:
         yield Finding(DISTRIBUTION, True, f"{version} in {home}")
     for stub in sorted(home.glob("_*.pyi")):
         yield _attempt(f"ninja.{stub.stem}", partial(_compiled, stub.stem), f"reinstall {DISTRIBUTION}")
-    for name in LIBRARIES:
+    for name in ALWAYS_NEEDED:
         yield _attempt(name, partial(importlib.metadata.version, name), f"pip install {name}")
-    yield _attempt("pywrapfst", _openfst, "pip install pynini; the OpenFst operations need it")
     yield _attempt("model", _model, f"give --rnnlm, or reinstall {DISTRIBUTION}")
     yield _build_tool()
     yield from _names()
-    yield _attempt("torch", _torch, "pip install torch; rescoring and training need it")
+    distributions = importlib.metadata.packages_distributions()
+    for name in LIBRARIES:
+        yield _library(name, distributions.get(name, []))
 
 
 def claims() -> list[Claim]:
@@ -127,6 +130,16 @@ def _attempt(subject: str, look: Callable[[], str], remedy: str) -> Finding:
 
 def _compiled(name: str) -> str:
     return str(importlib.import_module(f"ninja.{name}").__file__)
+
+
+def _library(name: str, distributions: Sequence[str]) -> Finding:
+    purpose, install = LIBRARIES[name]
+    if importlib.util.find_spec(name) is None:
+        return Finding(name, None, f"not installed, needed for {purpose}; {install}")
+    found = ", ".join(sorted(f"{each} {importlib.metadata.version(each)}" for each in set(distributions)))
+    # Those that Ninja depends on and that may be broken are imported.
+    look = {"torch": _torch, "pywrapfst": _openfst}.get(name, lambda: found)
+    return _attempt(name, look, f"needed for {purpose}; {install}")
 
 
 def _openfst() -> str:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 Default = TypeVar("Default")
 
 LONGEST_SHOWN = 120  # characters of a key
+NAMED = 20  # keys in a message
 
 
 class NinjaError(Exception):
     """Base of all errors of this package.
+
+    ``of_run`` tells errors of a run, its options, symbol table or libraries, from those of a lattice: any other lattice
+    would fail like this one. They are raised, also where failures of lattices are tolerated.
 
     Args:
         message: What is wrong and what to do, in one line, with the offending value.
@@ -25,6 +30,8 @@ class NinjaError(Exception):
         line: Line in a text file, counted from 1.
         byte: Offset in a binary file, counted from 0.
     """
+
+    of_run: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -62,6 +69,12 @@ def shown(key: str) -> str:
     return repr(key) if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]!r}…"
 
 
+def named(names: Sequence[str], most: int = NAMED) -> str:
+    """Return the first names of files or keys as messages show them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(each if each.isprintable() and len(each) < 80 else shown(each) for each in names[:most]) + more
+
+
 class FormatError(NinjaError, ValueError):
     """A file does not hold what its format demands; reading it cannot go on."""
 
@@ -72,6 +85,12 @@ class LatticeError(NinjaError, ValueError):
 
 class SymbolError(NinjaError, ValueError):
     """A word or a word id is missing from a symbol table."""
+
+
+class TableError(SymbolError):
+    """A word id is missing from the symbol table, which is not the one that the lattices were made with."""
+
+    of_run = True
 
 
 class ModelError(NinjaError, ValueError):
@@ -85,6 +104,8 @@ class VocabularyError(NinjaError, ValueError):
 class OptionError(NinjaError, ValueError):
     """An option is out of its range or contradicts another."""
 
+    of_run = True
+
 
 class InputError(NinjaError, OSError):
     """A file could not be opened or read."""
@@ -97,9 +118,13 @@ class OutputError(NinjaError, OSError):
 class DependencyError(NinjaError, ImportError):
     """A library that this operation needs is not installed."""
 
+    of_run = True
+
 
 class WorkerError(NinjaError, RuntimeError):
     """A worker process died before it gave its results back."""
+
+    of_run = True
 
 
 def described(default: Default, help: str) -> Default:

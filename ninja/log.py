@@ -23,16 +23,21 @@ class Log:
     skipped: int = 0  # lattices left out because their results stood in the output already
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
+    _told: set[str] = field(default_factory=set)  # the notes
 
     def note(self, message: str) -> None:
-        """Keep a message for the user."""
+        """Keep a message for the user, who is told the same only once."""
+        if message in self._told:
+            return
+        self._told.add(message)
         self.notes.append(message)
         if self.on_note is not None:
             self.on_note(message)
 
-    def fail(self, error: NinjaError) -> None:
-        """Keep the failure of a lattice, or raise it if failures are not tolerated."""
-        if self.on_error is None:
+    def fail(self, error: NinjaError, key: str | None = None) -> None:
+        """Keep the failure of a lattice, or raise it if failures are not tolerated or its cause is the run."""
+        error.key = error.key or key
+        if self.on_error is None or error.of_run:
             raise error
         self.failures.append(error)
         self.on_error(error)
@@ -44,7 +49,6 @@ class Log:
             if isinstance(value, int | float):
                 setattr(self, each.name, getattr(self, each.name) + value)
         for note in part.notes:
-            if note not in self.notes:
-                self.note(note)
+            self.note(note)
         for failure in part.failures:
             self.fail(failure)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import DependencyError, LatticeError
+from ninja.errors import LatticeError
 from ninja.formats.fst_binary import CostName, check_choice, read_fst, weights, write_fst
 from ninja.formats.fst_image import ArcType, parse_image, write_image
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners
 from ninja.lattice.fst import Fst
+from ninja.libraries import needed_for
 
 if TYPE_CHECKING:
     import pywrapfst
@@ -184,10 +185,8 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
 
 def pywrapfst_module() -> Any:
     """Return the module pywrapfst, imported on first use."""
-    try:
+    with needed_for("an OpenFst machine"):
         import pywrapfst
-    except ImportError as error:
-        raise DependencyError("pywrapfst is not installed; pip install pynini") from error
     return pywrapfst
 
 

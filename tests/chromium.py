@@ -63,9 +63,9 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Any, path: Path, colours: str = "light") -> Iterator[Any]:
+def opened(browser: Any, path: Path, colours: str = "light", size: tuple[int, int] = (1280, 800)) -> Iterator[Any]:
     """Open a page file; when it is left, it must have asked for nothing but itself and complained of nothing."""
-    context = browser.new_context(color_scheme=colours, viewport={"width": 1280, "height": 800})
+    context = browser.new_context(color_scheme=colours, viewport={"width": size[0], "height": size[1]})
     try:
         page = context.new_page()
         watched = Watched(page)

@@ -14,6 +14,7 @@ from strategies_nnet3 import Builder
 from ninja.cli import lm as lm_commands
 from ninja.cli.lm import lm as group
 from ninja.lm import load, sentence_logprobs
+from ninja.lm.perplexity import LN10
 
 torch = pytest.importorskip("torch")
 
@@ -46,6 +47,15 @@ def scores(output):
     return {key: [float(each) for each in values] for key, *values in map(str.split, output.splitlines())}
 
 
+def figures(line):
+    """Return logprob, ppl and ppl1 of a line."""
+    return [float(each) for each in re.findall(r"= (\S+)", line)]
+
+
+def expected_figures(logprob, words, ends):
+    return pytest.approx([logprob, 10 ** (-logprob / (words + ends)), 10 ** (-logprob / words)], rel=1e-4)
+
+
 @pytest.mark.parametrize("batch", [1, 2, 256])
 def test_score_prints_a_number_for_each_word_and_one_for_the_end(ninja, bed, monkeypatch, batch):
     monkeypatch.setattr(lm_commands, "BATCH", batch)
@@ -55,8 +65,14 @@ def test_score_prints_a_number_for_each_word_and_one_for_the_end(ninja, bed, mon
     assert {key: len(each) for key, each in found.items()} == {"one": 3, "two": 1, "three": 4}
     expected = sentence_logprobs(load(bed / "rnnlm"), list(IDS.values()))
     assert [sum(each) for each in found.values()] == pytest.approx(expected, abs=1e-4)
-    perplexity = np.exp(-expected.sum() / 8)
-    assert errors == f"ninja: 3 sentences, 5 words, 1 of them unknown, perplexity {perplexity:.2f}\n"
+    total = expected.sum() / LN10
+    unknown = found["three"][1] / LN10
+    counts, whole, known = errors.splitlines()
+    assert counts == "ninja: 3 sentences, 5 words, 1 OOVs"
+    assert whole.startswith("ninja: 0 zeroprobs, logprob= ")
+    assert known.startswith("ninja: without the OOVs: logprob= ")
+    assert figures(whole) == expected_figures(total, 5, 3)
+    assert figures(known) == expected_figures(total - unknown, 4, 3)
 
 
 def test_score_normalises_when_asked(ninja, bed):
@@ -167,3 +183,78 @@ def test_each_command_has_an_example_and_described_options(name):
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, f"{name} --{option.name} is not described"
+
+
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=3
+
+\\1-grams:
+-99 <s> -0.5
+-0.7 </s>
+-0.6 a -0.25
+-0.9 b 0
+-99 never
+
+\\2-grams:
+-0.2 <s> a
+-0.3 a b
+-0.1 b </s>
+
+\\end\\
+"""  # as SRILM writes it: without <unk>
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """An ARPA file without <unk>, and a text with two words that it lacks, and one of probability zero."""
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    (tmp_path / "text").write_text("u1 a zebra b\nu2 <unk> a b\nu3 never\n")
+    return tmp_path
+
+
+def test_words_that_an_arpa_file_lacks_are_left_out_as_srilm_does(ninja, closed):
+    code, output, errors = ninja("lm", "score", closed / "lm.arpa", closed / "text")
+    assert code == 0
+    # after zebra there is no history: b as 1-gram, and no back-off weight is paid; nothing backs off to the zero of u3
+    wanted = {"u1": [-0.2, 0, -0.9, -0.1], "u2": [0, -0.6, -0.3, -0.1], "u3": [-99.5, -0.7]}
+    for key, found in scores(output).items():
+        assert np.array(found) / LN10 == pytest.approx(wanted[key], abs=1e-4)
+    said = errors.splitlines()
+    assert said[0].endswith("lm.arpa has no <unk>: OOVs are left out, as SRILM does; see --oov-score")
+    assert said[1] == "ninja: 3 sentences, 7 words, 2 OOVs"
+    assert said[2].startswith("ninja: 1 zeroprobs, logprob= -2.9 ")
+    assert figures(said[2]) == expected_figures(-2.9, 7 - 2 - 1, 3)
+    assert len(said) == 3
+
+
+def test_an_oov_score_is_the_same_after_every_history(ninja, closed):
+    (closed / "text").write_text("u1 a zebra b\nu2 zebra\n")
+    _, output, errors = ninja("lm", "score", closed / "lm.arpa", closed / "text", "--oov-score", "-11.5")
+    assert [scores(output)[key][place] for key, place in (("u1", 1), ("u2", 0))] == [-11.5, -11.5]
+    counts, whole, known = errors.splitlines()
+    assert counts == "ninja: 2 sentences, 4 words, 2 OOVs"
+    logprob = -0.2 - 0.9 - 0.1 - 0.7
+    assert figures(whole) == expected_figures(logprob - 23 / LN10, 4, 2)
+    assert figures(known) == expected_figures(logprob, 2, 2)
+    _, output, _ = ninja("lm", "score", closed / "lm.arpa", closed / "text", "--oov-score", "spread")
+    assert scores(output)["u2"][0] == pytest.approx(-np.log(5), abs=1e-4)
+
+
+@pytest.mark.parametrize("score", ["0.5", "-inf", "nan", "spill"])
+def test_an_oov_score_out_of_range_is_refused(ninja, closed, score):
+    code, output, errors = ninja("lm", "score", closed / "lm.arpa", closed / "text", "--oov-score", score)
+    assert code in (1, 2)
+    assert output == ""
+    assert "skip, spread" in errors
+
+
+def test_a_text_without_keys_is_noticed(ninja, bed, tmp_path):
+    (tmp_path / "alike").write_text("the a\nthe b\n")
+    (tmp_path / "known").write_text("a b\nb a\nzebra b\n")
+    for name, why in (("alike", "'the' begins several lines"), ("known", "2 of 3 are words of the model")):
+        code, _, errors = ninja("lm", "score", bed / "rnnlm", tmp_path / name)
+        assert code == 0
+        assert f"{why}; give --no-keys" in errors.splitlines()[0]
+        assert "--no-keys" not in ninja("lm", "score", bed / "rnnlm", tmp_path / name, "--no-keys")[2]
+    assert "--no-keys" not in ninja("lm", "score", bed / "rnnlm", bed / "text")[2]

@@ -100,5 +100,5 @@ def test_other_models_and_missing_files_are_refused_with_what_to_do(ninja, input
     assert "no such file" in errors
     code, _, errors = ninja("lmrescore", archive, "--lm", model, "--lm-scale", "inf", "-o", out)
     assert code == 2
-    assert "lm_scale is inf" in errors
+    assert "--lm-scale is inf" in errors
     assert not out.exists()

@@ -165,7 +165,8 @@ def test_context_does_not_cross_processes():
 
 
 def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
-    def opened(path, device, words=None):
+    def opened(path, options):
+        words = options.words
         if path == "wordless" and words is None:
             raise ModelError("it has no words", path)
         if path == "broken":
@@ -173,7 +174,7 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
         assert words is None or words is TABLE
         return FakeLM()
 
-    monkeypatch.setattr(models, "load", opened)
+    monkeypatch.setattr(models, "open_model", opened)
     notes = []
     pairs = [("k", random_lattice(1))]
     options = RescoreOptions(max_unknown=1.0)

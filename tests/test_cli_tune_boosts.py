@@ -109,7 +109,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
         (["--old-lm", "x.arpa"], "--old-lm is what --class-lm is mixed with"),
         (["--jobs", 2], "leave --jobs out"),
         (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
-        (["--max-general-rise", -1], "max_general_rise is -1.0"),
+        (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
 )
 def test_what_does_not_go_with_entities_is_refused(ninja, command, extra, message) -> None:

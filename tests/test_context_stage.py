@@ -249,7 +249,8 @@ def test_workers_say_what_one_process_says(ninja, archive, file, tmp_path, verb)
         names = ["--words-out", tmp_path / f"words{jobs}.txt", "-o", tmp_path / f"{jobs}.ark"]
         code, _, errors = ninja(verb, archive, *chosen, *names, "--jobs", jobs)
         assert code == 0, errors
-        said.append({line for line in errors.splitlines() if "lattices, " not in line})
+        own = ("lattices, ", "the scales are in ")
+        said.append({line for line in errors.splitlines() if not any(text in line for text in own)})
         tables.append((tmp_path / f"words{jobs}.txt").read_text())
     assert said[0] == said[1]
     assert any("unknown to the class language model" in line for line in said[0])
@@ -292,7 +293,7 @@ def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, file, 
     code, _, errors = ninja("context", archive, *chosen)
     assert code == 1
     assert "unknown to the old language model" in errors
-    assert "more than max_unknown = 50%" in errors
+    assert "more than --max-unknown = 50%" in errors
     assert ninja("context", archive, *chosen, "--max-unknown", 1)[0] == 0
 
 
@@ -337,7 +338,7 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm is of use with --class-lm"),
         (["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"], 2, "--report sees all lattices in one"),
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
-        (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "max_tokens is -1"),
+        (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "--max-tokens is -1"),
         (["context", "LAT"], 2, "--entities"),
         (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm: of use with --entities only"),
         (["rescore", "LAT", "--max-tokens", "3", "--augment"], 2, "--augment, --max-tokens: of use with --entities"),

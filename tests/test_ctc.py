@@ -243,7 +243,7 @@ def test_a_lexicon_that_allows_nothing_is_named():
     [
         (np.zeros(3), "logprob", r"a matrix \[frames, units\] is needed, but its shape is \[3\]"),
         ([[math.nan, 0.0]], "logprob", "frame 0, unit 0 is nan"),
-        ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not to 1; say if these are logit or prob"),
+        ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not to 1; these look like scores before"),
         ([[-0.5, 1.0]], "prob", "frame 0, unit 0 has the probability -0.5"),
         ([[-math.inf, -math.inf]], "logit", "in frame 0 no unit is possible"),
     ],

@@ -84,9 +84,9 @@ def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> 
     [
         (["determinize-phone-pruned"], "Missing option '--model'"),
         (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
-        (["determinize", "--acoustic-scale=0"], "acoustic_scale is 0, but acoustic costs could not be scaled back"),
+        (["determinize", "--acoustic-scale=0"], "--acoustic-scale is 0, but acoustic costs could not be scaled back"),
         (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
-        (["determinize-pruned", "--retry-cutoff=2"], "retry_cutoff is 2.0, but must be 0 or more and below 1"),
+        (["determinize-pruned", "--retry-cutoff=2"], "--retry-cutoff is 2.0, but must be 0 or more and below 1"),
         (
             ["determinize-phone-pruned", "--model=m", "--phone-determinize=false", "--word-determinize=false"],
             "leaves nothing to do",

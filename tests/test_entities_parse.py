@@ -353,8 +353,8 @@ LONG = "9" * 5000
         ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; take it out"),
         # TSV
         (
-            "tom chen\n",
-            r"e:1: expected 3 to 5 columns \(utterance \(or \*, group:NAME, list:NAME\), class, phrase, weight",
+            "u\t@name\ttom\ntom chen\n",
+            r"e:2: expected 3 to 5 columns \(utterance \(or \*, group:NAME, list:NAME\), class, phrase, weight",
         ),
         ("u\t@name\tt\t1\tT\tx\n", "e:1: expected 3 to 5 columns"),
         ("# c\n\t@name\ttom\n", "e:2: the first column must name an utterance, not ''"),

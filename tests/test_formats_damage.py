@@ -10,7 +10,7 @@ import pytest
 import reference_formats as slow
 
 from ninja._tables import TableReader, TableWriter
-from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
+from ninja.errors import FormatError, LatticeError, NinjaError, TableError
 from ninja.io import read
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
@@ -236,16 +236,17 @@ def test_a_missing_empty_line_is_noticed():
     assert found[1].message == "the file ends inside a lattice; an empty line must follow it"
 
 
-def test_words_that_the_table_lacks_are_faults(tmp_path):
+def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):
     path = tmp_path / "lat.ark"
     path.write_bytes(entry("one") + entry("two", [[(1, 1, 1, 1, [])], []], [NOT_FINAL, (0, 0, [])]))
     errors = []
     words = SymbolTable.from_words(["<eps>", "a", "b", "c"])
-    found = list(read(path, words=words, on_error=errors.append))
-    assert [key for key, _ in found] == ["two"]
-    assert found[0][1].words is words
-    assert type(errors[0]) is SymbolError
-    assert "word id 4 is not in the symbol table" in str(errors[0])
+    with pytest.raises(TableError, match="key 'one': word id 4 is not in the symbol table"):
+        list(read(path, words=words, on_error=errors.append))
+    assert not errors
+    path.write_bytes(entry("two", [[(1, 1, 1, 1, [])], []], [NOT_FINAL, (0, 0, [])]))
+    ((_, found),) = read(path, words=words)
+    assert found.words is words
 
 
 def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):

@@ -154,6 +154,7 @@ def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
     code, out, _ = ninja("convert", "--help")
     (row,) = [" ".join(line.split()) for line in out.splitlines() if "toy" in line]
     assert (code, row) == (0, "toy, plaything words and costs of a single path; .toy")
+    (toy / "a.slf").touch()
     for option in ("--to", "--from"):
         code, _, err = ninja("convert", toy / "a.slf", option, "nothing", "-o", toy / "b")
         assert (code, "there is no format 'nothing'" in err, ", toy" in err) == (2, True, True)
@@ -163,6 +164,7 @@ def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
 OTHER_MEANINGS = {
     ("ninja", "openfst"): "the module ninja.openfst",
     ("ninja.cli.commands", "nbest"): "the command",
+    ("ninja.cli.wording", "ctm"): "what is typed for the command",
     ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
     ("ninja.graph", "nbest"): "the function",
     ("ninja.io", "nbest"): "what a format holds",

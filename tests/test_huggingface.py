@@ -12,7 +12,6 @@ from strategies import lattices
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm import load
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.rescoring import RescoreOptions, rescore
 
@@ -21,16 +20,16 @@ transformers = pytest.importorskip("transformers", reason="Hugging Face's transf
 
 from reference_transformer import stepwise  # noqa: E402
 from tiny_hf import (  # noqa: E402
-    TABLE,
     folder,
     make_trie,
     metaspace_unigram,
     no_network,  # noqa: F401
     one_quiet_thread,  # noqa: F401
+    opened,
     spelled,
 )
 
-CAUSAL = ["gpt2", "opt", "llama", "mistral", "bloom", "mamba"]
+CAUSAL = ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"]
 
 
 class Plain:
@@ -69,7 +68,7 @@ class Plain:
 
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_scores_are_the_sums_of_the_librarys_own(kind):
-    lm = load(folder(kind), words=TABLE)
+    lm = opened(kind)
     parent, word = make_trie(lm)
     expected = Plain(folder(kind)).trie(lm.vocabulary, parent, word)
     assert expected.std() > 1  # the scores differ enough for a mistake to show
@@ -81,12 +80,13 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
 def test_what_an_architecture_cannot_do_is_gone_without():
     able = {}
     for kind in CAUSAL:
-        pieces = load(folder(kind), words=TABLE)._pieces
+        pieces = opened(kind)._pieces
         able[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
     # Mistral's window is narrower than sentences here, Bloom's positions are in its mask, Mamba has no attention.
     both, caches = (True, True), (True, False)
     assert able == {
-        "gpt2": both, "opt": both, "llama": both, "mistral": caches, "bloom": caches, "mamba": (False, False)
+        "gpt2": both, "opt": both, "llama": both, "mistral": caches, "bloom": caches, "mamba": (False, False),
+        "gemma2": both,
     }  # fmt: skip
 
 
@@ -94,30 +94,30 @@ def test_what_an_architecture_cannot_do_is_gone_without():
 def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
-    lm = load(folder(kind), words=TABLE)
+    lm = opened(kind)
     parent, word = make_trie(lm, 60, seed=1)
     expected = lm.score_trie(parent, word)
     lm._pieces.reads_tries(False)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-5)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    without = load(folder(kind), words=TABLE)
+    without = opened(kind)
     np.testing.assert_allclose(stepwise(without, parent, word), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
 def test_the_batch_changes_no_score(max_batch):
-    whole, cut = load(folder("llama"), words=TABLE), load(folder("llama"), words=TABLE, max_batch=max_batch)
+    whole, cut = opened("llama"), opened("llama", max_batch=max_batch)
     parent, word = make_trie(whole)
     expected = whole.score_trie(parent, word)
     np.testing.assert_allclose(cut.score_trie(parent, word), expected, atol=1e-4)
     np.testing.assert_allclose(stepwise(cut, parent, word), expected, atol=1e-4)
     with pytest.raises(OptionError, match="max_batch is 0"):
-        load(folder("llama"), words=TABLE, max_batch=0)
+        opened("llama", max_batch=0)
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    return load(folder("gpt2"), words=TABLE), Plain(folder("gpt2"))
+    return opened("gpt2"), Plain(folder("gpt2"))
 
 
 NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
@@ -144,44 +144,65 @@ def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice)
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_a_device_that_torch_lacks_is_named(kind):
     with pytest.raises(OptionError, match="torch cannot use the device 'toaster'"):
-        load(folder(kind), "toaster", words=TABLE)
+        opened(kind, device="toaster")
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral"])
-def test_what_follows_more_pieces_than_a_network_reads_has_no_score(kind, monkeypatch):
+class Windows(Plain):
+    """Each piece after the window that slides: read anew for every piece, in a pass of its own."""
+
+    LONGEST = 64
+
+    @torch.no_grad()
+    def logprob(self, history, word):
+        before = self.pieces(history)
+        whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
+        read = [self.tokenizer.bos_token_id, *whole]
+        total = 0.0
+        for place in range(len(before) + 1, len(read)):  # predicted from the last of the pieces before it
+            half = self.LONGEST // 2
+            first = half * -(-max(place - self.LONGEST, 0) // half)
+            scores = self.model(torch.tensor([read[first:place]])).logits[0, -1].double().log_softmax(-1)
+            total += float(scores[read[place]])
+        return total
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "gemma2"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_sentence_longer_than_the_window_slides_it(kind, cached, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
-    lm = load(folder(kind), words=TABLE)
-    the = lm.vocabulary.id("the")
-    chain = np.arange(-1, 79, dtype=np.int32), np.full(80, the, np.int32)
-    short = np.full(2, -1, np.int32), np.full(2, the, np.int32)
-    expected = lm.score_trie(*short)
-    monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    for each in (lm, load(folder(kind), words=TABLE)):
-        for scores in (each.score_trie, lambda parent, word, each=each: stepwise(each, parent, word)):
-            both = scores(np.concatenate((chain[0], short[0])), np.concatenate((chain[1], short[1])))
-            assert np.isfinite(both).tolist() == [True] * 64 + [False] * 16 + [True] * 2
-            np.testing.assert_allclose(both[-2:], expected, atol=1e-5)
+    if not cached:
+        monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
+    lm = opened(kind)
+    words = lm.vocabulary.ids(["the", "cat", "sat", "on", "mat", "dog"])
+    # A chain of 60 words, many more pieces than 64, and from there two ways on; beside it a short sentence.
+    chain = [*np.random.default_rng(1).choice(words, 60), words[0], words[1], lm.eos, words[5], lm.eos, words[2]]
+    parent = np.array([*range(-1, 59), 59, 60, 61, 59, 63, -1], np.int32)
+    word = np.array(chain, np.int32)
+    expected = Windows(folder(kind)).trie(lm.vocabulary, parent, word)
+    np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=2e-4)
+    np.testing.assert_allclose(stepwise(lm, parent, word), expected, atol=2e-4)
+    assert lm.num_slots == 0
 
 
 # Words and pieces
 
 
 def test_a_space_belongs_to_the_word_behind_it():
-    lm, tokenizer = load(folder("gpt2"), words=TABLE), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
+    lm, tokenizer = opened("gpt2"), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
     for word in ("the", "zebra", "Zoë", "it's"):
         assert tokenizer.decode(spelled(lm, word)) == f" {word}"
         assert tokenizer.decode(spelled(lm, word, first=True)) == word
     assert tokenizer.convert_ids_to_tokens(spelled(lm, "the")) == ["Ġthe"]
     assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
-    llama, unigram = load(folder("llama"), words=TABLE), metaspace_unigram()
+    llama, unigram = opened("llama"), metaspace_unigram()
     assert unigram.convert_ids_to_tokens(spelled(llama, "the")) == ["▁the"]
     assert spelled(llama, "the") == spelled(llama, "the", first=True)
     assert (spelled(llama, "<s>"), spelled(llama, "</s>")) == ([1], [2])
 
 
 def test_a_word_that_cannot_be_spelled_is_unknown():
-    llama, gpt2 = load(folder("llama"), words=TABLE), load(folder("gpt2"), words=TABLE)
+    llama, gpt2 = opened("llama"), opened("gpt2")
     assert llama.vocabulary.id("Zoë") is None
     assert llama.vocabulary.word(llama.unk) == "<unk>"
     assert spelled(llama, "<unk>") == [0]
@@ -208,7 +229,7 @@ def test_words_of_one_history_score_as_if_asked_alone(gpt2, data):
 
 @pytest.fixture(scope="module")
 def bert():
-    return load(folder("bert"), words=TABLE)
+    return opened("bert")
 
 
 @torch.no_grad()
@@ -236,7 +257,7 @@ def test_a_masked_model_predicts_each_piece_from_all_others(bert, monkeypatch):
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
     monkeypatch.setattr(masked, "BATCH_PIECES", 12)
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
-    alone = load(folder("bert"), words=TABLE, max_batch=1)
+    alone = opened("bert", max_batch=1)
     np.testing.assert_allclose(alone.score_sentences(ids), expected, atol=1e-4)
 
 
@@ -267,11 +288,23 @@ def test_a_masked_model_rescores_the_sentences_of_n_best_lists(bert, lattice):
             run(lattice, bert, algorithm)
 
 
-def test_a_masked_model_gives_up_sentences_that_it_cannot_read(bert):
-    the = bert.vocabulary.id("the")
-    short, long = bert.score_sentences([[the] * 62, [the] * 63])
-    assert np.isfinite(short)
-    assert np.isnan(long)
+@torch.no_grad()
+def test_a_masked_model_sees_a_window_around_a_piece_of_a_long_sentence(bert):
+    words = ["the", "cat", "saw", "that", "dog", "on"] * 25
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder("bert"))
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder("bert")).eval()
+    inner = tokenizer(" ".join(words), add_special_tokens=False)["input_ids"]
+    assert len(inner) > 2 * 62
+    expected = 0.0
+    for place, piece in enumerate(inner):
+        first = min(max(place - 31, 0), len(inner) - 62)
+        window = inner[first : first + 62]
+        window[place - first] = tokenizer.mask_token_id
+        read = torch.tensor([[tokenizer.cls_token_id, *window, tokenizer.sep_token_id]])
+        expected += float(model(read).logits[0, place - first + 1].double().log_softmax(-1)[piece])
+    short = ["the", "cat"]
+    found = bert.score_sentences([bert.vocabulary.ids(short), bert.vocabulary.ids(words)])
+    assert found == pytest.approx([pseudo_logprob(folder("bert"), short), expected], abs=2e-3)
 
 
 def test_a_masked_model_refuses_what_is_no_whole_sentence(bert):

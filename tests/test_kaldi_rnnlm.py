@@ -76,7 +76,9 @@ def test_a_network_as_text_scores_as_the_binary_one_does():
 def test_lm_score_prints_what_kaldi_prints(ninja, tmp_path):
     code, output, errors = ninja("lm", "score", RNNLM / "word", SCORES / "text")
     assert code == 0
-    assert errors.startswith("ninja: 200 sentences, 2619 words, 81 of them unknown, perplexity 269.")
+    assert errors.startswith(
+        "ninja: 200 sentences, 2619 words, 81 OOVs\nninja: 0 zeroprobs, logprob= -6849.94 ppl= 269.1"
+    )
     found = {key: list(map(float, scores)) for key, *scores in map(str.split, output.splitlines())}
     for key, scores in numbers(SCORES / "word.wordlogprobs.unnorm.txt", float).items():
         assert found[key] == pytest.approx(scores, abs=1e-3)

@@ -17,8 +17,8 @@ from ninja.lm import load
 from ninja.lm.ngram import counts as ngram_counts
 from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import FALLBACK, NgramOptions, train_ngram
+from ninja.lm.perplexity import measure
 from ninja.lm.text import read_sentences
-from ninja.lm.train.held_out import measure
 
 GOLDEN = Path(__file__).parent / "data" / "kneser_ney"
 WORDS = ["a", "b", "c", "@x"]

@@ -85,8 +85,9 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
         (b"", "an empty file"),
         (pickle.dumps({"format": "ninja-lm"}), "a pickle"),
         (b"once upon a time\n", "a text file"),
-        (gzip.compress(b"once"), "a gzip file"),
-        (b"\x7fELF\0\0", "a file of unknown kind"),
+        (gzip.compress(b"once"), "a file packed with gzip"),
+        (b"\x7fELF\0\0", "a program"),
+        (b"u1 \0B\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices"),
     ],
 )
 def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
@@ -105,8 +106,19 @@ def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
 def test_a_directory_and_a_missing_file_are_told_apart(tmp_path):
     with pytest.raises(ModelError, match="a directory of unknown kind"):
         load(tmp_path)
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match="no such file; give a checkpoint"):
         load(tmp_path / "none.pt")
+
+
+def test_names_of_a_hub_are_told_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exp").mkdir()
+    for name, folder in (("gpt2", "gpt2"), ("facebook/opt-125m", "opt-125m"), ("Qwen/Qwen2.5-0.5B", "Qwen2.5-0.5B")):
+        with pytest.raises(ModelError, match=f"not fetched: hf download {name} --local-dir {folder}, and then give ./"):
+            load(name)
+    for name in ("lm.pt2", "exp/rnnlm", "./gpt2", "a/b/c"):
+        with pytest.raises(ModelError, match="no such file; give a checkpoint"):
+            load(name)
 
 
 def test_every_truncation_is_noticed(tmp_path, path):

@@ -164,14 +164,19 @@ def test_a_weight_of_zero_leaves_a_model_out() -> None:
         Mixture(((idle, 0.0),)).over(TABLE)
 
 
-def test_a_word_that_one_model_lacks_and_has_no_unk_for_costs_its_lattice_only() -> None:
+def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done() -> None:
     good = replace(random_lattice(5, num_states=5, fan=1), key="good")
     good = replace(good, word=np.minimum(good.word, 7))
     bad = replace(good, key="bad", word=np.full_like(good.word, 8))
     errors: list[ninja.NinjaError] = []
     mixture = Mixture(((FakeLM(), 0.5), (FakeLM(unk=False, salt=1), 0.5)), names=("the one", "the other"))
     results = dict(
-        rescore([("good", good), ("bad", bad)], mixture, EXACT, report=RescoreReport(on_error=errors.append))
+        rescore(
+            [("good", good), ("bad", bad)],
+            mixture,
+            replace(EXACT, batch_arcs=good.num_arcs),  # the models are compared with the words of "good"
+            report=RescoreReport(on_error=errors.append),
+        )
     )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
@@ -278,7 +283,7 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
         "k", [0, 5, 5], [1] * 5, [1, 2, 3, 4, 5], [0] * 5, [0] * 5, [np.inf, 0], words=table
     )  # fmt: skip
     lm = Named("tom", "Paris", "PARIS", "zoë", "<UNK>")
-    with pytest.raises(VocabularyError, match=r"has neither 'Tom' nor <unk>; map_words"):
+    with pytest.raises(VocabularyError, match=r"commonest: Tom.* it has no <unk>: map_words"):
         run(lattice, lm)
     report = RescoreReport()
     options = replace(EXACT, map_words=("case", "unk"), unk_penalty=0.0, lm_weight=1.0)

@@ -237,7 +237,7 @@ def test_final_costs_that_no_weight_holds_are_refused() -> None:
 
 def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pywrapfst", None)
-    with pytest.raises(DependencyError, match="pywrapfst is not installed; pip install pynini"):
+    with pytest.raises(DependencyError, match="needs pywrapfst, which is not installed; pip install pynini"):
         to_fst(small())
 
 

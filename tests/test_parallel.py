@@ -1,9 +1,14 @@
 """The stream of lattices: order, isolation of failures, workers and their deaths."""
 
+import contextlib
+import gzip
 import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +18,8 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.log import Log
 from ninja.parallel.pipeline import Each, stream
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 
@@ -183,3 +190,52 @@ def test_workers_that_are_ended_within_an_answer_hold_nobody_up(attempt):
     next(found)
     found.close()
     assert not set(threading.enumerate()) - before
+
+
+def children(parent):
+    """Return the processes that a process started and that are not dead."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            state, its_parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
+            if int(its_parent) == parent and state != "Z":
+                found.add(int(name))
+    return found
+
+
+def is_alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no /proc: not Linux")
+@pytest.mark.parametrize("verb", ["prune", "rescore"])
+def test_workers_end_when_their_parent_is_killed(tmp_path, verb):
+    pipe, words = tmp_path / "lat.ark", ["--words", str(EXAMPLES / "words.txt")]
+    os.mkfifo(pipe)
+    line = [sys.executable, "-m", "ninja", verb, str(pipe), "-o", str(tmp_path / "out.ark"), "--jobs", "2", *words]
+    with subprocess.Popen(line, stderr=subprocess.PIPE) as parent, open(pipe, "wb", buffering=0) as source:
+        content = gzip.decompress((EXAMPLES / "lat.ark.gz").read_bytes())
+        feeder = threading.Thread(target=lambda: feed(source, content), daemon=True)
+        feeder.start()
+        workers = set()
+        while len(workers) < 3:  # two, and one that Python has for itself
+            time.sleep(0.1)
+            workers = children(parent.pid)
+            assert parent.poll() is None, parent.stderr.read()
+        parent.kill()
+        parent.wait()
+        until = time.monotonic() + 20
+        while any(map(is_alive, workers)):
+            assert time.monotonic() < until, "workers outlive their parent"
+            time.sleep(0.1)
+        feeder.join()
+
+
+def feed(pipe, content):
+    """Write lattices to a pipe, until its reader is gone."""
+    with contextlib.suppress(OSError):
+        for _ in range(6):
+            pipe.write(content)

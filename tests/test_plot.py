@@ -41,5 +41,7 @@ def test_what_cannot_be_drawn_is_named(tmp_path) -> None:
 
 def test_without_matplotlib_the_library_to_install_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DependencyError, match=r"pip install 'ninja-asr\[plot\]'"):
+    with pytest.raises(
+        DependencyError, match="a picture needs matplotlib, which is not installed; pip install matplotlib"
+    ):
         plot_trade_off(tmp_path / "x.svg", tuned())

@@ -11,7 +11,7 @@ import pytest
 from whole_files import write_k2s
 
 from ninja.cli.main import main
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import FormatError, InputError, OptionError, TableError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.formats import content
@@ -21,7 +21,7 @@ from ninja.formats.mesh import read_mesh_lattices
 from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf import write_slf
-from ninja.io.folder import NOT_LATTICES
+from ninja.io.folder import COMPANIONS
 from ninja.io.reader import read, vocabulary
 from ninja.io.sources import tables
 from ninja.io.writer import write
@@ -81,10 +81,10 @@ def test_damaged_files_in_a_folder_are_reported(folder, name, damage, message):
 def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
     Path("closed").write_bytes(b"")
 
-    def refused(place):
+    def refused(place, **given):
         if place.path.endswith("closed"):
             raise InputError("cannot be read: Permission denied", place.path)
-        return open_stream(place)
+        return open_stream(place, **given)
 
     monkeypatch.setattr("ninja.io.folder.open_stream", refused)
     monkeypatch.setattr("ninja.io.sources.open_stream", refused)
@@ -200,10 +200,8 @@ def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
         output.write(small("u").with_words(None))
     few = SymbolTable([("<eps>", 0), ("a", 1)])
     for name, key in (("x.att", "x"), ("x.ark", "u")):
-        found, errors = reads(name, words=few)
-        assert found == []
-        assert errors[0].startswith(name)
-        assert f"key {key!r}: word" in errors[0]
+        with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices
+            reads(name, words=few)
         with pytest.raises(OptionError, match=f"{name} holds ids of words, but another source spells words"):
             reads(name, words=vocabulary("good.slf"))
 
@@ -267,9 +265,9 @@ def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
 
 def test_what_lies_beside_lattices_is_known_by_its_name():
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README", "README.md", "LICENSE.txt"):
-        assert NOT_LATTICES.fullmatch(name)
+        assert COMPANIONS.fullmatch(name)
     for name in ("swords.txt", "words.txt.slf", "a.README", "utt.txt"):
-        assert not NOT_LATTICES.fullmatch(name)
+        assert not COMPANIONS.fullmatch(name)
 
 
 def test_an_archive_of_nothing_is_none_of_the_damaged(folder):

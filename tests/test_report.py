@@ -151,6 +151,17 @@ def test_the_histogram_of_depths_counts_every_lattice_once(before, after):
     assert all(bar.x >= 0 and bar.x + bar.width <= histogram.width for bar in histogram.bars)
 
 
+@given(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=30))
+def test_depths_are_counted_between_round_numbers(values):
+    histogram = depths(values, values)
+    marks = [float(text.rstrip("+")) for _, text in histogram.labels]
+    size = marks[1] - marks[0] if len(marks) > 1 else marks[0]
+    assert f"{size:e}"[0] in "125"
+    assert len(marks) <= 13
+    assert marks == pytest.approx([place * size for place in range(len(marks))])
+    assert marks[-1] > max(values) or histogram.labels[-1][1].endswith("+")
+
+
 def test_an_outcome_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [float("inf"), 0.0])
     with pytest.raises(LatticeError, match="key 'k': its words are only numbers; give their symbol table"):
@@ -207,14 +218,17 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, few, files, tmp_path):
 
 
 def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_path):
-    words = tmp_path / "words.txt"
-    lacking = int(best_path(few[3], Scales(0.1)).words[0])
-    lines = [line for line in WORDS.read_text().splitlines() if line.split()[1] != str(lacking)]
-    words.write_text("\n".join(lines) + "\n")
+    before = tmp_path / "before.txt"
+    with write(f"ark,t:{before}") as output:
+        for lattice in few[1:3] + few[4:]:
+            output.write(lattice)
+    with before.open("a") as stream:
+        word = few[3].word.max()
+        stream.write(f"{few[3].key} \n0 1 {word} 1,1,\n1 0 {word} 1,1,\n1 0,0,\n\n")
     page = tmp_path / "report.html"
-    code, _, err = ninja("report", *files, "--ref", TEXT, "--words", words, *SCALES, "-o", page)
+    code, _, err = ninja("report", before, files[1], "--ref", TEXT, "--words", WORDS, *SCALES, "-o", page)
     assert code == 1
-    assert "is not in the symbol table" in err or "symbol table" in err
+    assert "lies on a cycle" in err
     assert few[3].key in re.search(r'data-name="lattices before that could not be used">.*?</div>', page.read_text())[0]
 
 
@@ -243,6 +257,23 @@ def test_workers_give_the_same_page(ninja, files, page_file, tmp_path):
 
 
 # ---- In a browser.
+
+
+@pytest.mark.parametrize("width", [420, 1440])
+def test_nothing_is_wider_than_the_window(browser, page_file, width):
+    wider = """width => [...document.querySelectorAll("body *")].filter((each) => {
+      const { right, width: own } = each.getBoundingClientRect();
+      return own && (right > width || (each.matches(".scroll, .card") && each.scrollWidth > each.clientWidth));
+    }).map((each) => each.outerHTML.slice(0, 80))"""
+    with opened(browser, page_file, size=(width, 800)) as page:
+        page.locator("#all button.key").first.click()
+        assert page.evaluate(wider, width) == []
+        letters = "each => parseFloat(getComputedStyle(each).fontSize) * each.getScreenCTM().a"
+        assert page.locator("svg.histogram text").first.evaluate(letters) > 9  # pixels
+        page.locator("#lost .utterance a").first.click()
+        page.wait_for_function("() => window.ninja")
+        assert page.locator("dialog .place").evaluate("each => each.scrollWidth - each.clientWidth") == 0
+        assert page.locator("dialog .spoken .pairs").last.is_visible()
 
 
 def test_the_page_shows_who_gained_and_lost_and_leads_to_their_lattices(browser, page_file):

@@ -243,10 +243,11 @@ def test_spelled_words_need_no_table_and_get_one_beside_the_archive(rescore, bed
     assert f"ninja: the words and their ids are in {tmp_path / 'lat.ark.gz.words.txt'}" in errors
     code, errors = rescore(tmp_path / "lat.ark.gz", "-o", tmp_path / "slf", "--to", "slf")
     assert code == 0
-    assert errors[0] == f"ninja: words of {tmp_path / 'lat.ark.gz.words.txt'}"
+    assert f"ninja: words of {tmp_path / 'lat.ark.gz.words.txt'}" in errors[:2]
     for each in read(tmp_path / "slf"):
         assert form == "mesh" or spelled(each) == ["two", "one", "café"]
-    assert sorted(os.listdir(tmp_path / "slf")) == sorted(f"{key}.slf" for key in package.keys(str(tmp_path / "slf")))
+    names = ["lattices.scales.toml", *(f"{key}.slf" for key in package.keys(str(tmp_path / "slf")))]
+    assert sorted(os.listdir(tmp_path / "slf")) == sorted(names)
     code, errors = rescore(source, *given, "-o", tmp_path / "x.ark", "--words-out", tmp_path / "named.txt")
     assert code == 0
     assert not any("the words and their ids" in line for line in errors)
@@ -256,12 +257,11 @@ def test_spelled_words_need_no_table_and_get_one_beside_the_archive(rescore, bed
 
 def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
     before = (home / "in" / "a.slf").read_bytes()
-    for options in (["-o", "out.ark", "--words-out", "out.ark"], ["-o", "out.ark", "--words-out", "./in/../in/a.slf"]):
-        code, errors = rescore("in/a.slf", *options)
+    read = "./in/../in/a.slf: in/a.slf is read and would be written over; give the output another name"
+    for table, message in (("out.ark", "two results would go there"), ("./in/../in/a.slf", read)):
+        code, errors = rescore("in/a.slf", "-o", "out.ark", "--words-out", table)
         assert (code, len(errors)) == (2, 1)
-        assert errors[0].endswith(
-            f"{options[-1]}: the symbol table would be written over lattices; give it another name"
-        )
+        assert message in errors[0]
         assert not os.path.exists("out.ark")
     assert (home / "in" / "a.slf").read_bytes() == before
     assert ninja("convert", "in", "-o", "out.ark")[0] == 0
@@ -386,9 +386,10 @@ def test_a_folder_may_hold_many_formats(rescore, bed, home):
     assert all(spelled(each) == ["two", "one", "café"] for each in found)
     code, errors = rescore("in", "-o", "out", "--to", "slf", "--words", "in/words.txt")
     assert code == 1
-    message = "ninja: failed: out, key 'b': the file of its key was written already; keys must differ"
-    assert errors.count(message) == 4
-    assert sorted(os.listdir("out")) == ["a.slf", "b.slf"]
+    message = "the file of its key was written already; keys must differ"
+    assert sum(message in error and "more like" not in error for error in errors) == 3
+    assert sum(message in error and "failed: 5 more like" in error for error in errors) == 1
+    assert sorted(os.listdir("out")) == ["a.slf", "b.slf", "lattices.scales.toml"]
     code, errors = rescore("in", "-o", "none.ark")  # the ids of one file, and the words of another
     assert (code, len(errors)) == (2, 1)
     assert "holds ids of words, but another source spells words; say with words= (--words) what ids mean" in errors[0]

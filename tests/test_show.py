@@ -366,9 +366,9 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
         ([], 2, "say with --key which lattice to show; there are libri-"),
         (["--key", "nobody"], 1, "no lattice has the key 'nobody'; there are libri-"),
         (["--key", "libri-1089-134686-0003", "--ref", TEXT], 2, "--ref needs --words"),
-        (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "frame_shift is -1.0"),
+        (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "--frame-shift is -1.0"),
         (["--key", "libri-1089-134686-0003", "--max-arcs", "0"], 2, "--max-arcs"),
-        (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "acoustic_scale is nan"),
+        (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "--acoustic-scale is nan"),
     ],
 )
 def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):

@@ -246,3 +246,97 @@ def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
         assert 4900 < page.evaluate("ninja.shown()") <= 5000
         click_arc(page, page.evaluate("ninja.fit(), ninja.marked('best')[3]"))
         assert "of 17,806 arcs are left out" in page.locator(".notice").inner_text()
+
+
+# ---- What is seen without a click.
+
+
+def sausage(num_words: int) -> tuple[Lattice, list[str]]:
+    """A long utterance of long words, each of which has a dearer rival that was said."""
+    said = [f"pronunciation{place}" for place in range(num_words)]
+    table = SymbolTable.from_words(["<eps>", *said, *(f"mispronounced{place}" for place in range(num_words))])
+    rival = np.arange(num_words) + 1 + num_words
+    word = np.stack([rival, rival - num_words], axis=1).ravel()
+    dst = np.repeat(np.arange(num_words), 2) + 1
+    begin = np.append(np.arange(num_words + 1) * 2, 2 * num_words)
+    final = np.full(num_words + 1, np.inf)
+    final[-1] = 0.0
+    cost = np.tile([1.0, 2.0], num_words)
+    time = np.arange(num_words + 1) * 20
+    return Lattice.from_arrays("long", begin, dst, word, cost, cost * 0, final, time=time, words=table), said
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long") / "long.html"
+    path.write_text(lattice_page(draw(*sausage(37), ShowOptions(frame_shift=0.01))))
+    return path
+
+
+@pytest.mark.parametrize("width", [420, 1440])
+def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_the_window(browser, long_page, width):
+    with opened(browser, long_page, size=(width, 800)) as page:
+        area = page.locator(".spoken")
+        assert area.locator(".pairs").count() == 2
+        assert area.evaluate("each => [each.scrollHeight - each.clientHeight, getComputedStyle(each).overflowY]") == [
+            0,
+            "visible",
+        ]
+        last = area.locator(".pairs").last.locator(".pair").last
+        last.scroll_into_view_if_needed()
+        box = last.bounding_box()
+        above = "([x, y]) => document.elementFromPoint(x, y).closest('.pair') !== null"
+        assert page.evaluate(above, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.locator(".stage").bounding_box()["height"] >= 300
+
+
+def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all_is_shown(browser, page_file, lattice):
+    best = best_path(lattice, Scales(SCALE))
+    with opened(browser, page_file, size=(1000, 800)) as page:
+        swatch = page.locator(".swatch.best").evaluate("each => getComputedStyle(each).backgroundColor")
+        ask = """arc => {
+          const edge = ninja.cy.getElementById(`a${arc}`), zoom = ninja.cy.zoom();
+          const { x1, x2, y1, y2 } = edge.boundingBox({ includeEdges: false, includeNodes: false });
+          return { colour: edge.style("line-color"), width: edge.numericStyle("width") * zoom,
+            letters: edge.numericStyle("font-size") * zoom, box: [x1, x2, y1, y2].map((each) => each * zoom) };
+        }"""
+        colour = page.evaluate(ask, int(best.arcs[0]))["colour"]
+        page.locator('input[name="best"]').click()
+        assert page.evaluate(ask, int(best.arcs[0]))["colour"].replace(" ", "") != swatch.replace(" ", "")
+        page.locator('input[name="best"]').click()
+        assert colour.replace(" ", "") == swatch.replace(" ", "")
+        page.locator('[name="fit"]').click()
+        page.wait_for_function("zoom => ninja.cy.zoom() < zoom", arg=0.85)
+        page.wait_for_function(
+            "arc => ninja.cy.getElementById(`a${arc}`).numericStyle('font-size') * ninja.cy.zoom() > 10.9",
+            arg=int(best.arcs[0]),
+        )
+        drawn = [page.evaluate(ask, arc) for arc in best.arcs.tolist() if lattice.word[arc]]
+        assert all(each["letters"] >= 10.9 and each["width"] >= 2.9 for each in drawn)
+        middles = [((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1) for x1, x2, y1, y2 in (each["box"] for each in drawn)]
+        rim = 8  # pixels around the letters, on both sides together
+        for one, (x, y, wide) in enumerate(middles):  # no word lies on another
+            for other_x, other_y, other_wide in middles[:one]:
+                assert abs(y - other_y) >= 11 or abs(x - other_x) >= (wide + other_wide) / 2 - rim
+
+
+def test_the_page_says_how_much_lies_to_the_right_and_goes_there(browser, long_page):
+    with opened(browser, long_page) as page:
+        go, back = page.locator('[name="right"]'), page.locator('[name="left"]')
+        assert go.is_visible()
+        assert not back.is_visible()
+        left = float(go.inner_text().split()[0])
+        assert go.inner_text() == f"{left:.1f} s more ›"
+        assert 0 < left < 37 * 0.2
+        go.click()
+        page.wait_for_function("() => !document.querySelector('.beyond.left').hidden")
+        for _ in range(30):
+            if not go.is_visible():
+                break
+            go.click()
+            page.wait_for_timeout(30)
+        assert not go.is_visible()
+        page.locator('[name="fit"]').click()
+        page.wait_for_function("() => document.querySelector('.beyond.left').hidden")
+        assert not go.is_visible()

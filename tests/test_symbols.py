@@ -31,7 +31,7 @@ def test_a_table_read_back_is_the_table_written(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a 1\nb\n", r"words\.txt:2: expected a word and an integer, found 'b'"),
+        (b"a 1\nb\n", r"words\.txt:2: expected a word and an integer, as in words.txt, found 'b'"),
         (b"a 1 2\n", r"words\.txt:1: expected a word and an integer"),
         (b"a --1\n", r"words\.txt:1: expected a word and an integer"),
         (b"a " + b"9" * 5000, r"words\.txt:1: expected a word and an integer"),

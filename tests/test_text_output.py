@@ -3,7 +3,7 @@
 import pytest
 
 import ninja as package
-from ninja.cli.options import check_files, text_output
+from ninja.cli.options import text_output
 from ninja.errors import OptionError
 from ninja.graph import from_arcs
 
@@ -21,25 +21,21 @@ def test_a_text_is_not_two_files(tmp_path):
         pass
 
 
-def test_a_result_may_not_fall_on_another_or_on_what_is_read(tmp_path):
+def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
     here = str(tmp_path / "a")
-    check_files([here, None, "-"], [str(tmp_path / "b"), "-", None])
-    with pytest.raises(OptionError, match="two results would go there"):
-        check_files([here, f"{tmp_path}/./a"])
-    with pytest.raises(OptionError, match="is read and would be written over"):
-        check_files([here], [here])
-    with pytest.raises(OptionError, match="there is no folder"):
-        check_files([str(tmp_path / "none" / "a")])
+    code, _, errors = ninja("best", "lat.ark", "-o", here, "--cost", f"{tmp_path}/./a")
+    assert (code, "two results would go there" in errors) == (2, True)
+    code, _, errors = ninja("best", "lat.ark", "-o", tmp_path / "none" / "a")
+    assert (code, f"there is no folder {tmp_path / 'none'}" in errors) == (2, True)
 
 
-def test_results_never_fall_on_what_a_command_reads_but_lattices_may_replace_their_source(tmp_path, ninja):
+def test_results_never_fall_on_what_a_command_reads(tmp_path, ninja):
     path = tmp_path / "lat.ark"
     with package.write(path) as output:
         output.write(from_arcs("one", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0}))
-    for verb in ("best", "nbest", "depth", "posteriors", "confidence"):
+    for verb in ("best", "nbest", "depth", "posteriors", "confidence", "push"):
         code, _, errors = ninja(verb, path, "-o", path)
         assert (code, "is read and would be written over" in errors) == (2, True), verb
     code, _, errors = ninja("best", path, "--cost", "-")
     assert (code, "two results would go there" in errors) == (2, True)
-    assert ninja("push", path, "-o", path)[0] == 0
     assert [key for key, _ in package.read(path)] == ["one"]

@@ -254,6 +254,28 @@ def test_resuming_needs_the_state_of_the_same_training(tmp_path, texts):
         train.train(*texts, output, change(resume=True))
 
 
+def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, texts):
+    lines = texts[0].read_text().splitlines()
+    lines[19] = "subject1 sleeps"  # a word of the held-out part alone
+    texts[0].write_text("\n".join(lines))
+    found = train.train(texts[0], None, tmp_path / "found.pt", change(epochs=1))
+    (tmp_path / "rest.txt").write_text("\n".join(line for place, line in enumerate(lines, 1) if place % 20))
+    (tmp_path / "held.txt").write_text("\n".join(lines[19::20]))
+    expected = train.train(tmp_path / "rest.txt", tmp_path / "held.txt", tmp_path / "expected.pt", change(epochs=1))
+    assert (found.num_held_out, expected.num_held_out) == (10, 0)
+    assert (found.perplexity, found.unknown) == (expected.perplexity, expected.unknown)
+    assert found.unknown > 0
+    one, other = (checkpoint.read(tmp_path / name) for name in ("found.pt", "expected.pt"))
+    assert one.words == other.words
+    assert all(map(torch.equal, one.module.state_dict().values(), other.module.state_dict().values()))
+
+
+def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
+    (tmp_path / "text").write_text("a b\n")
+    with pytest.raises(FormatError, match="give a held-out text"):
+        train.train(tmp_path / "text", None, tmp_path / "lm.pt", TOY)
+
+
 def test_a_diverging_training_says_so(tmp_path, texts):
     with pytest.raises(ModelError, match=r"diverged at step \d+; lower the learning rate"):
         train.train(*texts, tmp_path / "lm.pt", change(learning_rate=1e30, epochs=50))

@@ -56,8 +56,8 @@ def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
 def test_what_lm_score_says_of_the_model_is_the_perplexity_shown(ninja, text, tmp_path):
     errors = ninja("train", "ngram", text, "--dev", text, "-o", tmp_path / "lm.arpa")[2]
     told = ninja("lm", "score", tmp_path / "lm.arpa", text, "--no-keys")[2]
-    shown = told.split("perplexity ")[1].strip()
-    assert errors.splitlines()[-1].endswith(f"perplexity {shown} on the held-out text")
+    shown = float(told.splitlines()[1].split("ppl= ")[1].split()[0])
+    assert errors.splitlines()[-1].endswith(f"perplexity {shown:.2f} on the held-out text")
 
 
 def test_the_model_goes_to_stdout_on_request(ninja, text):
@@ -145,7 +145,11 @@ BAD = {
         "--cutoffs is 'a', but must be whole numbers with commas between",
     ),
     "words as discounts": (("good", "--discounts", "0.5;1"), 2, "--discounts is '0.5;1', but must be numbers with com"),
-    "two vocabularies": (("good", "--vocabulary", "good2", "--min-count", "2"), 2, "a vocabulary and a min_count were"),
+    "two vocabularies": (
+        ("good", "--vocabulary", "good2", "--min-count", "2"),
+        2,
+        "a vocabulary and a --min-count were",
+    ),
 }
 
 
@@ -165,13 +169,15 @@ def test_bad_input_is_one_line_and_leaves_no_file(ninja, case, tmp_path, monkeyp
 
 def test_a_missing_folder_is_told_before_the_training(ninja, tmp_path):
     code, _, errors = ninja("train", "ngram", tmp_path / "nowhere", "-o", tmp_path / "no" / "lm.arpa")
-    assert code == 1
-    assert errors == f"ninja: error: {tmp_path / 'no' / 'lm.arpa'}: its folder does not exist; make it first\n"
+    assert code == 2
+    assert (
+        errors == f"ninja: error: {tmp_path / 'no' / 'lm.arpa'}: there is no folder {tmp_path / 'no'}; make it first\n"
+    )
 
 
 def test_without_a_command_a_network_is_trained(ninja, text, tmp_path):
     code, _, errors = ninja("train", text)
-    assert (code, errors.splitlines()[-1]) == (2, "Error: Missing option '--dev'.")
+    assert (code, errors.splitlines()[-1]) == (2, "Error: Missing option '-o' / '--output-file'.")
     assert errors.startswith("Usage: ninja train [OPTIONS] TEXT\n")
     code, _, errors = ninja("train")
     assert (code, errors.splitlines()[-1]) == (2, "Error: Missing argument 'TEXT'.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,14 @@ import ninja as package
 from ninja import _search
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
+from ninja.files import toml
 from ninja.graph import best_path, determinize, nbest
 from ninja.lattice import Scales
 from ninja.lm import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.tune.features import Features, features
-from ninja.tune.weights import Weights, choose, tune_weights
+from ninja.tune.first_pass import tune_first_pass
+from ninja.tune.weights import ACOUSTIC_FACTORS, WORD_PENALTIES, Weights, choose, tune_weights
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
@@ -316,7 +319,7 @@ def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
         ("lm_weight = [1]", "lm_weight is [1], but takes one value"),
         ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
         ("lm_weight", "no TOML"),
-        ("lm_weight = 3", "lm_weight is 3.0, but must lie in"),
+        ("lm_weight = 3", "--lm-weight is 3.0, but must lie in"),
         (None, "No such file"),
     ],
 )
@@ -343,6 +346,41 @@ def test_what_cannot_be_tuned_is_refused(ninja, tuning, extra, message):
     code, _, errors = ninja(*arguments, *extra)
     assert code == 2
     assert message in errors
+
+
+def test_the_first_pass_is_tuned_alone(ninja, bed, tuning, tmp_path):
+    arguments, weights = tuning
+    code, printed, errors = ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 0.5, "-o", weights)
+    assert (code, printed) == (0, "")
+    values = toml.read(weights)
+    assert sorted(values) == ["acoustic_scale", "word_penalty"]
+    before, after = re.search(r"WER ([\d.]+) with the scales given, ([\d.]+) with these", errors).groups()
+    assert float(after) < float(before)
+    score = ("score", bed / "text", bed / "lat.ark", "--words", bed / "words.txt", "--mode", "present")
+    for options, wer in ((("--acoustic-scale", 0.5), before), (("--config", weights), after)):
+        assert ninja(*score, *options)[1].startswith(f"%WER {wer} ")
+    assert ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 0, "-o", weights)[0] == 2
+
+
+def test_the_first_pass_is_tuned_to_the_best_of_its_grid():
+    said = references()
+    start = Scales(0.4, word_penalty=0.5)
+    tuned = tune_first_pass(LATTICES, said, start)
+
+    def errors(scales):
+        return sum(edits(said[key], lattice.words.spell(best_path(lattice, scales).words)) for key, lattice in LATTICES)
+
+    words = sum(map(len, said.values()))
+    grid = [
+        errors(Scales(0.4 * factor, word_penalty=0.5 + penalty))
+        for factor in ACOUSTIC_FACTORS
+        for penalty in WORD_PENALTIES
+    ]
+    assert tuned.wer == 100 * errors(tuned.scales) / words <= 100 * min(grid) / words
+    assert tuned.wer_before == 100 * errors(start) / words
+    assert tune_first_pass(LATTICES, said, start) == tuned
+    with pytest.raises(FormatError, match="no lattice has a reference"):
+        tune_first_pass(LATTICES, {}, start)
 
 
 def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):

@@ -270,7 +270,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
         (b"", "there is no matrix in source; nothing is written"),
         (b"no matrix at all", "key 'no': expected \\[ and numbers"),
         (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': frame 0, unit 3 is nan"),
-        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; say if these are logit"),
+        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; these look like scores"),
     ],
 )
 def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, message):
@@ -305,10 +305,10 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
         ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
         ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
-        ((*HOW, "--words-out", "w", "--score-beam", "0"), "score_beam is 0.0, but must be above 0"),
+        ((*HOW, "--words-out", "w", "--score-beam", "0"), "--score-beam is 0.0, but must be above 0"),
         ((*HOW, "--words-out", "utt.npy"), "utt.npy is read and would be written over"),
         ((*HOW, "--words-out", "lat.ark"), "lat.ark: two results would go there"),
-        ((*HOW, "--scale", "db"), "'db' is not one of"),
+        ((*HOW[:4], "--scale", "db"), "'db' is not one of"),
         ((*HOW, "--nbest", "0"), "0 is not in the range"),
     ],
 )

@@ -313,7 +313,7 @@ def test_transcripts_are_still_scored_as_transcripts(ninja, there):
     code, _, err = ninja("score", "said", "said", "--oracle")
     assert (code, "--oracle needs lattices and their --words" in err) == (2, True)
     code, _, err = ninja("score", "said", "kaldi.ark")
-    assert (code, "if it holds lattices, give their --words" in err) == (1, True)
+    assert (code, "give the words' spelling with --words" in err) == (2, True)
     code, _, err = ninja("score", "said", "openfst", "--from", "openfst")
     assert (code, "give the words' spelling with --words" in err) == (2, True)
 

@@ -12,6 +12,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load
 
 TEXT = [
     "the cat sat on the mat",
@@ -98,6 +99,13 @@ def folder(kind):
     return path
 
 
+def opened(kind, **options):
+    """Load a model, and look up the words of `TABLE`: their ids are the same in all that know the same words."""
+    lm = load(folder(kind), **options)
+    lm.vocabulary.ids(word for word, _ in TABLE)
+    return lm
+
+
 def make_trie(lm, size=40, seed=0, reach=6):
     """Draw a trie of words that a tokenizer spells, with </s> at some leaves."""
     random = np.random.default_rng(seed)
@@ -111,9 +119,8 @@ def make_trie(lm, size=40, seed=0, reach=6):
 
 def spelled(lm, word, *, first=False):
     """Return a word's pieces as the tokenizer writes them."""
-    spelling = lm._spelling
-    entry = lm.vocabulary.id(word) + (spelling.num_words if first else 0)
-    return spelling.piece[spelling.begin[entry] : spelling.begin[entry + 1]].tolist()
+    (begin,), (count,) = lm._spelling.places(np.array([lm.vocabulary.id(word)]), np.array([first]))
+    return lm._spelling.piece[begin : begin + count].tolist()
 
 
 @pytest.fixture(autouse=True)

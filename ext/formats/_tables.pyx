@@ -21,7 +21,7 @@ from core.lattice cimport (
 
 import os
 
-from ninja.errors import FormatError, InputError, LatticeError, SymbolError
+from ninja.errors import FormatError, InputError, LatticeError, TableError
 from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
@@ -40,7 +40,7 @@ cdef object _error(c.Fault* fault, object path, object key, cbool archive):
     if fault.kind == c.kLattice:
         kind = LatticeError
     elif fault.kind == c.kSymbol:
-        kind = SymbolError
+        kind = TableError
     if archive and fault.fatal and fault.byte >= 0:
         message += "; there is no resynchronising, the rest of this archive is not read"
     return kind(

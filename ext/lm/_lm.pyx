@@ -63,6 +63,10 @@ cdef class Model:
         """The C++ model, for other extension modules; whoever takes it holds this object."""
         return PyCapsule_New(&self.model, "ninja.NgramModel", NULL)
 
+    def add_unknown(self, float logprob):
+        """Make one word of all that the model lacks, with this natural log after every history; return its id."""
+        return self.model.add_unknown(logprob)
+
     def logprob(self, states not None, words not None):
         """Return ln P(word | state), float32 [n], of states int64 [n] and words int32 [n]."""
         return self._look_up(states, words, True, False)[0]

@@ -118,6 +118,15 @@ struct NgramModel {
   int32_t start = 0;              // state after <s>
   int32_t order = 0;
   int64_t num_ngrams = 0;
+  int32_t unknown = -1;           // the word made by `add_unknown`, if any
+
+  // Make one word of all that the model lacks: its score is the same after every history, no back-off weight is paid,
+  // and what follows it is scored as after an empty history. Returns the word.
+  int32_t add_unknown(float logprob) {
+    unknown = num_words();
+    row.push_back({logprob, root});
+    return unknown;
+  }
 
   int32_t num_words() const { return static_cast<int32_t>(row.size()); }
   int64_t num_states() const { return static_cast<int64_t>(backoff.size()); }
@@ -146,7 +155,7 @@ struct NgramModel {
             static_cast<uint32_t>(word[place]) >= row.size()) {
           return place;
         }
-        question[i] = {static_cast<int32_t>(state[place]), word[place], place, 0.0};
+        question[i] = {word[place] == unknown ? root : static_cast<int32_t>(state[place]), word[place], place, 0.0};
         prefetch(question[i].state, question[i].word);
       }
       while (open > 0) {

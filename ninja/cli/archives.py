@@ -12,12 +12,11 @@ from typing import Any, cast
 import click
 
 from ninja import graph
+from ninja.cli.files import is_stdin
 from ninja.cli.options import (
     Destination,
     ListsFormats,
-    check_places,
     command,
-    is_stdin,
     lattice_output,
     output_file,
     reads,
@@ -53,16 +52,15 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
     Example:
       ninja merge lat.1.gz lat.2.gz more/ -o lat.ark.gz
     """
-    check_places([destination.output_file], source.places)
     count: Counter[str] = Counter()
 
-    def first_ones() -> Iterator[tuple[str, Lattice]]:
-        for key, lattice in source.lattices():
+    def first_ones(part: Source) -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in part.lattices():
             count[key] += 1
             if count[key] == 1:
                 yield key, lattice
 
-    write(Each(unchanged), source, destination, first_ones())
+    write(Each(unchanged), source, destination, first_ones)
     twice = [key for key, times in count.items() if times > 1]
     source.console.say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
     message = f"{source.console.log.lattices} lattices, {source.console.seconds:.1f} s"
@@ -71,8 +69,10 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
 
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
-@click.option("--utt2spk", metavar="FILE", help="Speaker of each key: those of one speaker stay together.")
-@lattice_output("Output for each part; JOB in its name is the part's number, SPK its speaker", resume=False)
+@reads("--utt2spk", "Speaker of each key: those of one speaker stay together.")
+@lattice_output(
+    "Output for each part; JOB in its name is the part's number, SPK its speaker", resume=False, each_input=False
+)
 @reads_lattices_alone
 def split(source: Source, destination: Destination, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.
@@ -118,7 +118,6 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
                 if len(parts) == MOST_SPEAKERS:
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
                 one = replace(destination, output_file=destination.output_file.replace(mark, name))
-                check_places([one.output_file], [utt2spk, *source.places])
                 parts[name] = stack.enter_context(open_output(one, source))
             if not parts[name].take(lattice):
                 source.console.log.lattices -= 1

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.options import command, output_file, scales, section, text_output, writes
+from ninja.cli.options import command, output_file, section, text_output, writes
 from ninja.cli.run import results
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice, Scales
 from ninja.parallel.pipeline import Each
@@ -62,7 +63,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def best(source: Source, **given: Any) -> None:
     """Print the best word sequence of each lattice.
 
-    One line for each: its key and its words, or word ids where --words is not given.
+    One line for each: its key and its words, or word ids where there is no symbol table.
 
     \b
     Example:
@@ -77,8 +78,8 @@ def best(source: Source, **given: Any) -> None:
 def nbest(source: Source, n: int, **given: Any) -> None:
     """Print the n best word sequences of each lattice.
 
-    One line for each, all different, the best first: the key with -1, -2, … and the words, or word ids where --words
-    is not given.
+    One line for each, all different, the best first: the key with -1, -2, … and the words, or word ids where there is
+    no symbol table.
 
     \b
     Example:
@@ -90,6 +91,7 @@ def nbest(source: Source, n: int, **given: Any) -> None:
 def _transcribe(
     source: Source, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
+    source.spell()
     found = partial(transcripts, n=n, scales=scales)
     with ExitStack() as stack:
         text, alignments, costs = (

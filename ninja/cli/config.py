@@ -5,48 +5,59 @@ The file is TOML, so that people can read, change and comment it; its keys are t
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
 
+from ninja.cli.files import InputFile
 from ninja.cli.options import text_output
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import OptionError
+from ninja.files import toml
 
 Command = Callable[..., Any]
 
 
 def config(command: Command) -> Command:
     """Add ``--config``."""
+    return _option("Read options from FILE, as `ninja tune` writes it; the command line has precedence.", None)(command)
+
+
+def config_of(names: Collection[str], text: str) -> Callable[[Command], Command]:
+    """Add ``--config`` for some options; others in the file are those of the command that they were chosen for."""
+    return _option(text, names)
+
+
+def _option(text: str, only: Collection[str] | None) -> Callable[[Command], Command]:
     return click.option(
         "--config",
-        metavar="FILE",
+        type=InputFile(),
         is_eager=True,
-        expose_value=False,
-        callback=_load,
-        help="Read options from FILE, as `ninja tune` writes it; the command line has precedence.",
-    )(command)
+        callback=functools.partial(_load, only=only),
+        help=text,
+    )
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
     """Write options, by their names with underscores, in TOML, with comments above."""
     with text_output(path) as output:
-        for line in comments:
-            output.write(f"# {line}\n")
-        for name, value in values.items():
-            # JSON's strings, lists and truth values are TOML's, too.
-            spelled = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-            output.write(f"{name} = {spelled}\n")
+        output.write(toml.text(values, comments))
 
 
-def _load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+def _load(
+    context: click.Context, parameter: click.Parameter, path: str | None, *, only: Collection[str] | None
+) -> str | None:
     if path is None:
-        return
+        return None
     known = {each.name: each for each in context.command.params}
     values = {}
-    for name, value in _read(path).items():
+    found = toml.read(path)
+    if only is not None and not found.keys() & set(only):
+        raise OptionError(f"{path} holds none of {', '.join(only)}")
+    for name, value in found.items():
+        if only is not None and name not in only:
+            continue
         option = known.get(name.replace("-", "_"))
         if not isinstance(option, click.Option) or option is parameter:
             raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
@@ -55,17 +66,4 @@ def _load(context: click.Context, parameter: click.Parameter, path: str | None) 
         assert option.name is not None
         values[option.name] = [value] if option.multiple and not isinstance(value, list) else value
     context.default_map = values
-
-
-def _read(path: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        with open(path, "rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"no TOML: {error}", path) from error
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,30 +12,26 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from ninja.errors import shown
+from ninja.cli.wording import in_options
+from ninja.errors import InputError, NinjaError, named
 from ninja.log import Log
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from ninja.cli.bar import Bar
 
-NAMED_FAILURES = 20
+SHOWN = 3  # failures of a kind
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # from one failure of a kind to another
 AnyLog = TypeVar("AnyLog", bound=Log)
+_shown: Bar | None = None  # a terminal has room for one progress line
 
 
 @dataclass(slots=True)
-class Bar:
-    """A progress line."""
+class Kind:
+    """Failures that differ only in names and numbers."""
 
-    progress: Progress
-    task: TaskID
-
-    def step(self, description: str, completed: int | None = None) -> None:
-        """Show one more item done, or how many are done in all."""
-        text = f"[dim]{description.replace('[', '')}"
-        if completed is None:
-            self.progress.update(self.task, advance=1, description=text)
-        else:
-            self.progress.update(self.task, completed=completed, description=text)
+    shown: set[tuple[str | None, int | None]] = field(default_factory=set)  # file, and a number
+    first: str = ""  # of them
+    more: int = 0  # that are not shown
 
 
 @dataclass(slots=True)
@@ -45,18 +42,42 @@ class Console:
     tolerant: bool = True  # go on after a lattice failed
     repeated: list[str] = field(default_factory=list)  # keys that came again, one for each time
     start: float = field(default_factory=time.perf_counter)
-    _bar: Bar | None = None
+    bar: Bar | None = None  # that is shown
+    _prints: bool = False  # results are being printed on the terminal
+    output: int = 0  # number of the one that is being written, of several
+    _kinds: dict[str, Kind] = field(default_factory=dict)
+    _noted: dict[str, int] = field(default_factory=dict)  # kinds of notes, with the first output that had each
+    _alike: set[int] = field(default_factory=set)  # other outputs that had one
 
     def __post_init__(self) -> None:
         """Show the log's notes and failures."""
         self.use_log(self.log)
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.call_on_close(self._say_more)  # also where an error ends the run
 
     def use_log(self, log: AnyLog) -> AnyLog:
         """Make this the log of the run, and show its notes and failures."""
         self.log = log
-        log.on_note = self.say
-        log.on_error = (lambda failure: self.say(f"failed: {failure}")) if self.tolerant else None
+        log.on_note = self.note
+        log.on_error = self._say_failure if self.tolerant else None
         return log
+
+    def _say_failure(self, failure: NinjaError) -> None:
+        """Show the first failures of a kind, of one file that cannot be read the first; count the others."""
+        kind = self._kinds.setdefault(_VARIES.sub("", failure.message), Kind(first=str(failure)))
+        cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
+        if cause in kind.shown or len(kind.shown) == SHOWN:
+            kind.more += 1
+        else:
+            kind.shown.add(cause)
+            self.say(f"failed: {_worded(str(failure))}")
+
+    def _say_more(self) -> None:
+        """Show how many failures of each kind there were besides those shown."""
+        for kind in self._kinds.values():
+            if kind.more:
+                self.say(f"failed: {kind.more} more like {kind.first}")
+        self._kinds.clear()
 
     @property
     def seconds(self) -> float:
@@ -65,10 +86,18 @@ class Console:
 
     def say(self, message: str) -> None:
         """Print a line on stderr, above the progress line if there is one."""
-        if self._bar is None:
+        if _shown is None:
             click.echo(f"ninja: {message}", err=True)
         else:
-            self._bar.progress.console.print(f"ninja: {message}", markup=False, highlight=False, soft_wrap=True)
+            _shown.say(f"ninja: {message}")
+
+    def note(self, message: str) -> None:
+        """Say what a run notes; of several outputs, for the first that it is noted for."""
+        kind = " ".join(_VARIES.sub("", message).split()[:3])
+        if self._noted.setdefault(kind, self.output) == self.output:
+            self.say(_worded(message))
+        else:
+            self._alike.add(self.output)
 
     def say_keys(self, keys: Sequence[str], what: str) -> None:
         """Say how many keys there are and name the first ones, if there are any."""
@@ -76,32 +105,40 @@ class Console:
             self.say(f"{len(keys)} {what}: {named(keys)}")
 
     @contextmanager
-    def progress(self, unit: str, *, to_stdout: bool = False) -> Iterator[Bar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it."""
-        if not sys.stderr.isatty() or (to_stdout and sys.stdout.isatty()):
+    def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[Bar | None]:
+        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it.
+
+        Args:
+            unit: What is counted.
+            to_stdout: Results are printed on stdout.
+            by_reading: The line moves as lattices are read, see `Source.lattices`; else the caller moves it.
+        """
+        global _shown
+        if to_stdout and sys.stdout.isatty():
+            self._prints = True
+            try:
+                yield None
+            finally:
+                self._prints = False
+            return
+        if _shown is not None or self._prints or not sys.stderr.isatty():
             yield None
             return
-        from rich.console import Console as Terminal
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from ninja.cli.bar import Bar
 
-        with Progress(
-            SpinnerColumn(),
-            TextColumn(f"{{task.completed:.0f}} {unit}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-            console=Terminal(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        ) as progress:
-            self._bar = Bar(progress, progress.add_task("", total=None))
-            try:
-                yield self._bar
-            finally:
-                self._bar = None
+        self.bar = _shown = Bar(unit, by_reading=by_reading)
+        self.bar.start()
+        try:
+            yield self.bar
+        finally:
+            self.bar.stop()
+            self.bar = _shown = None
 
     def close(self, message: str | None = None, *, failed: bool = False) -> NoReturn:
         """Print results and failures, and end the command; it failed if the caller says so or any lattice failed."""
+        self._say_more()
+        if self._alike:
+            self.say(f"{len(self._alike)} other outputs were noted likewise")
         if message is not None:
             self.say(message)
         if self.log.skipped:
@@ -115,7 +152,7 @@ class Console:
         self.close(f"{self.log.lattices} {what}, {self.seconds:.1f} s")
 
 
-def named(keys: Sequence[str]) -> str:
-    """Return the first of some keys, and how many more there are."""
-    more = f" and {len(keys) - NAMED_FAILURES} more" if len(keys) > NAMED_FAILURES else ""
-    return ", ".join(key if key.isprintable() and len(key) < 80 else shown(key) for key in keys[:NAMED_FAILURES]) + more
+def _worded(message: str) -> str:
+    """Return a message in the words of the command that is running."""
+    context = click.get_current_context(silent=True)
+    return message if context is None else in_options(message, context.command)

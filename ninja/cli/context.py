@@ -14,10 +14,9 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
-from ninja.cli.models import map_words
+from ninja.cli.models import map_words, word_options
 from ninja.cli.options import (
     Destination,
-    check_places,
     command,
     from_fields,
     lattice_output,
@@ -28,12 +27,15 @@ from ninja.cli.options import (
     writes,
 )
 from ninja.cli.run import results, write
+from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.errors import OptionError
+from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.options import RescoreReport
 
@@ -53,7 +55,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
             "Context",
-            reads("--entities", "Phrases by utterance, JSON(L) or TSV.", required=required),
+            reads("--entities", "Phrases, one a line; or by utterance, JSON(L) or TSV.", required=required),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
             reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),
@@ -122,6 +124,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 
 
 @command
+@completes_scales
 @config
 @entities(required=True)
 @section(
@@ -129,6 +132,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     map_words,
     reads("--old-lm", "N-gram model of the first pass, to mix the class model with."),
 )
+@word_options("oov_score")
 @section(
     "Scales",
     click.option("--acoustic-scale", default=0.1, help="Factor of acoustic costs in best paths; 1 for chain models."),
@@ -146,6 +150,7 @@ def context(
     word_penalty: float,
     report: str | None,
     map_words: tuple[WordMapping, ...],
+    load_options: LoadOptions,
 ) -> None:
     """Make the names, places and titles that matter to an utterance more probable.
 
@@ -167,12 +172,12 @@ def context(
     if source.jobs > 1 and context.options.unk_penalty is None:
         words.complete()  # workers know only the words so far
     log = source.console.use_log(RescoreReport())
-    check_places([report, destination.words_out], [source.words, old_lm, context.entities, context.class_lm])
-    context = replace(context, options=replace(context.options, map_words=map_words))
+    context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)
 
     stage = Contextual(context, old_lm)
     stage.bind(words, log)
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
+    destination = replace(destination, chosen=ChosenScales(scales))
     addressed = PhraseCounts(stage)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:

@@ -11,7 +11,8 @@ import click
 import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
-from ninja.cli.options import check_places, check_stdin, command, from_fields, jobs, lattice_output, section
+from ninja.cli.files import InputFile
+from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
 from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, Source, opened
 from ninja.cli.units import unit_options
@@ -108,11 +109,11 @@ def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
 
 
 @command
-@click.argument("matrices", nargs=-1, required=True)
+@click.argument("matrices", nargs=-1, required=True, type=InputFile())
 @unit_options
 @section(
     "Words",
-    click.option("--words", metavar="FILE", help=f"{WORDS_HELP} Other words are refused."),
+    reads("--words", f"{WORDS_HELP} Other words are refused."),
     click.option("--unk", metavar="WORD", help="With --words: the word that stands for those it lacks."),
 )
 @section(
@@ -166,15 +167,16 @@ def ctc_decode(
     beams = opened(matrices, given, symbols=symbols)
     source, destination = beams.pop("source"), beams.pop("destination")
     keeps = format_of(destination.output_file, destination.to)[0].keeps
-    check_stdin(matrices)
-    check_places([destination.output_file, destination.words_out], [matrices, source.words])
     if unk is not None and (source.words is None or unk not in symbols):
         without = "--unk is of use with --words only"
         raise OptionError(without if source.words is None else f"--unk: {unk!r} is not in {source.words}")
     function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**beams), scale=scale, nbest=nbest)
-    lattices: Iterable[tuple[str, Lattice]] = decoded(source, function, symbols, unk, frame_shift)
-    if {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable):  # it has the symbol table at its begin
-        lattices = list(lattices)
+
+    def lattices(part: Source) -> Iterable[tuple[str, Lattice]]:
+        found = decoded(replace(part, jobs=source.jobs), function, symbols, unk, frame_shift)
+        table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # at the begin of the file
+        return list(found) if table_first else found
+
     arcs = write(Each(unchanged), replace(source, jobs=1), destination, lattices)
     source.console.close_counting(f"lattices, {arcs} arcs")
 

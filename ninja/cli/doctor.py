@@ -6,6 +6,8 @@ import click
 
 from ninja.doctor import examine, installed_version
 
+MARKS = {True: "ok ", False: "BAD", None: "-  "}
+
 
 @click.command  # of click alone: it runs where numpy and other libraries are missing
 @click.pass_context
@@ -13,17 +15,18 @@ def doctor(context: click.Context) -> None:
     """Check the installation.
 
     Shows versions, compiled modules, devices, the shipped model, and whether another package named ninja (the build
-    tool, django-ninja) has overwritten files of this one. The exit code is 1 when something is wrong.
+    tool, django-ninja) has overwritten files of this one. Libraries that only some commands need are listed with what
+    needs them. The exit code is 1 when something is wrong, not when such a library is missing.
 
     \b
     Example:
       ninja doctor
     """
-    good = True
+    findings = []
     for finding in examine():
-        good &= finding.good
-        click.echo(f"{'ok ' if finding.good else 'BAD'}  {finding.subject:14} {finding.text}")
-    context.exit(0 if good else 1)
+        findings.append(finding)
+        click.echo(f"{MARKS[finding.good]}  {finding.subject:14} {finding.text}")
+    context.exit(1 if any(finding.good is False for finding in findings) else 0)
 
 
 @click.command  # of click alone: it runs where numpy and other libraries are missing

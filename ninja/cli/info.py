@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from ninja.cli.options import command
+from ninja.cli.options import command, reads
 from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
 from ninja.graph import depth_per_frame
@@ -45,7 +45,7 @@ def depth(figures: Mapping[str, int]) -> float:
 
 
 @command
-@click.option("--rnnlm", metavar="FILE", help="Show how many of the words this language model knows.")
+@reads("--rnnlm", "Show how many of the words this language model knows.")
 @click.option("--per-lattice", is_flag=True, help="Print a line for each: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @reads_lattices

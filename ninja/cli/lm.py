@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 import click
 
-from ninja.cli.options import Command, Sectioned, output_file, reads, text_output
+from ninja.cli.console import Console
+from ninja.cli.files import InputFile, OutputFile
+from ninja.cli.models import WORD_OPTIONS, word_options
+from ninja.cli.options import Command, Sectioned, output_file, reads, text_output, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
 from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
 from ninja.lm import LanguageModel
-from ninja.lm.load import CHECKPOINT, kind_of, load
+from ninja.lm.load import CHECKPOINT, kind_of, open_model, refuse_unused_classes
+from ninja.lm.perplexity import Perplexity
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import word_logprobs
 
 BATCH = 256  # sentences scored side by side
+MANY = 0.5  # of the first words of lines, when they are the model's words: then these are no keys
 
 
 class Sentence(NamedTuple):
@@ -29,6 +37,7 @@ class Sentence(NamedTuple):
     key: str
     ids: list[int]  # the model's
     unknown: list[bool]  # whether <unk> stands for the word
+    share: float  # of the text's lines, up to this one
 
 
 @click.group()
@@ -48,13 +57,24 @@ def lm() -> None:
 def _loads_model(command: Command) -> Command:
     """Give a command the name of a language model, as ``name``, and the model."""
 
-    @click.argument("model")
+    @click.argument("model", type=InputFile())
     @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
     @click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …")
     @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
+    @word_options(*WORD_OPTIONS)
     @functools.wraps(command)
-    def collected(model: str, normalize: bool | None, device: str, words: SymbolTable | None, **options: Any) -> None:
-        command(name=model, model=load(model, device, normalize=normalize, words=words), **options)
+    def collected(
+        model: str,
+        normalize: bool | None,
+        device: str,
+        words: SymbolTable | None,
+        load_options: LoadOptions,
+        **options: Any,
+    ) -> None:
+        given = replace(load_options, device=device, normalize=normalize, words=words)
+        lm = open_model(model, given)
+        refuse_unused_classes([lm], given)
+        command(name=model, model=lm, **options)
 
     return collected
 
@@ -73,12 +93,12 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
     vocabulary = model.vocabulary
     facts: dict[str, Any] = {
         "kind": kind.removeprefix("an ").removeprefix("a "),
-        "words": len(vocabulary),
+        "words": "any, in pieces" if model.spells_words else len(vocabulary),
         "parameters": model.num_parameters,
         "sentence begin": None if model.bos is None else vocabulary.word(model.bos),
         "sentence end": vocabulary.word(model.eos),
         "unknown word": None if model.unk is None else vocabulary.word(model.unk),
-        "words it stood for": model.unk_words,
+        "words it stood for": model.unk_words if model.oov_score is None else None,
         "normalised": model.normalized,
     }
     if kind == CHECKPOINT:
@@ -96,7 +116,7 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
 
 @lm.command(cls=Sectioned)
 @_loads_model
-@click.argument("text")
+@click.argument("text", type=InputFile())
 @output_file("Scores")
 @click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
@@ -107,32 +127,43 @@ def score(
     """Print the natural-log probability of each word of a text.
 
     TEXT holds on each line a key and the words of a sentence; - is stdin. The output has the key and then a number for
-    each word and one for the end of the sentence. Words that the model lacks are scored as its <unk>.
+    each word and one for the end of the sentence. Words that the model lacks are scored as its <unk>; if it has none,
+    they are left out as SRILM leaves them out (their number is 0), unless --oov-score says otherwise.
+
+    Then stderr has the counts and perplexities of SRILM's ngram -ppl: OOVs are words that the model lacks, zeroprobs
+    those of probability zero; logprob is to base 10, ppl per word and end of sentence, ppl1 per word. Where OOVs have
+    scores, a third line has the figures without them.
 
     \b
     Example:
       ninja lm score rnnlm_dir text.txt > logprobs.txt
     """
+    if model.unk is None and model.takes_oov_score:
+        model.score_oovs("skip")
+        click.echo(f"ninja: {name} has no <unk>: OOVs are left out, as SRILM does; see --oov-score", err=True)
     sentences = _sentences(model, text, keys, as_ids)
-    num_sentences, num_words, num_unknown, total = 0, 0, 0, 0.0
-    with text_output(output_file) as stream:
+    found = Perplexity(skips_unknown=model.oov_score == "skip" and not unk_penalty)
+    to_stdout = output_file == "-"
+    with text_output(output_file) as stream, Console().progress("sentences", to_stdout=to_stdout) as bar:
         while some := list(islice(sentences, BATCH)):
+            if keys and not found.num_sentences:
+                _warn_of_words(model, [sentence.key for sentence in some])
             scores = word_logprobs(model, [sentence.ids for sentence in some])
             for sentence, logprob in zip(some, scores, strict=True):
                 logprob[:-1][sentence.unknown] -= unk_penalty
                 stream.write(" ".join([sentence.key] * keys + [f"{float(each):.6g}" for each in logprob]) + "\n")
-                num_sentences += 1
-                num_words += len(sentence.ids)
-                num_unknown += sum(sentence.unknown)
-                total += float(logprob.sum(dtype="float64"))
-    perplexity = math.exp(min(-total / (num_words + num_sentences), 700.0)) if num_sentences else math.nan
-    counts = f"{num_sentences} sentences, {num_words} words, {num_unknown} of them unknown"
-    click.echo(f"ninja: {counts}, perplexity {perplexity:.2f}", err=True)
+                found.add(logprob, sentence.unknown)
+            if bar is not None:
+                bar.step(some[-1].key, found.num_sentences, share=some[-1].share)
+    for line in found.lines():
+        click.echo(f"ninja: {line}", err=True)
 
 
 @lm.command(cls=Sectioned)
-@click.argument("model")
-@click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint, .onnx file or folder/ to write.")
+@click.argument("model", type=InputFile())
+@writes(
+    "-o", "Checkpoint, .onnx file or folder/ to write.", "--output-file", kind=OutputFile(or_folder=True), required=True
+)
 def convert(model: str, output_file: str) -> None:
     """Write a language model in another form, which gives the same scores.
 
@@ -145,15 +176,30 @@ def convert(model: str, output_file: str) -> None:
       ninja lm convert lstm.pt -o lstm.onnx
       ninja lm convert lstm.pt -o lstm_nets/
     """
-    from ninja.lm.convert import convert as convert_model
+    with needed_for("converting a model", model):
+        from ninja.lm.convert import convert as convert_model
 
     convert_model(model, output_file)
+
+
+def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
+    """Warn where the first words of lines seem to be no keys: several are alike, or the model knows most."""
+    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+    known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
+    if twice is not None:
+        why = f"{twice!r} begins several lines"
+    elif known > MANY * len(keys):
+        why = f"{known} of {len(keys)} are words of the model"
+    else:
+        return
+    advice = "give --no-keys if the lines have no keys"
+    click.echo(f"ninja: warning: the first word of each line is taken as its key, but {why}; {advice}", err=True)
 
 
 def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> Iterator[Sentence]:
     """Read a text as word ids of a model."""
     marks = {network.eos} if network.bos is None else {network.bos, network.eos}
-    for line, fields in _lines(path):
+    for line, share, fields in _lines(path):
         if keyed and not fields:
             raise FormatError("the line is empty; a key is needed, or give --no-keys", path, line=line)
         key = fields.pop(0) if keyed else ""
@@ -161,14 +207,21 @@ def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> 
         if not marks.isdisjoint(ids):
             mark = network.vocabulary.word(next(each for each in ids if each in marks))
             raise FormatError(f"{mark} in the text; remove it, it is implied", path, line=line)
-        yield Sentence(key, ids, [not as_ids and word not in network.vocabulary for word in fields])
+        # SRILM, too, takes an <unk> in the text for an OOV where the model has none.
+        unk = None if network.oov_score is None else network.unk
+        unknown = [word not in network.vocabulary or number == unk for word, number in zip(fields, ids, strict=True)]
+        yield Sentence(key, ids, [not as_ids and each for each in unknown], share)
 
 
-def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Read lines as their fields; ASCII blanks separate them, since some vocabularies hold words with others."""
+def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
+    """Yield the number of each line, the share of the text up to it, and its fields.
+
+    ASCII blanks separate them, since some vocabularies hold words with others.
+    """
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
-    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
-        yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
+    lines = text.removesuffix("\n").split("\n") if text else []
+    for number, line in enumerate(lines, start=1):
+        yield number, number / len(lines), [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
 def _id_of(network: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:

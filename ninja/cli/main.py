@@ -16,10 +16,12 @@ from typing import cast
 
 import click
 
+from ninja.cli import wording
 from ninja.cli.commands import COMMANDS, SECTIONS
 from ninja.errors import NinjaError, OptionError
+from ninja.libraries import explained
 
-DEBUG = "ninja.debug"  # key in a context's meta
+DEBUG, COMMAND = "ninja.debug", "ninja.command"  # keys in a context's meta
 
 
 class UnreadOutput(Exception):
@@ -51,7 +53,12 @@ class Commands(click.Group):
         """Find the command, and give its switches that stand alone their value: ``--rm-eps`` is ``--rm-eps=true``."""
         if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
             arguments = [pair, *arguments[2:]]
+        if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+            likely = wording.meant(arguments[0], COMMANDS, wording.PROGRAMS)
+            found = f"did you mean {' or '.join(likely)}?" if likely else "see ninja --help"
+            raise click.UsageError(f"there is no command {arguments[0]!r}; {found}", context)
         name, command, left = super().resolve_command(context, arguments)
+        context.meta[COMMAND] = command
         options = [each for each in command.params if isinstance(each, click.Option)] if command is not None else []
         switches = {name for each in options if each.type is click.BOOL and not each.is_flag for name in each.opts}
         alone = [
@@ -64,9 +71,17 @@ class Commands(click.Group):
         """Run the command; click itself would end the process when its output is not read."""
         try:
             return super().invoke(context)
-        except OSError as error:
+        except click.NoSuchOption as error:
+            command = context.meta.get(COMMAND, self)
+            options = [option for each in command.params for option in each.opts]
+            likely = wording.meant(error.option_name, options, wording.ALIASES)
+            found = f"did you mean {' or '.join(likely)}?" if likely else "see --help"
+            raise click.UsageError(f"there is no option {error.option_name!r}; {found}", error.ctx) from None
+        except (NinjaError, OSError) as error:
             if isinstance(error, BrokenPipeError) or isinstance(error.__cause__, BrokenPipeError):
                 raise UnreadOutput from error
+            if isinstance(error, NinjaError) and ".toml" not in str(error):  # whose keys are spelled as in Python
+                error.message = wording.in_options(error.message, context.meta.get(COMMAND, self))
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -181,6 +196,8 @@ def _ends_in_order() -> Iterator[None]:
 
 def describe(error: Exception) -> str:
     """Describe an error and its remedy in one line."""
+    if isinstance(error, ImportError):
+        error = explained(error)
     if isinstance(error, NinjaError):
         return str(error)
     if isinstance(error, MemoryError):

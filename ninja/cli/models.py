@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 import click
 
-from ninja.cli.options import Several, section
+from ninja.cli.options import Command, Several, reads, section
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
+from ninja.lm.protocol import LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
@@ -24,18 +25,67 @@ DIRECTIONS = Several(
 ITERATE_HELP = "Rescore with one model after the other, each forward or backward."
 
 
+class OOVScoreType(click.ParamType):
+    """skip, spread, or a natural-log probability."""
+
+    name = "score"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OOVScore:
+        """Return the score."""
+        if value in ("skip", "spread"):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is none of skip, spread and a number.", param, ctx)
+
+
+WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # of LoadOptions
+    "oov_score": click.option(
+        "--oov-score",
+        type=OOVScoreType(),
+        metavar="SCORE",
+        help="Score of words that an n-gram model without <unk> lacks: skip (they cost nothing), spread (1 / its "
+        "words, shared), or a natural-log probability.",
+    ),
+    "classes": reads("--classes", "SRILM's class definitions, for n-gram models with such classes."),
+    "multi_char": click.option(
+        "--multi-char", metavar="CHAR", help="Split words at this character for models, as SRILM's -multiwords does."
+    ),
+    "text_transform": click.option(
+        "--text-transform",
+        type=click.Choice(get_args(TextTransform)),
+        help="Change words for models of pieces (Hugging Face), such as those of lattices in upper case.",
+    ),
+}
+
+
+def word_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command options of how models see words, handed to it as ``load_options``."""
+
+    def add(command: Command) -> Command:
+        @section("Models", *(WORD_OPTIONS[name] for name in names))
+        @functools.wraps(command)
+        def collected(**options: Any) -> None:
+            chosen = {name: options.pop(name) for name in names}
+            command(load_options=LoadOptions(**chosen), **options)
+
+        return collected
+
+    return add
+
+
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of its language models, handed to it as ``models`` and ``carry_over``."""
 
     @section(
         "Models",
-        click.option(
+        reads(
             "--rnnlm",
-            metavar="FILE",
+            f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
             multiple=True,
-            help=f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
         ),
-        click.option("--old-lm", metavar="FILE", help="The first pass's language model, whose scores are taken out."),
+        reads("--old-lm", "The first pass's language model, whose scores are taken out."),
         click.option(
             "--mixture",
             type=click.Choice(get_args(How)),
@@ -48,8 +98,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     @section(
         "History across utterances",
         click.option("--carry-over", is_flag=True, help="Let models see the words before in the recording."),
-        click.option("--utt2spk", metavar="FILE", help="With --carry-over: a speaker's utterances are a recording."),
-        click.option("--segments", metavar="FILE", help="With --carry-over: segments with recordings and times."),
+        reads("--utt2spk", "With --carry-over: a speaker's utterances are a recording."),
+        reads("--segments", "With --carry-over: segments with recordings and times."),
         click.option(
             "--carry-words",
             type=click.IntRange(0),
@@ -57,6 +107,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="With --carry-over: most words carried over; 0 is all.",
         ),
     )
+    @word_options(*WORD_OPTIONS)
     @section("Running", click.option("--device", default="cpu", help="Device of the models: cpu, cuda, cuda:1, …"))
     @functools.wraps(command)
     def collected(
@@ -68,8 +119,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         carry_words: int,
         **options: Any,
     ) -> None:
-        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
-        models = ModelFiles(_files(rnnlm, old_lm), old_lm, *how)
+        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device", "load_options"))
+        models = ModelFiles(_files(rnnlm), old_lm, *how)
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected
@@ -87,13 +138,11 @@ map_words = section(
 )
 
 
-def _files(rnnlm: tuple[str, ...], old_lm: str | None) -> tuple[str | None, ...]:
+def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     if NO_MODEL not in rnnlm:
         return rnnlm or (None,)
     if len(rnnlm) > 1:
         raise OptionError(f"--rnnlm {NO_MODEL} stands for no model at all, and cannot go with others")
-    if old_lm is None:
-        raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     return ()
 
 

@@ -1,26 +1,25 @@
-"""Options that several commands share, options made of the fields of an options dataclass, and the files they name.
-
-Functions import what opens files when they are called: `ninja COMMAND --help` need not wait for it.
-"""
+"""Options that several commands share, options made of the fields of an options dataclass, and the files they name."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TextIO
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 from click.core import ParameterSource
 
-from ninja.errors import NinjaError, OptionError
+from ninja.cli.files import InputFile, LatticeFile, OutputFile, check_stdin, guard
+from ninja.errors import OptionError
 from ninja.files.output import opened_as_text, target
-from ninja.lattice import Scales
+
+if TYPE_CHECKING:
+    from ninja.io.scales_beside import ChosenScales
 
 Command = Callable[..., Any]
 LAST_SECTIONS = ("Input and output", "Running")
@@ -35,27 +34,26 @@ class Destination:
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table of the lattices written
     resume: bool = False  # go on after what stands there already
+    chosen: ChosenScales | None = None  # stand beside it; None: those beside the source
 
 
-class FileOption(click.Option):
-    """An option for a file that is read or, if it ``writes``, a result; ``load`` reads it for the command."""
-
-    def __init__(
-        self, names: Any, *, writes: bool = False, load: Callable[[str], object] | None = None, **given: Any
-    ) -> None:
-        super().__init__(names, **{"metavar": "FILE", **given})
-        self.writes = writes
-        self.load = load
-
-
-def reads(name: str, text: str, *names: str, **given: Any) -> Callable[[Command], Command]:
+def reads(
+    name: str,
+    text: str,
+    *names: str,
+    load: Callable[[str], object] | None = None,
+    kind: InputFile | None = None,
+    **given: Any,
+) -> Callable[[Command], Command]:
     """Add an option for a file that is read, by the command or, for it, by a function ``load``."""
-    return click.option(name, *names, cls=FileOption, help=text, **given)
+    return click.option(name, *names, type=kind or InputFile(load), help=text, **given)
 
 
-def writes(name: str, text: str, *names: str) -> Callable[[Command], Command]:
+def writes(
+    name: str, text: str, *names: str, kind: OutputFile | None = None, **given: Any
+) -> Callable[[Command], Command]:
     """Add an option for a file that is written."""
-    return click.option(name, *names, cls=FileOption, writes=True, help=text)
+    return click.option(name, *names, type=kind or OutputFile(), help=text, **given)
 
 
 class Several(click.ParamType):
@@ -96,30 +94,45 @@ class Sectioned(click.Command):
             with formatter.section(title):
                 formatter.write_dl(sections[title])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; refuse an option of one value that is given more than once."""
+        parser = self.make_parser(ctx)
+        single = [each for each in self.params if isinstance(each, click.Option) and takes_one_value(each)]
+        for each in single:
+            several = copy(each)
+            several.multiple = True
+            several.add_to_parser(parser, ctx)  # in place of the option itself
+        values, _, _ = parser.parse_args(list(args))
+        for each in single:
+            if len(given := values.get(each.name, ())) > 1:
+                times = "twice" if len(given) == 2 else f"{len(given)} times"
+                advice = getattr(each.type, "several", None) or "give it once"
+                raise OptionError(f"{each.opts[0]} is given {times}: {' and '.join(map(str, given))}; {advice}")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
-        self._check_files(ctx.params)
-        for each in self.params:
-            if isinstance(each, FileOption) and each.load and ctx.params[name := each.name or ""] is not None:
-                ctx.params[name] = each.load(ctx.params[name])
-        inverse = ctx.params.pop("inv_acoustic_scale", 1.0)
-        if inverse != 1.0:
-            if ctx.params["acoustic_scale"] != 1.0:
-                raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
-            if inverse == 0.0:
-                raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
-            ctx.params["acoustic_scale"] = 1.0 / inverse
-        return super().invoke(ctx)
+        with guard(self, ctx.params):
+            check_stdin(self, ctx.params)
+            ctx.params.pop("config", None)  # its options are here
+            for each in self.params:
+                load = getattr(each.type, "load", None)
+                if load is not None and ctx.params[name := each.name or ""] is not None:
+                    ctx.params[name] = load(ctx.params[name])
+            self._invert_scale(ctx)
+            return super().invoke(ctx)
 
-    def _check_files(self, given: dict[str, Any]) -> None:
-        """Refuse results that would go to one file, or over a file that is read; lattices may replace their source."""
-        files = {each.name or "": each.writes for each in self.params if isinstance(each, FileOption)}
-        arguments = [given[each.name or ""] for each in self.params if isinstance(each, click.Argument)]
-        lattices_alone = "to" in given and len(arguments) == 1
-        if not any(given[name] for name in files if not (lattices_alone and name == "output_file")):
-            return
-        read = [*arguments, *(given[name] for name, written in files.items() if not written), given.get("words")]
-        check_places([given[name] for name, written in files.items() if written], read)
+    def _invert_scale(self, ctx: click.Context) -> None:
+        """Make --inv-acoustic-scale the acoustic scale."""
+        inverse = ctx.params.pop("inv_acoustic_scale", None)
+        if typed(["inv_acoustic_scale"]):
+            if typed(["acoustic_scale"]):
+                raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
+            several = inverse if isinstance(inverse, tuple) else (inverse,)
+            if 0.0 in several:
+                raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
+            factors = tuple(1.0 / each for each in several)
+            ctx.params["acoustic_scale"] = factors if isinstance(inverse, tuple) else factors[0]
 
 
 class ListsFormats(Sectioned):
@@ -159,33 +172,13 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
     return add
 
 
-acoustic_scale = click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs.")
-inv_acoustic_scale = click.option("--inv-acoustic-scale", default=1.0, help="Inverse of --acoustic-scale.")
-lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
-word_penalty = click.option("--word-penalty", default=0.0, help="Cost added for each word.")
-jobs = click.option("--jobs", type=click.IntRange(1), default=1, help="Worker processes.")
-
-
-def _scales(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add scales under which paths are compared, handed to the command together as ``scales``."""
-
-    def add(function: Command) -> Command:
-        @functools.wraps(function)
-        def collected(acoustic_scale: float, lm_scale: float = 1.0, word_penalty: float = 0.0, **options: Any) -> Any:
-            return function(scales=Scales(acoustic_scale, lm_scale, word_penalty), **options)
-
-        return section("Scales", *options)(collected)
-
-    return add
-
-
-scales = _scales(
-    click.option("--acoustic-scale", default=1.0, help="Factor of acoustic costs; 0.1 is usual without chain models."),
-    lm_scale,
-    word_penalty,
+acoustic_scale = click.option(
+    "--acoustic-scale", default=1.0, help="Factor of acoustic costs; 0.1 is usual without chain models."
 )
-two_scales = _scales(acoustic_scale, lm_scale)
-all_scales = _scales(acoustic_scale, inv_acoustic_scale, lm_scale, word_penalty)
+inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
+lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
+word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")
+jobs = click.option("--jobs", type=click.IntRange(1), default=1, help="Worker processes.")
 
 
 class Switch(click.Option):
@@ -204,16 +197,28 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
     return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
 
 
-def output_file(what: str) -> Callable[[Command], Command]:
+def output_file(what: str, kind: OutputFile | None = None) -> Callable[[Command], Command]:
     """Add ``-o``, for results that go to stdout without it."""
-    option = click.option("-o", "--output-file", cls=FileOption, writes=True, default="-", help=f"{what}; - is stdout.")
+    option = writes("-o", f"{what}; - is stdout.", "--output-file", kind=kind, default="-")
     return section(LAST_SECTIONS[0], option)
 
 
-def lattice_output(what: str = "File for the lattices", *, resume: bool = True) -> Callable[[Command], Command]:
-    """Add ``-o`` for lattices, and how they are written; the command takes these options as ``destination``."""
-    options = [
-        output_file(f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending"),
+def lattice_output(
+    what: str = "File for the lattices", *, resume: bool = True, each_input: bool = True
+) -> Callable[[Command], Command]:
+    """Add ``-o`` for lattices, and how they are written; the command takes these options as ``destination``.
+
+    Args:
+        what: Their description.
+        each_input: Each input file may have an output of its own, see ``ninja.cli.parts``.
+        resume: The command can go on with an output.
+    """
+    several = "; one for each input as lat.JOB.gz or folder/" if each_input else ""
+    options: list[Callable[[Command], Command]] = [
+        output_file(
+            f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending{several}",
+            LatticeFile(each_input=each_input),
+        ),
         click.option("--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: by extension]"),
         click.option(
             "--lossy",
@@ -221,7 +226,7 @@ def lattice_output(what: str = "File for the lattices", *, resume: bool = True) 
             default="allow",
             help="Warn of what the format cannot hold, or fail lattices that would lose it.",
         ),
-        click.option("--words-out", metavar="FILE", help="Write the symbol table of the lattices' words here."),
+        writes("--words-out", "Write the symbol table of the lattices' words here."),
     ]
     if resume:
         text = "Keep the output of a run that is interrupted, and continue it next time."
@@ -262,6 +267,11 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     return add
 
 
+def takes_one_value(option: click.Option) -> bool:
+    """Tell whether an option has one value, neither none, as a flag, nor as many as are given."""
+    return not (option.multiple or option.is_flag or option.count)
+
+
 def typed(names: Collection[str]) -> list[str]:
     """Return those of some options that stand on the command line, spelled as there, sorted."""
     context = click.get_current_context()
@@ -270,67 +280,6 @@ def typed(names: Collection[str]) -> list[str]:
         for each in context.command.params
         if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
     )
-
-
-def check_files(outputs: Iterable[str | None], inputs: Iterable[object] = ()) -> None:
-    """Refuse, before anything is computed, files to write that are one and the same, are read, or have no folder."""
-    read = {os.path.realpath(path) for path in inputs if isinstance(path, str | os.PathLike) and path != "-"}
-    written: set[str] = set()
-    for path in outputs:
-        if path is None:
-            continue
-        place = path if path == "-" else os.path.realpath(path)
-        if place in written:
-            raise OptionError(f"{path}: two results would go there; give each a file of its own")
-        if place in read:
-            raise OptionError(f"{path} is read and would be written over; give the result another name")
-        if path != "-" and not os.path.isdir(os.path.dirname(place)):
-            raise OptionError(f"{path}: there is no folder {os.path.dirname(place)}")
-        written.add(place)
-
-
-def check_places(outputs: Iterable[str | None], inputs: Iterable[object]) -> None:
-    """Refuse, before anything is computed, results that would go to one file, or over a file that is read."""
-    written: list[str | None] = []
-    for name in outputs:
-        if name is not None and (chosen := target(name)).archive != os.devnull:
-            written += [chosen.archive, chosen.script]
-    read = [name for each in inputs for name in (each if isinstance(each, tuple) else [each])]
-    whole = any(name is not None and os.path.exists(name) for name in written)  # else no list can name them
-    check_files(written, [path for name in read if isinstance(name, str) for path in _paths(name, whole=whole)])
-
-
-def check_stdin(sources: Iterable[str]) -> None:
-    """Refuse to read the standard input twice, however it is spelled."""
-    if sum(is_stdin(name) for name in sources) > 1:
-        raise OptionError("the standard input, -, can be one of the archives only")
-
-
-def is_stdin(source: str) -> bool:
-    """Tell whether a source is the standard input, however it is spelled."""
-    return "-" in _paths(source)
-
-
-def _paths(name: str, *, whole: bool = False) -> list[str]:
-    """Return the files that a source names, - for the standard input; none where reading it will fail.
-
-    Args:
-        name: The source.
-        whole: Also those that a list of files names.
-    """
-    from ninja.io.sources import open_tables, tables
-
-    if name == "-":  # what it lists is not looked at before it is read
-        return ["-"]
-    try:
-        # Commands are only understood here, not run.
-        found = tables(name, allow_pipes=True)
-        if whole and any(table.kind == "any" for table in found) and not any(table.place.command for table in found):
-            found += [table for table, _ in open_tables([table.place.path for table in found])]
-        places = [table.place for table in found]
-    except NinjaError:
-        return []
-    return ["-" if place.path == "/dev/stdin" else place.path for place in places if place.command is None]
 
 
 @contextmanager

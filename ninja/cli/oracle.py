@@ -11,12 +11,12 @@ import click
 
 from ninja import evaluate
 from ninja.cli.best import spelled
-from ninja.cli.console import NAMED_FAILURES
+from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
 from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
 from ninja.cli.run import open_output, results
 from ninja.cli.source import Source, reads_lattices
-from ninja.errors import FormatError, SymbolError
+from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, number, word_id
 from ninja.files import text as utf8
@@ -60,7 +60,7 @@ def nearest(lattice: Lattice, references: Numbered, wildcards: tuple[int, ...], 
     output_file("Text file for the nearest paths"),
     writes("--edits", "Write the number of errors of each lattice."),
     writes("--details", "Write errors, path and reference as lattice-oracle does."),
-    writes("--write-lattices", "Write the nearest paths as lattices."),
+    writes("--write-lattices", "Write the nearest paths as lattices.", kind=LatticeFile()),
 )
 @reads_lattices
 def oracle(
@@ -156,7 +156,7 @@ def _name_unknown(source: Source, references: Numbered, scored: Collection[str],
     unknown = references.unknown_in(scored)
     if unknown:
         fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
-        often = ", ".join(word for word, _ in unknown.most_common(NAMED_FAILURES))
+        often = ", ".join(word for word, _ in unknown.most_common(NAMED))
         where = "in no lattice" if source.words is None else "not in --words"
         source.console.say(
             f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}"

@@ -9,8 +9,9 @@ import click
 import numpy as np
 
 from ninja import graph
-from ninja.cli.options import command, output_file, reads, scales, switch, two_scales
+from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.run import results, run_lines
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.formats.arc_table import Runs, rows_text, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
@@ -51,6 +52,7 @@ def posteriors(source: Source, output_file: str, min_post: float, scales: Scales
     Example:
       ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
+    source.spell()
     run_lines(partial(arc_lines, min_post=min_post, scales=scales), source, output_file)
     source.console.close()
 
@@ -83,7 +85,7 @@ def posterior_lines(
 
 
 @command
-@two_scales
+@scales
 @switch("--print-alignment", False, "Print the transition ids of each arc.")
 @click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Leave out arcs of no higher posterior.")
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)

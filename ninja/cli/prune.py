@@ -6,8 +6,9 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import Destination, all_scales, command, lattice_output
+from ninja.cli.options import Destination, command, lattice_output
 from ninja.cli.run import write
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.graph.prune import prune as remove_arcs
 from ninja.lattice import Scales
@@ -16,7 +17,7 @@ from ninja.parallel.pipeline import Each
 
 @command
 @click.option("--beam", default=10.0, help="Keep what is within this cost of the best path.")
-@all_scales
+@scales
 @lattice_output("The pruned lattices")
 @reads_lattices
 def prune(source: Source, destination: Destination, beam: float, scales: Scales) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,14 @@ from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
-from ninja.cli.models import language_models, map_words
-from ninja.cli.options import Destination, check_files, command, from_fields, lattice_output
+from ninja.cli.models import NO_MODEL, language_models, map_words
+from ninja.cli.options import Destination, command, from_fields, lattice_output
+from ninja.cli.parts import is_parted
 from ninja.cli.run import results, write
+from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import OptionError
-from ninja.files.output import target
+from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @command
+@completes_scales
 @config
 @language_models
 @map_words
@@ -55,10 +59,15 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
+    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
+    if not models.models and models.old_lm is None:
+        raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     if models.directions and options.backward:
         raise OptionError("--iterate says how each model reads; leave --backward out")
     if carry_over is not None and (source.jobs > 1 or destination.resume):
         raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
+    if carry_over is not None and is_parted(destination):
+        raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = source.need_table()
     if source.jobs > 1 and options.unk_penalty is None:
         words.complete()  # workers know only the words so far
@@ -70,8 +79,6 @@ def rescore(
     if context is not None:
         from ninja.context.stage import Contextual
 
-        read = [source.words, context.entities, context.groups, context.class_lm, models.old_lm]
-        check_files([target(destination.output_file).archive, destination.words_out], [*source.places, *read])
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import click
 
 from ninja import evaluate
-from ninja.cli.best import best_words
+from ninja.cli.files import InputFile, OutputFolder
+from ninja.cli.grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.kaldi.wer import MODE_HELP
-from ninja.cli.options import command, reads, scales, section, text_output, typed, writes
+from ninja.cli.options import command, reads, section, text_output, typed, writes
 from ninja.cli.run import results
+from ninja.cli.scales import by_default, grid_of_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError
-from ninja.evaluate import BiasingList, ErrorRate, Mode, read_speakers, read_text, read_truth, score_entities
-from ninja.io.sources import spells_words
+from ninja.errors import FormatError, OptionError
+from ninja.evaluate import (
+    BiasingList,
+    ErrorRate,
+    GlobalMapping,
+    Mode,
+    WordFilter,
+    read_speakers,
+    read_text,
+    read_truth,
+    score_entities,
+)
+from ninja.evaluate.stm import is_stm, read_stm
+from ninja.formats.kaldi.tables import read_segments
+from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
@@ -28,15 +44,24 @@ _EXCLUDED = {
     # Aligned otherwise, printed otherwise.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
+_FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
 
 @command
-@click.argument("reference")
+@click.argument("reference", type=InputFile())
 @click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
 @click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
+@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE is an STM file.")
 @reads("--biasing", "Biasing lists; print word error rates on rare words and on others.")
+@section(
+    "Words",
+    click.option("--ignore", metavar="WORD", multiple=True, help="Leave this word out of references and hypotheses."),
+    reads("--filter", "Program or sed script that changes references and hypotheses: Kaldi's wer_output_filter."),
+    reads("--hyp-filter", "The same for hypotheses alone, in place of --filter: Kaldi's wer_hyp_filter."),
+    reads("--glm", "Global mapping file of NIST's, applied to references and hypotheses.", load=evaluate.read_glm),
+)
 @section(
     "Details",
     writes("--alignments", "Write each hypothesis here, aligned with its reference."),
@@ -44,6 +69,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
     click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors by kind."),
     writes("--per-utt", "Write here each utterance aligned, as Kaldi's per_utt."),
     writes("--ops", "Write here how often each word was right or wrong, as Kaldi's ops."),
+    writes("--wer-dir", GRID_FILES_HELP, kind=OutputFolder()),
 )
 @section(
     "Entities",
@@ -54,7 +80,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
     reads("--vocabulary", "Count entities outside it apart.  [default: --words]"),
     writes("--report", "Write here the result of each entity, as JSON."),
 )
-@scales
+@grid_of_scales
 @reads_lattices
 def score(
     source: Source,
@@ -64,17 +90,25 @@ def score(
     oracle: bool,
     biasing: str | None,
     entities: str | None,
-    scales: Scales,
+    scales: tuple[Scales, ...],
+    wer_dir: str | None,
+    segments: str | None,
     **given: Any,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
     REFERENCE and SOURCE are text files, on each line a key and its words; or SOURCE are lattices, of which the best
-    path is scored: those of Kaldi's archives and other ids of words need --words.
+    path is scored. Ids of words have the names of --words, else of the symbol table beside them.
 
     With --biasing, the three lines are those of the LibriSpeech biasing benchmark, whose own table of references
     may be given both as REFERENCE and as FILE: of the lists, only the rare words spoken count. With --entities,
     recall and precision of entities and the word errors in them follow, for all and by class.
+
+    Of several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, all are scored in one pass, and a table of their word
+    error rates comes first; what follows is that of the best, of fewest word errors. With --wer-dir Kaldi's files
+    wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
+
+    An STM file as REFERENCE takes --segments, whose utterances are those of its lines.
 
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of
     its align-text, which may split the same number of errors otherwise than the first line does.
@@ -83,28 +117,46 @@ def score(
     Examples:
       ninja score text transcripts.txt --alignments alignments.txt
       ninja score text lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja score text lat.ark.gz --words words.txt --lmwt 7:17 --word-penalty 0,0.5,1 --wer-dir scoring
       ninja score text htk_lattices/
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
-    _check()
+    _check(reference)
     details = {name: given.pop(name) for name in _DETAILS}
-    if source.words is None and source.format is not None:
-        source.need_table()
-    is_named = source.words is not None or source.format is not None or spells_words(source.places[0])
-    words = source.table() if is_named else None  # None: transcripts
+    of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
+    are_lattices = source.words is not None or source.format is not None or holds_lattices(source.places[0])
+    source.spell()
+    words = source.table() if are_lattices else None  # None: transcripts
+    if words is None and source.unnamed is not None:
+        raise source.unnamed
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
+    if words is None and (len(scales) > 1 or wer_dir is not None):
+        raise click.UsageError("several scales, and --wer-dir, need lattices; SOURCE is transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
-    references = _said(lists) if lists is not None and biasing == reference else evaluate.read_text(reference)
+    references = _said(lists) if lists is not None and biasing == reference else _read_references(reference, segments)
+    references = of_references.texts(references)
     if oracle and words is not None:
         rate = evaluate.oracle_score((lattice for _, lattice in source.lattices()), references, words)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses = _transcripts(source.places)
+            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(source.places))
         else:
-            hypotheses = dict(results(Each(partial(best_words, scales=scales)), source))
+            found = dict(results(Each(partial(evaluate.hypotheses_under, scales=scales)), source))
+            if by_default():
+                source.console.say("acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside")
+            found = evaluate.filtered(found, of_hypotheses)
+            place = 0
+            if len(scales) > 1 or wer_dir is not None:
+                grid = evaluate.score_grid(references, found, scales, mode)
+                place = grid.best
+                if wer_dir is not None:
+                    write_grid(grid, wer_dir)
+                if len(scales) > 1:
+                    print_grid(grid)
+            hypotheses = {key: each.words[each.under[place]] for key, each in found.items()}
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)
             rate = biased.overall
@@ -127,8 +179,10 @@ def score(
     source.console.close()
 
 
-def _check() -> None:
-    """Refuse options that do not go together."""
+def _check(reference: str) -> None:
+    """Refuse a folder of references, and options that do not go together."""
+    if os.path.isdir(reference):
+        raise OptionError(f"{reference} is a folder, but REFERENCE is one text file; it comes first, then SOURCE")
     named = set(typed([each.name or "" for each in click.get_current_context().command.params]))
     for name, others in _EXCLUDED.items():
         for other in others:
@@ -137,6 +191,25 @@ def _check() -> None:
     for name in ("--utt2group", "--truth", "--before", "--vocabulary", "--report"):
         if name in named and "--entities" not in named:
             raise click.UsageError(f"{name} needs --entities")
+
+
+def _read_references(path: str, segments: str | None) -> dict[str, list[str]]:
+    """Read references: lines of a key and words, or STM."""
+    if not is_stm(path):
+        if segments is not None:
+            raise click.UsageError("--segments is of use with a REFERENCE in STM (.stm) only")
+        return read_text(path)
+    if segments is None:
+        raise click.UsageError(f"{path}: an STM file has no keys of utterances; give their --segments")
+    return read_stm(path, read_segments(segments))
+
+
+def _filters(
+    ignore: tuple[str, ...], filter: str | None, hyp_filter: str | None, glm: GlobalMapping | None
+) -> tuple[WordFilter, WordFilter]:
+    """Return what changes references, and what changes hypotheses."""
+    how = WordFilter(filter, glm, frozenset(ignore))
+    return how, how if hyp_filter is None else replace(how, script=hyp_filter)
 
 
 def _detail(

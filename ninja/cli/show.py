@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from ninja.cli.options import command, jobs, output_file, reads, scales, text_output
+from ninja.cli.files import Lattices
+from ninja.cli.options import command, jobs, output_file, reads, text_output
 from ninja.cli.run import results
+from ninja.cli.scales import scales, scales_of
 from ninja.cli.source import Source, opened, reading_options, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
@@ -85,13 +88,13 @@ Sides = tuple[Source, Source]
 
 
 @command
-@click.argument("before")
-@click.argument("after")
+@click.argument("before", type=Lattices())
+@click.argument("after", type=Lattices())
 @reads("--ref", "Reference transcripts.", required=True)
 @click.option("--lattices", type=click.IntRange(0), default=10, help="Draw this many gains and losses.")
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
-@scales
+@scales_of("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with 1 where references or lattices are missing.")
 @output_file("Page to write, such as report.html")
 @reading_options(jobs)
@@ -102,7 +105,7 @@ def report(
     lattices: int,
     max_arcs: int,
     frame_shift: float | None,
-    scales: Scales,
+    scales: tuple[Scales, Scales],
     strict: bool,
     output_file: str,
     **how: Any,
@@ -124,13 +127,16 @@ def report(
     second = first.like((after,))
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
-    outcomes = Outcomes(references, scales)
-    found = [dict(results(Each(outcomes), source)) for source in (first, second)]
+    found = [
+        dict(results(Each(Outcomes(references, own)), source))
+        for source, own in zip((first, second), scales, strict=True)
+    ]
     failed = [
         [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
     ]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
-    shown = _drawings(comparison, (first, second), references, ShowOptions(scales, max_arcs, frame_shift), lattices)
+    drawing = tuple(ShowOptions(own, max_arcs, frame_shift) for own in scales)
+    shown = _drawings(comparison, (first, second), references, drawing, lattices)
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
     rates, oracles = comparison.rates, comparison.oracle_rates
@@ -145,7 +151,7 @@ def report(
 
 
 def _drawings(
-    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
+    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: Sequence[ShowOptions], count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
     """Read again the lattices that are shown, and draw them."""
     keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
@@ -156,11 +162,11 @@ def _drawings(
         """Pass over failures that the first reading reported."""
 
     drawn: list[dict[str, Drawing]] = []
-    for side in sides:
+    for side, how in zip(sides, options, strict=True):
         found: dict[str, Drawing] = {}
         for key, lattice in side.read(side.places, passed_over):
             if key in keys:
-                found[key] = draw(lattice, references[key], options)
+                found[key] = draw(lattice, references[key], how)
             if len(found) == len(keys):
                 break
         drawn.append(found)

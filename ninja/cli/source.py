@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import click
 
 from ninja.cli.console import Console
-from ninja.cli.options import Command, Destination, jobs, section, typed
+from ninja.cli.files import Lattices
+from ninja.cli.options import Command, Destination, jobs, reads, section, typed
 from ninja.errors import NinjaError, OptionError
-from ninja.files.place import SPECIFIER
+from ninja.files.place import SPECIFIER, STDIN
+from ninja.files.stream import open_stream
 from ninja.io.lookup import Lookup
 from ninja.io.reader import Reading, spelled_words
-from ninja.io.sources import ReadOptions, Words
+from ninja.io.sources import ReadOptions, Words, tables
 from ninja.io.sources import Source as Places
 from ninja.io.symbol_tables import find_table
 from ninja.io.writer import spells_words
@@ -24,6 +28,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 WORDS_HELP = "Symbol table: a word and its id on each line."
+BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt beside the source]"
 OPTIONS = ("words", "format", "encoding", "allow_pipes", "on_error", "jobs")  # of reading
 OUTPUT_OPTIONS = ("output_file", "to", "lossy", "words_out", "resume")
 
@@ -46,8 +51,10 @@ class Source:
     symbols: SymbolTable | None = None
     formats: Counter[str] = field(default_factory=Counter)  # names of those met, with their numbers of files
     unnamed: OptionError | None = None  # why ids of the source have no names, where an output spells them
+    is_part: bool = False  # one file of several, of which others can be read
     _words: Words | None = None
     _begun: Reading | None = None
+    _current: Reading | None = None
 
     def __post_init__(self) -> None:
         """Let failures end the command unless they are to be skipped."""
@@ -77,7 +84,7 @@ class Source:
         Raises:
             NinjaError: The sources cannot be read.
         """
-        self.spelled_output = lambda: True
+        self.spell()
         table = self.table()
         if table is None:
             if self.unnamed is None and self.are_lattices:
@@ -86,15 +93,36 @@ class Source:
             raise self.unnamed or OptionError("there are no words; give their symbol table with --words")
         return table
 
+    def spell(self) -> None:
+        """Give ids of words the names in the table that lies beside the sources, if one does."""
+        self.spelled_output = lambda: True
+
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Read the sources, one after the other."""
         reading, self._begun = self._begun, None
-        reading = reading or self._reading(self.places, self.on_failure)
-        return reading.lattices()
+        self._current = reading or self._reading(self.places, self.on_failure)
+        return self._watched(self._current)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None: not known."""
+        return None if self._current is None else self._current.share
+
+    def _watched(self, reading: Reading) -> Iterator[tuple[str, Lattice]]:
+        """Yield the lattices, and show how many they are unless results are counted."""
+        if self.console.bar is not None and not self.console.bar.by_reading:
+            yield from reading.lattices()
+            return
+        with self.console.progress("lattices read") as own:
+            bar = own or self.console.bar
+            for key, lattice in reading.lattices():
+                if bar is not None:
+                    bar.step(key, share=reading.share)
+                yield key, lattice
 
     def read(self, places: Places, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
         """Read lattices with the options of this source."""
-        return self._reading(places, on_error).lattices()
+        return self._watched(self._reading(places, on_error))
 
     def lookup(self, place: str) -> Lookup:
         """Open another source for lattices by their keys."""
@@ -105,7 +133,16 @@ class Source:
         self.table()
         return replace(self, places=places, console=Console(), _begun=None)
 
+    def part(self, place: str) -> Source:
+        """Return one file of this source as a source with the same words, console and log."""
+        self._options()  # the words are those of all parts
+        found = copy(self)
+        found.places, found._begun, found.is_part = (place,), None, True
+        return found
+
     def _reading(self, places: Places, on_error: Callable[[NinjaError], None] | None) -> Reading:
+        if places is self.places and not self.is_part:
+            _refuse_missing(self.places)
         return Reading(places, self._options(), on_error=on_error, allow_pipes=self.allow_pipes)
 
     def _options(self) -> ReadOptions:
@@ -113,7 +150,10 @@ class Source:
             if self.symbols is None and self.words is not None:
                 self.symbols = SymbolTable.read(self.words)
             self._words = Words(self.symbols or SymbolTable.growing(others=self._all_words), self._table_of_ids)
-        return ReadOptions(self._words, self.format, self.encoding, formats=self.formats)
+        return ReadOptions(self._words, self.format, self.encoding, formats=self.formats, on_note=self._note)
+
+    def _note(self, message: str) -> None:
+        self.console.log.note(message)
 
     def _all_words(self) -> Iterator[tuple[str, int]]:
         how = {"format": self.format, "encoding": self.encoding, "allow_pipes": self.allow_pipes}
@@ -146,7 +186,7 @@ def reads_lattices_alone(command: Command) -> Command:
 
 
 def _reads(command: Command) -> Command:
-    @click.argument("source", nargs=-1, required=True)
+    @click.argument("source", nargs=-1, required=True, type=Lattices())
     @functools.wraps(command)
     def collected(source: tuple[str, ...], **options: Any) -> None:
         _refuse_output_as_source(source)
@@ -160,7 +200,7 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
     text = "Skip lattices that fail (exit code 1 at the end), or stop at the first."
     return section(
         "Input and output",
-        click.option("--words", metavar="FILE", help=WORDS_HELP),
+        reads("--words", BESIDE_HELP),
         click.option(
             "--from",
             "format",
@@ -191,6 +231,21 @@ def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> di
         given["spelled_output"] = lambda: spells_words(destination.output_file, destination.to)
     rest["source"] = Source(places, **chosen, **given)
     return rest
+
+
+def _refuse_missing(places: tuple[str, ...]) -> None:
+    """Refuse a source that there is not, where it is the only one; of several, others can be read.
+
+    Raises:
+        InputError: As opening it does.
+    """
+    try:
+        found = tables(places, allow_pipes=True)  # no command is run for it
+    except NinjaError:  # as reading it will say
+        return
+    place = found[0].place
+    if len(found) == 1 and place.command is None and place.path != STDIN and not os.path.exists(place.path):
+        open_stream(place).close()
 
 
 def _refuse_output_as_source(places: tuple[str, ...]) -> None:

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.console import Bar, Console
-from ninja.cli.options import Several, command, from_fields
+from ninja.cli.console import Console
+from ninja.cli.files import InputFile
+from ninja.cli.options import Several, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, OptionError, OutputError
+from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
+from ninja.libraries import needed_for
 from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
+from ninja.lm.perplexity import measure
 from ninja.lm.text import read_sentences
-from ninja.lm.train.held_out import measure
 from ninja.lm.train.recipe import Progress, TrainOptions
+
+if TYPE_CHECKING:
+    from ninja.cli.bar import Bar
 
 
 @command
-@click.argument("text")
-@click.option("--dev", required=True, metavar="FILE", help="Held-out text, for which weights are chosen.")
-@click.option("-o", "--output-file", required=True, metavar="FILE", help="Checkpoint to write.")
+@click.argument("text", type=InputFile())
+@reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
+@writes("-o", "Checkpoint to write.", "--output-file", required=True)
 @from_fields(TrainOptions)
-def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
+def train(text: str, dev: str | None, output_file: str, **chosen: Any) -> None:
     """Train a language model on a text.
 
     A neural one; `ninja train ngram` trains an n-gram model.
 
-    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. The checkpoint is
-    written whenever the held-out perplexity falls.
+    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Without --dev,
+    every 20th sentence of TEXT is held out, and at most 5,000 of them. The checkpoint is written whenever the held-out
+    perplexity falls.
 
     \b
     Examples:
@@ -39,13 +44,15 @@ def train(text: str, dev: str, output_file: str, **chosen: Any) -> None:
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     options = TrainOptions(**chosen)
-    from ninja.lm.train.loop import train as train_model
+    with needed_for("training a network"):
+        from ninja.lm.train.loop import train as train_model
 
     console = Console()
     with console.progress("steps") as bar:
         result = train_model(text, dev, output_file, options, lambda progress: _show(console, bar, progress))
+    measured = "the held-out text" if dev is not None else f"{result.num_held_out} sentences of {text}, held out"
     console.say(
-        f"{result.output}: perplexity {result.perplexity:.2f} on the held-out text "
+        f"{result.output}: perplexity {result.perplexity:.2f} on {measured} "
         f"({result.unknown:.2%} unknown words), step {result.step}, {result.minutes:.1f} min"
     )
 
@@ -54,7 +61,7 @@ def _show(console: Console, bar: Bar | None, progress: Progress) -> None:
     """Show how far the training is: a line that changes, and one that stays for each measurement."""
     facts = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
     if bar is not None:
-        bar.step(f"of {progress.num_steps}, {facts}", progress.step)
+        bar.step(facts, progress.step, share=progress.step / progress.num_steps)
     if progress.perplexity is not None:
         facts = f"step {progress.step}/{progress.num_steps}, {facts}, {progress.minutes:.1f} min"
         console.say(f"{facts}, perplexity {progress.perplexity:.2f}{', kept' if progress.best else ''}")
@@ -65,11 +72,11 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 
 @command
-@click.argument("text")
-@click.option("-o", "--output-file", required=True, metavar="FILE", help="ARPA file, packed if .gz; - is stdout.")
-@click.option("--dev", metavar="FILE", help="Held-out text, whose perplexity is shown.")
-@click.option("--classes", metavar="ENTITIES", help="Lists of phrases that are replaced by their classes in the texts.")
-@click.option("--vocabulary", metavar="FILE", help="Words of the model, one a line, or a words.txt.  [default: all]")
+@click.argument("text", type=InputFile())
+@writes("-o", "ARPA file, packed if .gz; - is stdout.", "--output-file", required=True)
+@reads("--dev", "Held-out text, whose perplexity is shown.")
+@reads("--classes", "Lists of phrases that are replaced by their classes in the texts.", metavar="ENTITIES")
+@reads("--vocabulary", "Words of the model, one a line, or a words.txt.  [default: all]")
 @click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
 @click.option(
     "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="One, or of counts 1, 2, 3+.  [default: estimated]"
@@ -91,9 +98,6 @@ def ngram(
       ninja train ngram train.txt --classes entities.json -o class_lm.arpa
     """
     options = NgramOptions(**chosen)
-    folder = os.path.dirname(output_file)
-    if folder and not os.path.isdir(folder):  # better now than after the training
-        raise OutputError("its folder does not exist; make it first", output_file)
     tagger = None if classes is None else _tagger(classes)
     sentences = read_sentences(text)
     with Console().progress("steps") as bar:

@@ -12,8 +12,10 @@ import click
 
 from ninja.cli.config import write_config
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
-from ninja.cli.models import language_models, map_words
+from ninja.cli.files import Lattices
+from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
+from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
@@ -26,11 +28,22 @@ from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
+from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.weights import Tuned, tune_weights
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
-OF_BOTH = {"source", "ref", "output_file", "old_lm", "acoustic_scale", "word_penalty", *OF_RESCORING, "map_words"}
+OF_BOTH = {
+    "source",
+    "ref",
+    "output_file",
+    "old_lm",
+    "acoustic_scale",
+    "word_penalty",
+    *OF_RESCORING,
+    "map_words",
+    *WORD_OPTIONS,
+}
 OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # which mean the same in a rescoring, or nearly so
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
@@ -41,6 +54,7 @@ DIGITS = 4
 
 
 @command
+@completes_scales
 @reads("--ref", "Reference transcripts: a key and its words on each line.", required=True)
 @click.option("--num-sentences", type=click.IntRange(1), default=300, help="N-best size.")
 @language_models
@@ -49,7 +63,7 @@ DIGITS = 4
 @entities(required=False, skip=SKIPPED)
 @section(
     "Tuning of context",
-    reads("--general", "With --entities: lattices without any phrase.", multiple=True, metavar="SOURCE"),
+    reads("--general", "With --entities: lattices without any phrase.", kind=Lattices(), multiple=True),
     reads("--general-ref", "With --entities: reference transcripts of these."),
     reads("--general-entities", "Phrases of these.  [default: --entities]"),
     click.option("--max-general-rise", default=0.2, help="How far context may raise their WER, percent absolute."),
@@ -73,6 +87,9 @@ def tune(
     SOURCE and --ref are a set that no results are reported on. It is rescored once, with the weights given; then those
     are sought under which the best of its sentences have the fewest errors.
 
+    With --rnnlm none the lattices are taken as they are, and acoustic scale and word penalty chosen for `ninja best`,
+    `ninja score` and the others, which take them with --config.
+
     With --entities the boosts of `ninja context` are chosen instead: for the fewest errors in SOURCE, where phrases are
     said, of all that hardly raise WER in --general, where none are.
 
@@ -80,6 +97,8 @@ def tune(
     Examples:
       ninja tune dev.ark.gz --ref dev.text --rnnlm model.pt --words words.txt -o weights.toml
       ninja rescore --config weights.toml test.ark.gz --words words.txt -o rescored.ark.gz
+      ninja tune dev.ark.gz --ref dev.text --rnnlm none --words words.txt -o weights.toml
+      ninja score test.text test.ark.gz --words words.txt --config weights.toml
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
     of_context = {name: given.pop(name) for name in OF_TUNING}
@@ -88,9 +107,12 @@ def tune(
     if source.jobs > 1:
         raise OptionError("one process tunes; leave --jobs out")
     if context is not None:
+        context = replace(context, load_options=models.load_options)
         _tune_boosts(source, ref, context, options, models.old_lm, output_file, **of_context)
     elif models.directions or carry_over is not None:
         raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+    elif not models.models and models.old_lm is None:
+        _tune_first_pass(source, ref, options, output_file)
     else:
         _tune_weights(source, ref, models, options, num_sentences, output_file)
 
@@ -99,19 +121,38 @@ def _tune_weights(
     source: Source, ref: str, models: ModelFiles, options: RescoreOptions, num_sentences: int, output_file: str
 ) -> None:
     if not models.models:
-        raise OptionError("there is no language model whose weight could be chosen; give one with --rnnlm")
+        raise OptionError(
+            "there is no language model whose weight could be chosen; give one with --rnnlm, or leave --old-lm out to "
+            "choose scales of the first pass"
+        )
     references = read_text(ref)
     log = source.console.use_log(RescoreReport())
     words = source.need_table()
     words.complete()
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
-    tuned = tune_weights(source.lattices(), references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
+    with source.console.progress("lattices", by_reading=True):
+        found = source.lattices()
+        tuned = tune_weights(found, references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
     comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
     write_config(output_file, _weights(tuned, models, options), comments)
     for edge in tuned.edges:
         log.note(f"note: {edge}")
     source.console.close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {source.console.seconds:.1f} s")
+
+
+def _tune_first_pass(source: Source, ref: str, options: RescoreOptions, output_file: str) -> None:
+    references = read_text(ref)
+    source.need_table().complete()
+    tuned = tune_first_pass(source.lattices(), references, options.scales, log=source.console.log)
+    comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
+    values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
+    values = {name: round(value, DIGITS) for name, value in values.items()}
+    write_config(output_file, values, comments)
+    for edge in tuned.edges:
+        source.console.say(f"note: {edge}")
+    chosen = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
+    source.console.close(f"{tuned.story}: {chosen}; {tuned.num_lattices} lattices, {source.console.seconds:.1f} s")
 
 
 def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
@@ -131,7 +172,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
         values["old_lm"] = str(models.old_lm)
     # Other options belong to the weights: with another search they would not be the best.
     others = [each.name for each in fields(options) if each.name not in (*CHOSEN, "output", "batch_arcs")]
-    return values | _changed(options, others)
+    return values | _changed(options, others) | _changed(models.load_options, WORD_OPTIONS)
 
 
 def _tune_boosts(
@@ -161,7 +202,7 @@ def _tune_boosts(
     source.beside = general
     words, log = source.need_table(), source.console.log
     words.complete()
-    old = None if old_lm is None else load_ngram(old_lm, words, log)
+    old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
     tracker = stage.bind(words, log)
     if general_entities is not None:
@@ -170,19 +211,20 @@ def _tune_boosts(
     mixed = None if tracker.class_lm is None else old
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
-    tuned = tune_context(
-        _dev_set(source, ref, stage, old),
-        _dev_set(replace(source, places=general), general_ref, other, old),
-        tracker.words,
-        tracker.class_lm,
-        context.options,
-        old_lm=mixed,
-        fixed=() if context.augmentation is None else ("acoustic_scale",),
-        log=log,
-        acoustic_scale=options.acoustic_scale,
-        word_penalty=options.word_penalty,
-        **limits,
-    )
+    with source.console.progress("lattices", by_reading=True):
+        tuned = tune_context(
+            _dev_set(source, ref, stage, old),
+            _dev_set(replace(source, places=general), general_ref, other, old),
+            tracker.words,
+            tracker.class_lm,
+            context.options,
+            old_lm=mixed,
+            fixed=() if context.augmentation is None else ("acoustic_scale",),
+            log=log,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            **limits,
+        )
     if curve is not None:
         plot_trade_off(curve, tuned)
     for note in (*tuned.edges, *tuned.warnings):
@@ -234,6 +276,7 @@ def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[st
     values |= {name: getattr(settings.options, name) for name in boosts}
     values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
     values |= _changed(settings.options, ("max_tokens", "unk_penalty", "max_unknown", "map_words"))
+    values |= _changed(context.load_options, WORD_OPTIONS)
     if context.augmentation is not None:
         values["augment"] = True
         names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]

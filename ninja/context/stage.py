@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
@@ -20,7 +20,9 @@ from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.log import Log
+from ninja.rescoring.engine import AsGiven
 from ninja.rescoring.models import ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 
@@ -54,6 +56,7 @@ class Context:
     groups: Name | None = None  # a Kaldi utt2spk that says which group an utterance belongs to
     options: ContextOptions = field(default_factory=ContextOptions)
     augmentation: Augmentation | None = None
+    load_options: LoadOptions = DEFAULTS  # of the n-gram models
 
 
 class Contextual:
@@ -90,19 +93,26 @@ class Contextual:
             max_unknown=options.max_unknown,
             map_words=options.map_words,
         )
-        return cls(replace(context, options=shared), models.old_lm, options.lm_weight)
+        context = replace(context, options=shared, load_options=models.load_options)
+        return cls(context, models.old_lm, options.lm_weight)
 
-    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated."""
+    def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport | None = None) -> Iterator[AsGiven]:
+        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated.
+
+        None, the sign that the next lattice is awaited, is passed on.
+        """
         log = RescoreReport() if log is None else log
-        for key, lattice in self._examined(lattices, log):
+        for pair in self._examined(lattices, log):
+            if pair is None:
+                yield pair
+                continue
+            key, lattice = pair
             if lattice.words is not None:
                 self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
             try:
                 result = self.apply(lattice)
             except NinjaError as error:
-                error.key = error.key or key
-                log.fail(error)
+                log.fail(error, key)
             else:
                 yield key, result
 
@@ -136,10 +146,15 @@ class Contextual:
             self.words = words
         return self.tracker
 
-    def _examined(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
+    def _examined(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
         """Compare the models' words with those of the first lattices; refuse an old model that knows too few."""
         source = iter(lattices)
-        first = list(islice(source, NUM_EXAMINED))
+        first: list[Keyed] = []
+        for pair in source:
+            if pair is not None:
+                first.append(pair)
+            if len(first) == NUM_EXAMINED or (first and pair is None):
+                break
         found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
         if found is not None:
             tracker = self.bind(found, log, max(int(lattice.word.max(initial=0)) for _, lattice in first))
@@ -163,9 +178,11 @@ class Contextual:
             groups = None if context.groups is None else read_speakers(context.groups)
             self.entities = Entities.read(given, words=words, groups=groups)
         if first:
-            self._class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log)
+            self._class_lm = (
+                None if context.class_lm is None else load_ngram(context.class_lm, words, log, context.load_options)
+            )
             if self.old_lm is not None and (context.class_lm is not None or context.augmentation is not None):
-                self.old_model = load_ngram(self.old_lm, words, log)
+                self.old_model = load_ngram(self.old_lm, words, log, context.load_options)
         known = words
         if context.augmentation is not None:
             words = extended(words, self.entities.all_lists)
@@ -238,11 +255,11 @@ class Contextual:
         return Contextual, (self.context, self.old_lm, self.lm_weight)
 
 
-def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log) -> NgramLM:
+def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:
     """Load an n-gram model, with the lattices' words if it has none of its own."""
     if isinstance(path, NgramLM):
         return path
-    lm = load_model(path, "cpu", words, log)
+    lm = load_model(path, words, log, options)
     if not isinstance(lm, NgramLM):
         raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
     return lm

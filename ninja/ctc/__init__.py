@@ -1,7 +1,7 @@
 """Matrices of CTC models to lattices: prefix beam search, with a lexicon or without."""
 
 from ninja.ctc.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.ctc.search import CtcHypothesis, CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.ctc.search import CtcHypothesis, CtcOptions, ctc_lattice, ctc_nbest, from_ctc, log_probabilities
 from ninja.ctc.units import CtcUnits, ctc_units, read_unit_names, sentencepiece_names
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ctc_lexicon",
     "ctc_nbest",
     "ctc_units",
+    "from_ctc",
     "log_probabilities",
     "read_ctc_lexicon",
     "read_unit_names",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from ninja import _ctc
 from ninja.ctc.lexicon import NO_LEXICON, CtcLexicon
-from ninja.ctc.units import CtcUnits
+from ninja.ctc.units import CtcUnits, Scheme, ctc_units
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, check_range, described
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
@@ -21,7 +22,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrices come in half precision, too
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CtcHypothesis:
     """A word sequence, with times by the best alignment."""
 
@@ -37,6 +38,9 @@ class CtcHypothesis:
     def text(self) -> str:
         """The words, the first of those spelled the same way, with blanks between."""
         return " ".join(alike[0] for alike in self.words)
+
+    def __repr__(self) -> str:
+        return f"CtcHypothesis({self.text!r}, log-probability {self.logprob:.7g})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +104,8 @@ class CtcFound:
         """Make a lattice, of at least one sequence; arguments are those of ``ctc_lattice``."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
+        elif words.grows:
+            words.intern(self.words())
         names = self.names()
         ids: dict[tuple[int, ...], int] = {}
         kind_of = np.zeros(len(self.alike), np.int32)
@@ -258,8 +264,11 @@ def log_probabilities(
         return values - total[:, None]
     if (bad := np.abs(total) > ROUNDING).any():
         frame = int(np.flatnonzero(bad)[0])
-        message = f"the probabilities of frame {frame} sum to {math.exp(min(total[frame], 700.0)):.6g}, not to 1; "
-        raise ModelError(message + "say if these are logit or prob instead of natural log-probabilities", key=key)
+        kind = "prob" if (values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= ROUNDING).all() else "logit"
+        looks = "probabilities" if kind == "prob" else "scores before the softmax"
+        cure = f"--scale {kind}, in Python ninja.ctc.log_probabilities(matrix, {kind!r})"
+        sums = f"the probabilities of frame {frame} sum to {math.exp(min(total[frame], 700.0)):.6g}, not to 1"
+        raise ModelError(f"{sums}; these look like {looks}: {cure}", key=key)
     return values
 
 
@@ -358,3 +367,51 @@ def ctc_lattice(
     if not len(found):
         raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it", key=key)
     return found.lattice(key, words, unknown, frame_shift)
+
+
+def from_ctc(
+    key: str,
+    matrix: Any,
+    units: CtcUnits | Sequence[str],
+    blank: int | str | None = None,
+    *,
+    scale: Literal["logprob", "logit", "prob"] = "logprob",
+    scheme: Scheme = "letters",
+    boundary: str | None = None,
+    never: Iterable[str] = (),
+    lexicon: CtcLexicon | None = None,
+    options: CtcOptions | None = None,
+    words: SymbolTable | None = None,
+    frame_shift: float | None = None,
+) -> Lattice:
+    """Make a lattice of the output matrix of a CTC model for one utterance.
+
+    What `log_probabilities`, `ctc_units` and `ctc_lattice` do, in one call; see these for the search and the costs.
+    Paths are the word sequences within the beam, their acoustic costs ``-log p`` in nats; graph costs are 0.
+
+    Args:
+        key: Utterance id.
+        matrix: Output of the model, [frames, units]: numpy's, torch's on any device, or nested lists.
+        units: Name of each column, in their order, or units that were made before.
+        blank: Which of the names is the blank: its number (-1: the last) or the name.
+        scale: What the numbers are: natural log-probabilities, scores before the softmax, or probabilities.
+        scheme: How units make words, see `ctc_units`; so are `boundary` and `never`.
+        lexicon: The words allowed; None: any.
+        options: Widths of the search.
+        words: Symbol table that the words must be in, or ``SymbolTable.growing()``, which takes them in; None: the
+            lattice gets a table of its own.
+        frame_shift: Seconds per frame of the matrix.
+
+    Raises:
+        ModelError: The numbers are none of the kind, or there is not one for each unit.
+        OptionError: There is no blank, or a name is none of the units.
+        LatticeError: No hypothesis within the beam is made of the lexicon's words.
+    """
+    if not isinstance(units, CtcUnits):
+        if blank is None:
+            raise OptionError("blank is missing: say which unit is the blank, by its number or its name")
+        units = ctc_units(units, blank, scheme, boundary=boundary, never=never)
+    if hasattr(matrix, "detach"):
+        matrix = matrix.detach().cpu().double().numpy()
+    logprob = log_probabilities(matrix, scale, key)
+    return ctc_lattice(logprob, units, key, lexicon, options, words=words, frame_shift=frame_shift)

@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import DependencyError, FormatError, OptionError
+from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
 from ninja.lattice.arrays import frozen
+from ninja.libraries import needed_for
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
@@ -116,11 +117,8 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     A model whose blank comes after them, as NeMo's, has one name more: add it.
     """
     name = os.fspath(path)
-    try:
+    with needed_for("a sentencepiece model", name):
         import sentencepiece
-    except ImportError as error:
-        message = "reading a sentencepiece model needs the library; pip install sentencepiece, or give a tokens.txt"
-        raise DependencyError(message) from error
     content = utf8.content(name)
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)

@@ -14,7 +14,10 @@ from ninja.evaluate.details import (
 from ninja.evaluate.entities import Phrases, read_truth, score_entities
 from ninja.evaluate.entity_report import Entity, EntityRate, EntityReport
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align, edits
+from ninja.evaluate.grid import Grid, Hypotheses, filtered, hypotheses_under, score_grid
 from ninja.evaluate.scoring import Mode, Numbered, number, oracle_rate, oracle_score, score, score_each, scored_keys
+from ninja.evaluate.stm import read_stm
+from ninja.evaluate.word_filters import GlobalMapping, WordFilter, read_glm
 from ninja.formats.kaldi.tables import read_speakers, read_text
 
 __all__ = [
@@ -26,11 +29,15 @@ __all__ = [
     "EntityRate",
     "EntityReport",
     "ErrorRate",
+    "GlobalMapping",
+    "Grid",
+    "Hypotheses",
     "Interval",
     "Mode",
     "Numbered",
     "Operations",
     "Phrases",
+    "WordFilter",
     "align",
     "align_text",
     "aligned_line",
@@ -38,17 +45,22 @@ __all__ = [
     "by_speaker",
     "count_operations",
     "edits",
+    "filtered",
+    "hypotheses_under",
     "number",
     "oracle_rate",
     "oracle_score",
     "read_biasing",
+    "read_glm",
     "read_speakers",
+    "read_stm",
     "read_text",
     "read_truth",
     "score",
     "score_biased",
     "score_each",
     "score_entities",
+    "score_grid",
     "scored_keys",
     "speaker_table",
     "utterance_lines",

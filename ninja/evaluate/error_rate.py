@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ninja import _graph
+from ninja.libraries import needed_for
 
 Some = TypeVar("Some", bound="Counts")
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
@@ -102,7 +103,8 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 
     Source: kaldialign, ``align``, the alignment of Kaldi's scoring.
     """
-    import kaldialign
+    with needed_for("a word error rate"):
+        import kaldialign
 
     pairs = kaldialign.align(reference, hypothesis, _GAP)
     return Alignment(tuple((said if said != _GAP else None, heard if heard != _GAP else None) for said, heard in pairs))
@@ -131,7 +133,8 @@ def align_at_costs(
 
 def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
     """Count the fewest substitutions, insertions and deletions that lead from one to the other."""
-    import kaldialign
+    with needed_for("a word error rate"):
+        import kaldialign
 
     return int(kaldialign.edit_distance(reference, hypothesis)["total"])
 

@@ -14,6 +14,7 @@ from ninja.errors import FormatError, OptionError
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
+from ninja.lattice.keyed import bare
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 Mode = Literal["strict", "all", "present"]
@@ -157,7 +158,7 @@ def oracle_score(
     """
     total, found = ErrorRate(), set()
     said = number(references, words, unknown)
-    for lattice in lattices:
+    for lattice in bare(lattices):
         if lattice.key not in references:
             total += ErrorRate(unreferenced=1)
             continue

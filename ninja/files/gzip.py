@@ -51,6 +51,11 @@ class Unpacked:
         self._gave = False  # whether it has given a byte
         self._full = False  # whether the last buffer was filled to its end
 
+    @property
+    def position(self) -> int:
+        """Packed bytes that were unpacked so far."""
+        return self._read - len(self._packed)
+
     def readinto(self, buffer: memoryview) -> int:
         """Fill some of a buffer; 0 is the end."""
         while True:
@@ -113,16 +118,16 @@ class Unpacked:
 
 
 class Packed:
-    """Writer of gzip: a series of members, each of whole entries."""
+    """Writer of gzip: a series of members, each of whole entries; with `follows`, behind others in the file."""
 
-    def __init__(self, file: Bytes) -> None:
+    def __init__(self, file: Bytes, *, follows: bool = False) -> None:
         from isal import isal_zlib
 
         self._file = file
         self._new = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
         self._packer = self._new()
         self._size = 0
-        self._members = 0
+        self._members = int(follows)
 
     def write(self, content: bytes | memoryview) -> None:
         """Write the bytes of whole entries."""
@@ -130,14 +135,15 @@ class Packed:
         if packed := self._packer.compress(content):
             self._file.write(packed)
         if self._size >= MEMBER:
-            self._end_member()
+            self.end_member()
 
     def close(self) -> None:
         """End the last member; even an empty file has one."""
         if self._size or not self._members:
-            self._end_member()
+            self.end_member()
 
-    def _end_member(self) -> None:
+    def end_member(self) -> None:
+        """End a member: what it holds can be read even if the file is broken off behind it."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

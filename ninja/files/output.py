@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol, TextIO
 
 from ninja.errors import OptionError, OutputError
+from ninja.files.guard import writing
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
 
@@ -62,7 +63,11 @@ class PartFile(io.RawIOBase):
     """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
 
     What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly. `length` bytes of a
-    temporary file that is there are kept; 0 begins anew.
+    temporary file that is there are kept; 0 begins anew. A reader of the file that it replaces reads on in that one.
+
+    Raises:
+        OutputError: It cannot be written.
+        OptionError: It would replace an input of the command that runs.
     """
 
     def __init__(self, path: str, length: int = 0) -> None:
@@ -70,6 +75,8 @@ class PartFile(io.RawIOBase):
         self._final = os.path.realpath(path)
         self._direct = os.path.exists(path) and not os.path.isfile(path)  # not by its real path: pipes may have none
         self._part = path if self._direct else part_of(path)
+        writing(path)
+        writing(self._part)
         with reported(path):
             self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0)  # noqa: SIM115
             if length:

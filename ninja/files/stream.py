@@ -7,11 +7,13 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, cast
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, OptionError
+from ninja.files.guard import reading
 from ninja.files.gzip import GZIP_MAGIC, Unpacked, unpack_head
 from ninja.files.place import STDIN, Place
 
@@ -39,6 +41,8 @@ class Stream:
         self._process = process
         self._raw = raw
         self._left = size
+        self._given = 0  # bytes, of a stream that is not packed
+        self._unpacked: Unpacked | None = None
         self._readinto: Callable[[memoryview], int | None] = raw.readinto  # type: ignore[attr-defined]
         try:
             while len(head) < len(GZIP_MAGIC) and (more := raw.read(len(GZIP_MAGIC) - len(head))):
@@ -47,7 +51,8 @@ class Stream:
             raise self._failure(error) from error
         self._head = head
         if head.startswith(GZIP_MAGIC):
-            self._readinto = Unpacked(head, raw, name).readinto
+            self._unpacked = Unpacked(head, raw, name)
+            self._readinto = self._unpacked.readinto
             self._head = b""
             self._left = None
 
@@ -55,6 +60,11 @@ class Stream:
     def seekable(self) -> bool:
         """True of a plain file, in which ``seek`` works."""
         return self._left is not None
+
+    @property
+    def position(self) -> int:
+        """Bytes taken so far; of a packed file as they lie there."""
+        return self._given if self._unpacked is None else self._unpacked.position
 
     @property
     def bytes_left(self) -> int:
@@ -72,6 +82,7 @@ class Stream:
                 count = self._readinto(buffer) or 0
             except OSError as error:
                 raise self._failure(error) from error
+        self._given += count
         if self._left is not None:
             self._left = max(0, self._left - count) if count else 0  # the file may have grown or shrunk meanwhile
         if count == 0 and self._process is not None and self._process.wait() != 0:
@@ -100,6 +111,7 @@ class Stream:
             if got == 0:
                 break
             count += got
+        self._given -= count
         if self._left is not None:
             self._left += count
         head = bytes(memoryview(buffer)[:count])
@@ -114,12 +126,17 @@ class Stream:
         except OSError as error:
             raise self._failure(error) from error
         self._head = b""
+        self._given = offset
         self._left = max(0, size - offset)
 
     def descriptor(self) -> int:
         """Return a descriptor of a plain file of one's own, at the file's begin."""
         self.seek(0)
         return os.dup(self._raw.fileno())
+
+    def note_input(self) -> None:
+        """Say that a file opened otherwise is an input; see `open_raw`."""
+        reading(self.name, self._raw.fileno())
 
     def close(self) -> None:
         """Close the file; a command still running is ended."""
@@ -138,17 +155,19 @@ class Stream:
         return InputError(f"cannot be read: {error.strerror or error}", self.name)
 
 
-def open_stream(place: Place) -> Stream:
-    """Open a place for reading, at its offset."""
+def open_stream(place: Place, *, is_input: bool = True) -> Stream:
+    """Open a place for reading, at its offset; see `open_raw`."""
     if place.command is not None:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return Stream(process.stdout, place.name, process=process)
-    if place.path == STDIN or place.path in _peeked:
+    if (looked_at := _take_looked_at(place.path)) is not None:
+        stream = looked_at
+    elif place.path == STDIN or place.path in _peeked:
         raw, head = _after_peeking(place.path)
         stream = Stream(raw, place.name, head=head)
     else:
-        raw = open_raw(place.path)
+        raw = open_raw(place.path, is_input=is_input)
         status = os.fstat(raw.fileno())
         stream = Stream(raw, place.name, status.st_size if stat.S_ISREG(status.st_mode) else None)
     if place.offset:
@@ -159,6 +178,45 @@ def open_stream(place: Place) -> Stream:
     elif stream.seekable:
         stream.seek(0)
     return stream
+
+
+_looked_at: dict[str, tuple[Stream, tuple[int, ...]]] = {}  # with the state of each file when it was opened
+_MOST_LOOKED_AT = 64  # files kept open
+
+
+@contextmanager
+def look(path: str) -> Iterator[Stream]:
+    """Open a file of which only ``head`` is taken; `open_stream` goes on with it, if the file is still the same."""
+    stream = open_stream(Place(path))
+    try:
+        state = _state(os.fstat(stream._raw.fileno()))
+        yield stream
+    except BaseException:
+        stream.close()
+        raise
+    before, _looked_at[path] = _looked_at.pop(path, None), (stream, state)
+    if before is None and len(_looked_at) > _MOST_LOOKED_AT:
+        before = _looked_at.pop(next(iter(_looked_at)), None)
+    if before is not None:
+        before[0].close()
+
+
+def _take_looked_at(path: str) -> Stream | None:
+    """Return the stream of a file that was looked at; None: there is none, or the file was written since."""
+    stream, state = _looked_at.pop(path, (None, ()))
+    if stream is None:
+        return None
+    try:
+        if _state(os.stat(path)) == state:
+            return stream
+    except OSError:
+        pass
+    stream.close()
+    return None
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def gives_bytes_once(path: str) -> bool:
@@ -225,14 +283,29 @@ def _after_peeking(path: str) -> tuple[IO[bytes], bytes]:
     return peeked.raw, peeked.content
 
 
-def open_raw(path: str) -> IO[bytes]:
-    """Open a file or a pipe."""
+def open_raw(path: str, *, is_input: bool = True) -> IO[bytes]:
+    """Open a file or a pipe.
+
+    Args:
+        is_input: No output of a command may replace it.
+
+    Raises:
+        InputError: It cannot be opened.
+        OptionError: An output of the command that runs would replace it.
+    """
     try:
-        return cast("IO[bytes]", open(path, "rb", buffering=0))
+        file = cast("IO[bytes]", open(path, "rb", buffering=0))  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path) from error
     except ValueError as error:
         raise InputError(f"cannot be read: {error}", path.replace("\0", "?")) from error
+    if is_input:
+        try:
+            reading(path, file.fileno())
+        except OptionError:
+            file.close()
+            raise
+    return file
 
 
 def _unread(path: str) -> IO[bytes]:
@@ -242,7 +315,9 @@ def _unread(path: str) -> IO[bytes]:
         raise InputError("is closed", "standard input")
     try:
         # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
-        return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
+        file = cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))  # noqa: SIM115
+        reading("standard input", file.fileno())
+        return file
     except (AttributeError, OSError, ValueError):
         return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # it was replaced
 

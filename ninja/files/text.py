@@ -7,9 +7,11 @@ import os
 
 from ninja.errors import FormatError, InputError
 from ninja.files.gzip import GZIP_MAGIC
+from ninja.files.kind import kind_of
 from ninja.files.place import resolve
 from ninja.files.stream import Stream, open_raw, open_stream
 
+HEAD = 1 << 13  # bytes by which other files are told
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
@@ -52,7 +54,13 @@ def content(path: str | os.PathLike[str]) -> bytes:
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
-    """Return bytes as text."""
+    """Return bytes as text.
+
+    Raises:
+        FormatError: They are none; the message says what else they are, if that is known.
+    """
+    if (kind := kind_of(content[:HEAD])) is not None:
+        raise FormatError(f"this is {kind}, but a text is expected here (are two arguments swapped?)", path)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

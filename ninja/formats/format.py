@@ -244,8 +244,9 @@ def detect(head: bytes, name: str) -> Format | None:
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
     """Return the format of a folder that is one source by itself; None: its files are the sources."""
-    if not any(entry.is_dir() for entry in os.scandir(path)):
-        return None
+    with os.scandir(path) as entries:
+        if not any(entry.is_dir() for entry in entries):
+            return None
     found = next((each for each in formats() if each.of_folder is not None and each.of_folder(path)), None)
     return None if found is None else Reader.of(found, {}, encoding)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _formats
-from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError, TableError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
 from ninja.formats.format import HEAD, Field, Format, Read, Write, WriteSettings
@@ -156,7 +156,7 @@ def _ids(
             try:
                 naming.words.word(int(label))
             except SymbolError as error:
-                raise SymbolError(error.message, naming.path, key=naming.key, line=line) from None
+                raise TableError(error.message, naming.path, key=naming.key, line=line) from None
     return np.array([EPSILON, *(int(label) for label, _ in labels)], np.int32), naming.words
 
 

@@ -66,7 +66,31 @@ def read_k2s(
 
     Source: k2, k2/python/k2/fsa.py (as_dict, from_dict), k2/csrc/fsa_utils.h (FsaToTensor, FsaVecToTensor).
     """
-    machines = k2_file.read(content, path)
+    yield from _lattices(k2_file.read(content, path), path, options, key_of)
+
+
+def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] | None = None) -> list[Lattice]:
+    """Return the lattices of a ``k2.Fsa``, or of what its ``as_dict()`` gives; the rest is as for ``read_k2s``.
+
+    Raises:
+        OptionError: There are more or fewer keys than lattices.
+        FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
+        LatticeError: One of them is no lattice.
+    """
+    machines = k2_file.held(fsa)
+    if keys is not None and len(keys) != machines.count:
+        raise OptionError(f"{len(keys)} keys, but {machines.count} lattices")
+    found = []
+    for each in _lattices(machines, None, options, str if keys is None else lambda number: keys[number - 1]):
+        if isinstance(each, NinjaError):
+            raise each
+        found.append(each)
+    return found
+
+
+def _lattices(
+    machines: Machines, path: str | None, options: K2Options, key_of: Callable[[int], str]
+) -> Iterator[Lattice | NinjaError]:
     reader = _Reader(machines, path, options)
     extras = reader.extras
     for number in range(machines.count):
@@ -189,20 +213,40 @@ class K2Encoder:
 
     def end(self) -> bytes:
         """Return the file."""
-        empty = np.zeros((0, 4), np.int32)
-        arcs = np.concatenate([empty, *(table[0] for table in self._tables)])
-        columns = {
-            "aux_labels": np.concatenate([empty[:, 0], *(table[1] for table in self._tables)]),
-            "lm_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[2] for table in self._tables)]),
-            "am_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[3] for table in self._tables)]),
-        }
-        states = np.cumsum([0, *(lattice.num_states + 1 for lattice in self._lattices)])
-        begins = np.cumsum([0, *(len(table[0]) for table in self._tables)])
-        if max(states[-1], 4 * begins[-1]) > np.iinfo(np.int32).max:
-            raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices a file")
-        tensor = np.concatenate([[len(self._lattices), 0], states, begins, arcs.ravel()]).astype(np.int32)
-        others = {EXTRAS: _extras(self._lattices, arcs)} if self._extras else {}
-        return k2_file.written(tensor, columns, others)
+        arcs, columns = _joined(self._lattices, self._tables)
+        others = {}
+        if self._extras:
+            rows = [np.zeros((0, 4), np.int32), *(table[0] for table in self._tables)]
+            others[EXTRAS] = _extras(self._lattices, np.concatenate(rows))
+        return k2_file.written(arcs, columns, others)
+
+
+def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
+    """Return lattices as the arrays of an FsaVec, by their names in ``k2.Fsa.from_dict``; see `K2Encoder`.
+
+    Raises:
+        LatticeError: No state of a lattice is final, or costs or counts are beyond what k2 holds.
+    """
+    arcs, columns = _joined(lattices, [_arcs(lattice) for lattice in lattices])
+    return {"arcs": arcs, **columns}
+
+
+def _joined(
+    lattices: Sequence[Lattice], tables: Sequence[tuple[Int32, Int32, Float32, Float32]]
+) -> tuple[Int32, dict[str, npt.NDArray[Any]]]:
+    """Return the arcs of lattices as the tensor of an FsaVec, and their attributes."""
+    empty = np.zeros((0, 4), np.int32)
+    arcs = np.concatenate([empty, *(table[0] for table in tables)])
+    columns = {
+        "aux_labels": np.concatenate([empty[:, 0], *(table[1] for table in tables)]),
+        "lm_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[2] for table in tables)]),
+        "am_scores": np.concatenate([empty[:, 0].view(np.float32), *(table[3] for table in tables)]),
+    }
+    states = np.cumsum([0, *(lattice.num_states + 1 for lattice in lattices)])
+    begins = np.cumsum([0, *(len(table[0]) for table in tables)])
+    if max(states[-1], 4 * begins[-1]) > np.iinfo(np.int32).max:
+        raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices a file")
+    return np.concatenate([[len(lattices), 0], states, begins, arcs.ravel()]).astype(np.int32), columns
 
 
 def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:

@@ -15,6 +15,7 @@ from ninja.errors import FormatError, OptionError
 from ninja.formats import torch_file
 from ninja.formats.torch_file import PARAMETER, PLAIN, STORAGES, Instance, Tensor
 from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
@@ -82,7 +83,7 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
         raise refuse("not a dictionary; save lattices of k2 with torch.save(fsa.as_dict(), FILE)")
     if "arcs" not in loaded:
-        raise refuse("a dictionary without arcs, so not a k2 FSA")
+        raise refuse("a dictionary without arcs, so not a k2 FSA; language models are named with --rnnlm")
     arcs, state_begin, arc_begin = _machines(_array(loaded["arcs"], "arcs", size, refuse), refuse)
     attributes: dict[str, Array | Ragged] = {}
     others: dict[str, Any] = {}
@@ -100,6 +101,48 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
         else:
             others[name] = value
     return Machines(arcs, state_begin, arc_begin, attributes, others)
+
+
+def held(fsa: Any) -> Machines:
+    """Return the FSAs of a ``k2.Fsa`` in memory, or of the dictionary that its ``as_dict()`` gives.
+
+    Raises:
+        FormatError: It is neither, or its arcs and attributes do not fit each other.
+    """
+    content = fsa.as_dict() if hasattr(fsa, "as_dict") else fsa
+    if not isinstance(content, Mapping) or "arcs" not in content:
+        raise FormatError(f"a k2.Fsa, or what its as_dict() gives, is needed, not a {type(fsa).__name__}")
+
+    def refuse(message: str) -> FormatError:
+        return FormatError(f"the k2 FSA: {message}")
+
+    arcs, state_begin, arc_begin = _machines(_numbers(content["arcs"], "arcs", refuse), refuse)
+    attributes: dict[str, Array | Ragged] = {}
+    others: dict[str, Any] = {}
+    count = len(arcs) // 4
+    for name, value in content.items():
+        if hasattr(value, "_id2sym"):
+            others[name] = Instance(_TABLE, {"_id2sym": dict(value._id2sym)})
+        elif name in ("aux_labels", "lm_scores", "am_scores"):
+            if hasattr(value, "row_splits"):
+                begin = _numbers(value.row_splits(1), name, refuse)
+                values = _numbers(value.values() if callable(value.values) else value.values, name, refuse)
+                attributes[name] = Ragged(begin.astype(np.int64), values)
+                found = len(begin) - 1
+            else:
+                attributes[name] = array = _numbers(value, name, refuse)
+                found = len(array) if array.ndim else 0
+            if found != count:
+                raise refuse(f"{name} has {found} entries, but there are {count} arcs")
+    return Machines(arcs, state_begin, arc_begin, attributes, others)
+
+
+def _numbers(value: Any, name: str, refuse: Any) -> Array:
+    """Return a tensor of torch, on any device, as an array of one's own."""
+    array = np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+    if array.dtype.kind not in "if":
+        raise refuse(f"{name} is not a tensor of numbers")
+    return array
 
 
 def _array(tensor: Any, name: str, size: int, refuse: Any) -> Array:
@@ -236,7 +279,8 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
 
 def written(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
     """Return the bytes of a file with arcs, attributes of arcs, and others, in which arrays become tensors, too."""
-    import torch
+    with needed_for("writing a k2 file"):
+        import torch
 
     def converted(value: Any) -> Any:
         if isinstance(value, np.ndarray):

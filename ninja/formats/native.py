@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ninja._columns import Columns, checksum
-from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, TableError
 from ninja.formats import native_schema
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
@@ -269,7 +269,7 @@ class NativeEncoder:
             self._begin()
         largest = int(lattice.word.max(initial=0))
         if largest >= self._num_words:
-            raise SymbolError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
+            raise TableError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
         self._pending.append(lattice)
         self._size += sum(getattr(lattice, name).nbytes for name in COLUMNS if name != "time")
         if self._size >= BATCH and not grows:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from ninja.errors import DependencyError, FormatError
+from ninja.errors import FormatError
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.libraries import needed_for
 
 VERSION = 1
 MAGIC = b"ARROW1"
@@ -74,11 +75,9 @@ class Schema:
 
 def arrow() -> Any:
     """Return the module pyarrow, imported on first use."""
-    try:
+    with needed_for("Ninja's own format"):
         import pyarrow
         import pyarrow.ipc
-    except ImportError as error:
-        raise DependencyError("pyarrow is not installed; pip install 'ninja-asr[arrow]'") from error
     return pyarrow
 
 

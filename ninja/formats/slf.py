@@ -19,7 +19,7 @@ from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names
 
@@ -40,6 +40,9 @@ _FIRST = re.compile(  # what the first line of a file must begin with
     rb"|N|NODES|L|LINKS)="
 )
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end of names
+
+
+_SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,34 @@ def read_slf(
     naming = textual.Naming(key, path, words, options.encoding)
     lattice = naming.lattice(found, options.frame_shift)
     return lattice if options.key == "file" else lattice.with_key(_utterance(found["header"], naming) or key)
+
+
+def is_slf(head: bytes) -> bool:
+    """Tell whether a file begins as an HTK lattice."""
+    return _FIRST.match(textual.first_line(head)) is not None
+
+
+def header_scales(head: bytes) -> Scales:
+    """Return the scales in the header of an HTK file, by which its recogniser weighted the scores; reading uses none.
+
+    Args:
+        head: The first bytes of the file, unpacked, or all.
+
+    Returns:
+        The factors of acoustic and graph costs, and the penalty as a cost in natural logarithms.
+
+    Source: The HTK Book 3.4, "Lattices": acscale, lmscale, wdpenalty, base.
+    """
+    header = re.split(rb"^\s*[IJ]=", head, maxsplit=1, flags=re.MULTILINE)[0]
+    rows = [row for row in header.split(b"\n") if not row.startswith(b"#")]
+    found = dict(field.split(b"=", 1) for row in rows for field in row.split() if b"=" in field)
+    try:
+        values = {ours: float(found[name]) for name, ours in _SCALES.items() if name in found}
+        base = float(found.get(b"base", 0.0))
+        penalty = -values.pop("word_penalty", 0.0) * (math.log(base) if base > 0 and base != 1 else 1.0)
+        return Scales(**values, word_penalty=penalty + 0.0)
+    except (ValueError, OptionError):  # reading says what is wrong with it
+        return Scales()
 
 
 def _utterance(header: list[tuple[bytes, bytes]], naming: textual.Naming) -> str:
@@ -277,7 +308,7 @@ FORMAT = Format(
     about="lattice of HTK and SRILM (SLF), one a file",
     extensions=(".slf", ".lat"),
     aliases=("htk",),
-    mark=lambda head: _FIRST.match(textual.first_line(head)),
+    mark=is_slf,
     read=Read(one_lattice(read_slf), SlfOptions),
     keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True),

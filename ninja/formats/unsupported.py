@@ -17,7 +17,7 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", f"packed with zstd: {_UNPACK} (unzstd)"),
         (rb"\x04\x22\x4d\x18", f"packed with lz4: {_UNPACK} (unlz4)"),
         (rb"\x1f\x9d", f"packed with compress: {_UNPACK} (uncompress)"),
-        (GZIP_MAGIC, f"packed with gzip twice: {_UNPACK} once (gunzip)"),
+        (GZIP_MAGIC, "packed with gzip twice: unpack it once (gunzip)"),
         (rb"7z\xbc\xaf\x27\x1c", f"packed with 7-Zip: {_UNPACK} (7z x)"),
         (rb"PK\x03\x04(?!.{0,508}data\.pkl)", f"a zip file that is not torch's: {_UNPACK} (unzip)"),
         (rb".{257}ustar", f"a tar file: {_UNPACK} (tar -xf)"),

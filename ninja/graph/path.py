@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ninja.lattice.costs import Scales
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Path:
     """A path from the start to a final state; costs are unscaled natural-log costs, the final state's included."""
 
@@ -24,3 +24,8 @@ class Path:
         """Return the total cost of the path under some scales."""
         cost = scales.lm * self.graph_cost + scales.acoustic * self.acoustic_cost
         return cost + scales.word_penalty * len(self.words)
+
+    def __repr__(self) -> str:
+        first = " ".join(map(str, self.words[:8].tolist())) + (" …" if len(self.words) > 8 else "")
+        words = f"{len(self.words)} words{': ' if first else ''}{first}"
+        return f"Path({words}; graph cost {self.graph_cost:.7g}, acoustic cost {self.acoustic_cost:.7g})"

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
-from ninja.files.place import Place, natural
+from ninja.errors import named as shortened
+from ninja.files.place import Place, Table, natural
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import BOM
 from ninja.formats.format import HEAD, by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
-NOT_LATTICES = re.compile(r"(?:.*\.)?words\.txt(?:\.gz)?|(?:README|LICENSE).*")  # files that lie beside lattices
+SCALES_SUFFIX = ".scales.toml"  # behind the name of a file of lattices
+SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # in a folder of lattices
+# Files and folders that lie beside lattices: tables, texts about them, and what Kaldi's recipes leave there.
+COMPANIONS = re.compile(
+    r"(?:.*\.)?(?:(?:words|phones)\.txt(?:\.gz)?|scales\.toml)|(?:README|LICENSE|COPYING|SOURCE).*|.*\.(?:md|log|mdl)|"
+    r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
+    r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
+)
 _SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions of files of any content
 _KALDI_OBJECT = re.compile(rb"\S{1,4096} \0B")  # matrices, vectors, alignments
 _PACKED = re.compile(r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$")
+NAMED = 5  # files that are left out, in a message
 
-Holds = Literal["lattices", "results", "nothing", "damage"]
+Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
 def files(folder: str) -> list[str]:
@@ -27,16 +37,68 @@ def files(folder: str) -> list[str]:
     return sorted((entry.path for entry in entries), key=natural)
 
 
+def lattice_files(folder: str) -> list[str]:
+    """Return the paths of the files in a folder that hold lattices; where there are none, those that hold results."""
+    found: dict[str, Holds] = {}
+    for path in files(folder):
+        found[path], stream = held(path)
+        if stream is not None:
+            stream.close()
+    left_out = {"nothing", "companion"} | ({"results"} if "lattices" in found.values() else set())
+    return [path for path, holds in found.items() if holds not in left_out]
+
+
+def size_of(table: Table) -> int | None:
+    """Return how many bytes a file, or those of a folder, have; None: not known, as of a pipe."""
+    path = table.place.path
+    try:
+        if table.kind == "folder":
+            return sum(os.path.getsize(each) for each in files(path))
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) and table.place.command is None else None
+
+
+def below(folder: str) -> list[str]:
+    """Return the folders in a folder, with a slash at their ends, without hidden ones and those of Kaldi's recipes."""
+    found = [f"{each.path}/" for each in os.scandir(folder) if not each.name.startswith(".") and each.is_dir()]
+    return sorted((path for path in found if not COMPANIONS.fullmatch(os.path.basename(path[:-1]) + "/")), key=natural)
+
+
+def left_out(folder: str, others: list[str], results: list[str]) -> str:
+    """Describe what of a folder is not read.
+
+    Args:
+        others: Files without lattices, and folders.
+        results: Files of results, which are not read beside lattices.
+    """
+    said = []
+    for paths, what in ((others, "without lattices"), (results, "of results beside lattices")):
+        if paths:
+            names = [path.removeprefix(os.path.join(folder, "")) for path in paths]
+            are = "files {} are" if len(paths) > 1 else "file {} is"
+            said.append(f"{len(paths)} {are.format(what)} left out: {shortened(names, NAMED)}")
+    return "; ".join(said)
+
+
+def is_companion(path: str) -> bool:
+    """Tell by its name whether a file lies beside lattices, as the script file of an archive does."""
+    known = COMPANIONS.fullmatch(os.path.basename(path)) is not None
+    return known or (path.endswith(".scp") and os.path.isfile(path.removesuffix(".scp") + ".ark"))
+
+
 def named(path: str) -> tuple[Holds, None]:
     """Tell by its name whether a file of a folder holds lattices of a given format."""
-    return ("nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "lattices"), None
+    return ("companion" if is_companion(path) else "lattices"), None
 
 
 def held(path: str) -> tuple[Holds, Stream | None]:
-    """Open a file and detect what it holds; the stream stays open unless that is nothing."""
-    damage: Holds = "nothing" if NOT_LATTICES.fullmatch(os.path.basename(path)) else "damage"
+    """Open a file and detect what it holds; the stream stays open unless that is no lattice."""
+    known = is_companion(path)
+    damage: Holds = "companion" if known else "damage"
     try:
-        stream = open_stream(Place(path))
+        stream = open_stream(Place(path), is_input=False)
     except (InputError, FormatError):
         return damage, None
     try:
@@ -47,7 +109,7 @@ def held(path: str) -> tuple[Holds, Stream | None]:
     found = damage if found == "damage" else found
     if found == "nothing":
         stream.close()
-        return found, None
+        return ("companion" if known else found), None
     return found, stream
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from types import TracebackType
 from typing import Any
@@ -14,9 +15,11 @@ from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.lattice_writer import LatticeWriter, Output
 from ninja.io.resume import ResumePoint, resume_point
+from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Kind, Lattice
 
 FLUSH = 1 << 19  # bytes gathered before they are written
+KEPT_EVERY = 5.0  # seconds of work, at most, that a killed run loses of an output that is to be resumed
 
 
 class KaldiWriter(LatticeWriter):
@@ -40,23 +43,31 @@ class KaldiWriter(LatticeWriter):
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
         self._packed: Packed | None = None
+        self._kept_at = 0.0  # when all that is written could last be taken up again
 
     def _open(self) -> None:
-        target = self._target
+        target, tail = self._target, b""
         if target.archive == STDOUT:
             if self._resume:
                 raise OptionError("what went to the standard output cannot be taken up again; name a file")
             self._file = StandardOutput()
         else:
+            if self._resume:
+                refuse_other_scales(target.archive, self._output.chosen)
             point = resume_point(target) if self._resume else ResumePoint()
-            self._file = PartFile(target.archive, point.length)
+            self._file, tail = PartFile(target.archive, point.length), point.tail
+            self.resumed = point.story
             self._position = point.length
             self.keys_done = Counter(key for key, _ in point.entries)
             if target.script is not None:
                 self._script = PartFile(target.script)
                 self._script_lines = [self._script_line(key, at) for key, at in point.entries]
         if target.packed:
-            self._packed = Packed(self._file)
+            self._packed = Packed(self._file, follows=self._position > 0)
+            if tail:
+                self._packed.write(tail)
+                self._packed.end_member()
+        self._kept_at = time.monotonic()
 
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
@@ -69,6 +80,11 @@ class KaldiWriter(LatticeWriter):
             self._script_lines.append(self._script_line(key, self._position + begin))
         if self._entries.pending >= FLUSH:
             self._flush()
+        if self._resume and time.monotonic() - self._kept_at >= KEPT_EVERY:
+            self._flush()
+            if self._packed is not None:
+                self._packed.end_member()
+            self._kept_at = time.monotonic()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,8 +93,10 @@ class KaldiWriter(LatticeWriter):
             try:
                 self._end()
             except BaseException:
-                self._abandon()
+                self._give_up()
                 raise
+            if self._is_kept():
+                self.kept = self.keys_done.total() + self._keys.total()
         super().__exit__(kind, error, trace)
 
     def _end(self) -> None:
@@ -93,10 +111,13 @@ class KaldiWriter(LatticeWriter):
                 file.finish()
         self._file = self._script = None
 
+    def _is_kept(self) -> bool:
+        return self._resume and bool(self.keys_done or self._keys)
+
     def _abandon(self) -> None:
         for file in (self._file, self._script):
             if file is not None:
-                file.abandon(keep=self._resume and file is self._file)
+                file.abandon(keep=file is self._file and self._is_kept())
         self._file = self._script = None
 
     def _flush(self) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
 from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.io.scales_beside import ChosenScales, ScalesBeside
 from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.keyed import refuse_pair
 from ninja.lattice.nbest import NBest, check
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
@@ -35,6 +37,8 @@ class Output:
         packed: Whether the file is gzip.
         words_out: File for the symbol table of ids; None: beside the output, where one is needed.
         note: How costs are joined, where the caller's scales decided it.
+        beside: Files or folder whose scales stand beside them.
+        chosen: These scales; None: none.
     """
 
     place: str
@@ -44,6 +48,8 @@ class Output:
     packed: bool = False
     words_out: str | None = None
     note: str | None = None
+    beside: tuple[str, ...] = ()
+    chosen: ChosenScales | None = None
 
 
 class LatticeWriter:
@@ -55,7 +61,10 @@ class LatticeWriter:
     Attributes:
         keys_done: How often each key stands in the output already, with `resume`.
         lost: Number of lattices that lost each field.
+        resumed: What `resume` found of an earlier attempt, in words; None: nothing.
+        kept: Number of lattices of an output that failed which are kept for the next attempt, with `resume`.
         words_path: Where the symbol table of the ids was written; None: nowhere.
+        scales_path: Where the scales were written; None: nowhere.
     """
 
     def __init__(self, output: Output) -> None:
@@ -66,7 +75,10 @@ class LatticeWriter:
         self.format = output.format
         self.keys_done: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
+        self.resumed: str | None = None
+        self.kept = 0
         self.words_path: str | None = None
+        self.scales_path: str | None = None
         self._output = output
         self._write = output.format.write
         self._settings = output.settings
@@ -77,6 +89,7 @@ class LatticeWriter:
         self._is_open = False
         self._names = Names(output.settings.words, shared="ids" in self._keeps)
         self._table = TableBeside(output.place, output.words_out, needed=self.needs_words)
+        self._scales = ScalesBeside(output.beside, output.chosen if self._keeps >= _COSTS else None)
 
     @property
     def needs_words(self) -> bool:
@@ -85,6 +98,11 @@ class LatticeWriter:
 
     def __enter__(self: Self) -> Self:
         self._open()
+        try:
+            self._scales.begin()
+        except BaseException:
+            self._give_up()
+            raise
         self._is_open = True
         return self
 
@@ -93,14 +111,25 @@ class LatticeWriter:
     ) -> None:
         self._is_open = False
         if error is not None:
-            self._abandon()
+            self._give_up()
             return
         try:
             self._finish()
+            self._scales.finish()
         except BaseException:
-            self._abandon()
+            self._give_up()
             raise
+        self.scales_path = self._scales.path
         self.words_path = self._table.write()
+
+    def _give_up(self) -> None:
+        """Remove what was written, or keep it for the next attempt."""
+        self._scales.abandon(keep=self._is_kept())
+        self._abandon()
+
+    def _is_kept(self) -> bool:
+        """Tell whether what was written is kept for the next attempt."""
+        return False
 
     def write(self, item: Item, *, key: str | None = None) -> None:
         """Append a lattice, made into what the format holds: an n-best list or a confusion network, for example.
@@ -117,6 +146,7 @@ class LatticeWriter:
         """
         if not self._is_open:
             raise OutputError("the writer is not open; use it in a with block", self.name)
+        refuse_pair(item)
         if key is not None and key != item.key:
             item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
         name = item.key
@@ -154,6 +184,8 @@ class LatticeWriter:
             notes.append(f"the words and their ids are in {self.words_path}")
         elif self.words_path is None and self._output.words_out is not None:
             notes.append(f"{self._output.words_out} is not written: the words have no names")
+        if self.scales_path is not None:
+            notes.append(f"the scales are in {self.scales_path}")
         if again := [key for key, count in self._keys.items() if count > 1]:
             shown = ", ".join(again[:20]) + (", …" if len(again) > 20 else "")
             notes.append(f"{len(again)} keys stand there more than once: {shown}")

@@ -41,13 +41,14 @@ class OneFile(LatticeWriter):
     _packed: Packed | None = None
 
     def _open(self) -> None:
+        make = self._write.encoder
+        # Before the file: the encoder may lack its library.
+        self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
         self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name)
         if self._output.packed:
             self._packed = Packed(self._file)
         self._pieces: list[bytes] = []
         self._size = 0
-        make = self._write.encoder
-        self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
 
     @property
     def _sink(self) -> Bytes:

@@ -46,8 +46,9 @@ def read(
         format: Read every file as this one: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. Needed for formats without a mark whose extension is not theirs.
         on_error: Called with what is wrong with each faulty lattice, which is left out; without it the first fault is
-            raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). After damage
-            within a binary archive, the rest of that archive cannot be read.
+            raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). Raised all the
+            same is what would be as wrong for any other lattice (``error.of_run``). After damage within a binary
+            archive, the rest of that archive cannot be read.
         allow_pipes: Run any command that `source` names; without it only ``gunzip -c``, ``zcat`` and ``cat`` are
             understood (and served without running them). Commands in script files are never run.
         read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file where there is more than one core, 32 MB
@@ -56,7 +57,8 @@ def read(
     Raises:
         FormatError: Damage, something that is no lattice, or an empty directory.
         LatticeError: A lattice that is empty, has a cycle, no final state, or a cost or id out of range.
-        SymbolError: A word, or the id of one, that `words` lacks.
+        SymbolError: A word that `words` lacks.
+        TableError: The id of a word that `words` lacks: it is another table.
         InputError: A file that cannot be read, a pattern that matches none, a command that failed.
         OptionError: An unknown option in an rspecifier, an unknown format or encoding.
 
@@ -93,7 +95,15 @@ class Reading:
             check_encoding(options.encoding)
         self.options = options
         self._on_error = on_error
-        self._batches = Tables(options).batches(tables(source, allow_pipes=allow_pipes))
+        self._tables = Tables(options)
+        self._batches = self._tables.batches(tables(source, allow_pipes=allow_pipes))
+        self._position = 0.0  # bytes of all files up to the end of the last entry
+
+    @property
+    def share(self) -> float | None:
+        """Share of all files read so far, up to the end of the last lattice given, 0 to 1; None: not known."""
+        size = self._tables.size
+        return min(1.0, self._position / size) if size and self._position else None
 
     def begin(self) -> SymbolTable | None:
         """Read the first lattices and return the symbol table of their words; None: they have ids alone."""
@@ -109,13 +119,12 @@ class Reading:
         """Yield the key and the lattice of each entry."""
         try:
             for batch in self._batches:
-                if not batch.faulty:
-                    yield from batch.entries  # type: ignore[misc]
-                    continue
+                step = max(0.0, batch.position - self._position) / max(1, len(batch.entries))
                 for key, found in batch.entries:
+                    self._position += step
                     if not isinstance(found, NinjaError):
                         yield key, found
-                    elif self._on_error is None:
+                    elif self._on_error is None or found.of_run:
                         raise found
                     else:
                         self._on_error(found)
@@ -153,7 +162,7 @@ def vocabulary(
         The table; None if no file spells its words.
     """
     words = SymbolTable.growing()
-    options = ReadOptions(Words(words), format, encoding, read_ahead=False)
+    options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
     reading = Reading(source, options, on_error=lambda _: None, allow_pipes=allow_pipes)
     spelled = False
     for _, lattice in reading.lattices():

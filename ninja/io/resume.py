@@ -12,7 +12,8 @@ from ninja._tables import TableReader
 from ninja.errors import FormatError, NinjaError
 from ninja.files.output import Target, part_of, reported
 
-CHUNK = 1 << 19
+CHUNK = 1 << 19  # bytes read at once
+PACKED_CHUNK = 1 << 16
 
 
 @dataclass(slots=True)
@@ -20,7 +21,10 @@ class ResumePoint:
     """The sound part of an unfinished archive."""
 
     length: int = 0  # bytes of the file that hold whole entries
+    tail: bytes = b""  # whole entries behind these, unpacked, of a gzip member that was broken off
     entries: list[tuple[str, int]] = field(default_factory=list)  # each key, and where its lattice lies, unpacked
+    lost: int = 0  # bytes behind the last whole entry
+    story: str | None = None  # what there was, for the user
 
 
 def resume_point(chosen: Target) -> ResumePoint:
@@ -40,20 +44,29 @@ def resume_point(chosen: Target) -> ResumePoint:
     else:
         finished = False
     point = _packed(part) if chosen.packed else _plain(part)
-    if finished and point.length != os.path.getsize(part):
+    if finished and (point.lost or point.tail):
         os.remove(part)
         raise FormatError("is damaged or of another format, so nothing can be appended; move it away", chosen.archive)
+    if not finished:
+        count = len(point.entries)
+        kept = (
+            "1 lattice of an earlier attempt is kept"
+            if count == 1
+            else f"{count} lattices of an earlier attempt are kept"
+        )
+        point.story = f"{part}: {kept}"
+        if point.lost:
+            point.story += f", and {point.lost} bytes behind them, no whole lattice, are discarded"
     return point
 
 
-def _take(reader: TableReader, point: ResumePoint, *, at_end: bool) -> bool:
-    """Parse the bytes read so far; tell whether they are sound."""
-    entries = reader.parse(0 if at_end else 1 << 62)
-    for (key, found), offset in zip(entries, reader.offsets, strict=True):
-        if isinstance(found, NinjaError):
-            return False
-        point.entries.append((key, offset))
-    return not reader.broken
+def _take(reader: TableReader, point: ResumePoint) -> bool:
+    """Parse the bytes read so far; tell whether they are sound, and only then add their entries."""
+    entries = reader.parse(1 << 62)
+    if reader.broken or any(isinstance(found, NinjaError) for _, found in entries):
+        return False
+    point.entries += [(key, offset) for (key, _), offset in zip(entries, reader.offsets, strict=True)]
+    return True
 
 
 def _plain(path: str) -> ResumePoint:
@@ -62,38 +75,45 @@ def _plain(path: str) -> ResumePoint:
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(reader.space(max(CHUNK, reader.pending))):
             reader.advance(count)
-            if not _take(reader, point, at_end=False):
+            if not _take(reader, point):
                 break
             point.length = reader.position
+    point.lost = os.path.getsize(path) - point.length
     return point
 
 
 def _packed(path: str) -> ResumePoint:
-    """Members hold whole entries, so the sound part ends with a member."""
+    """Members hold whole entries; the last one may be broken off anywhere."""
     from isal import isal_zlib
 
     damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))
     point = ResumePoint()
     reader = TableReader(path)
     with open(path, "rb") as file:
-        content = b""
-        while True:
+        content = file.read(PACKED_CHUNK)
+        while content:
             unpacker = isal_zlib.decompressobj(wbits=31)
-            member = ResumePoint()
-            sound = True
+            member = bytearray()
+            begin = end = reader.position  # of its whole entries
             try:
-                while not unpacker.eof and sound:
-                    content = content or file.read(CHUNK)
-                    if not content:
-                        return point
-                    unpacked = unpacker.decompress(content)
-                    content = unpacker.unused_data
-                    reader.space(len(unpacked))[:] = unpacked
-                    reader.advance(len(unpacked))
-                    sound = _take(reader, member, at_end=False)
+                while content and not unpacker.eof:
+                    piece = unpacker.decompress(content)
+                    content = unpacker.unused_data or file.read(PACKED_CHUNK)
+                    member += piece
+                    reader.space(len(piece))[:] = piece
+                    reader.advance(len(piece))
+                    if not _take(reader, point):
+                        break
+                    end = reader.position
+                is_whole = unpacker.eof and end == begin + len(member)
             except damage:
-                return point
-            if not sound or reader.pending:
-                return point
-            point.length = file.tell() - len(content)
-            point.entries += member.entries
+                is_whole = False
+            if is_whole:
+                point.length = file.tell() - len(content)
+                continue
+            point.tail = bytes(member[: end - begin])
+            point.lost = len(member) - len(point.tail)
+            if not point.tail:
+                point.lost = os.path.getsize(path) - point.length
+            break
+    return point

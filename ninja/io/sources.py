@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,13 +17,14 @@ import numpy as np
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
-from ninja.files.stream import Stream, gives_bytes_once, open_stream, peek
+from ninja.files.stream import Stream, gives_bytes_once, look, open_stream, peek
 from ninja.formats.content import BOM, Content, Entry
-from ninja.formats.format import HEAD, Reader, detect, of_folder
+from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
 from ninja.io import folder
+from ninja.io.listed import LIST_HEAD, advice, is_list, names_script, other_kind
 from ninja.io.read_ahead import read_ahead
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.lattice import Array, Lattice
@@ -142,6 +144,7 @@ class ReadOptions:
     read_ahead: bool = True
     late: bool = False  # what is wrong with a lattice may be raised where it is used
     formats: Counter[str] = field(default_factory=Counter)  # names of the formats met, with their numbers of tables
+    on_note: Callable[[str], None] = warnings.warn  # called with what is left out of a folder
 
 
 class Tables:
@@ -152,25 +155,43 @@ class Tables:
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
+        self.size: int | None = 0  # bytes of the files of all tables; None: not known, as of a pipe
+        self._before = 0  # bytes of the files that have been read
         self._chosen: Reader | None = None  # None: Kaldi's, where a format was chosen
         if options.format is not None:
             found = named(options.format, options.encoding)
             self._chosen = None if found.format.read == KALDI_READ else found
 
     def batches(self, found: Sequence[Table]) -> Iterator[Batch]:
-        """Yield the batches of tables."""
-        for table in found:
+        """Yield the batches of tables; their positions are those in all files together."""
+        sizes = [folder.size_of(table) for table in found]
+        self.size = None if self.size is None or None in sizes else self.size + sum(filter(None, sizes))
+        for table, size in zip(found, sizes, strict=True):
+            end = self._before + (size or 0)
             yield from self._folder(table.place) if table.kind == "folder" else self._table(table)
+            self._before = max(self._before, end)  # also of files that hold no lattices
 
     def _table(self, table: Table, opened: Stream | None = None) -> Iterator[Batch]:
+        end = self._before + (folder.size_of(table) or 0)
         try:
+            if opened is not None:
+                opened.note_input()
             with opened or open_stream(table.place) as stream, closing(self._file(stream, table)) as found:  # type: ignore[type-var]
                 yield from found
-        except OptionError:  # it would be as wrong for any other file
-            raise
         except NinjaError as error:
+            if isinstance(error, OptionError):
+                raise
             error.path = error.path or table.place.name
+            if error.of_run:
+                raise
             yield Batch([(error.key or "", error)], 0, True)
+        self._before = max(self._before, end)
+
+    def _behind(self, found: Iterator[Batch]) -> Iterator[Batch]:
+        """Count the positions of a file's batches from the begin of the first file."""
+        for batch in found:
+            batch.position += self._before if batch.position else 0
+            yield batch
 
     def _folder(self, place: Place) -> Iterator[Batch]:
         """Read the files of a folder that hold lattices; where there are none, those that hold results."""
@@ -183,6 +204,8 @@ class Tables:
             return
         found: Counter[str] = Counter()
         results: list[tuple[Table, Stream | None]] = []
+        others = folder.below(place.path)
+        companions: list[str] = []
         for path in folder.files(place.path):
             held, stream = folder.held(path) if self.options.format is None else folder.named(path)
             found[held] += 1
@@ -191,39 +214,48 @@ class Tables:
                 if stream is not None and len(results) > _KEPT_OPEN:
                     stream.close()
                     results[-1] = results[-1][0], None
-            elif held != "nothing":
+            elif held in ("nothing", "companion"):
+                (others if held == "nothing" else companions).append(path)
+            else:
                 yield from self._table(Table(Place(path)), stream)
         for table, stream in results:
             if not found["lattices"]:
                 yield from self._table(table, stream)
             elif stream is not None:
                 stream.close()
-        if not found.keys() - {"nothing"}:
-            raise FormatError("no lattices lie in this directory", place.path)
+        beside = [table.place.path for table, _ in results] if found["lattices"] else []
+        if not found.keys() - {"nothing", "companion"}:
+            message = "no lattices lie in this directory"
+            said = folder.left_out(place.path, [*others, *companions], [])
+            raise FormatError(f"{message}; {said}" if said else message, place.path)
+        if said := folder.left_out(place.path, others, beside):
+            self.options.on_note(f"{place.path}: {said}")
 
     def _file(self, stream: Stream, table: Table) -> Iterator[Batch]:
         """Read an open file, or those that it lists."""
         options = self.options
         kind: str = table.kind
-        if options.format is not None or not _is_kaldi(stream.head(_FIRST, _is_kaldi)):
+        if options.format is not None or not is_kaldi(stream.head(_FIRST, is_kaldi)):
             kind = kind_of(table, stream)
         if kind == "list":
+            if self.size is not None:  # its files count, not itself
+                self.size -= folder.size_of(table) or 0
             yield from self.batches(listed_files(stream))
             return
         if kind == "scp":
             listed = ScpReader(self._entries_of)
             found = kaldi.script(stream, options.words.vocabulary, listed, permissive=table.permissive)
-            yield from self._ahead(options.words.note_ids(found, stream.name))
+            yield from self._behind(self._ahead(options.words.note_ids(found, stream.name)))
             options.formats[KALDI] += not options.formats
             return
         reader = self._reader_of(stream)
         options.formats[KALDI if reader is None else reader.format.name] += 1
         if reader is None:
-            yield from self._kaldi(stream, table.place)
+            yield from self._behind(self._kaldi(stream, table.place))
             return
         found = self._foreign(Content(stream, table.place.path, late=options.late), reader)
         assert reader.format.read is not None
-        yield from found if options.late and reader.format.read.lazy else self._ahead(found)
+        yield from self._behind(found if options.late and reader.format.read.lazy else self._ahead(found))
 
     def _kaldi(self, stream: Stream, place: Place) -> Iterator[Batch]:
         vocabulary = self.options.words.vocabulary()
@@ -246,6 +278,7 @@ class Tables:
         try:
             for key, found in self._entries(content, reader):
                 batch.entries.append((key, found))
+                batch.position = content.stream.position
                 if isinstance(found, NinjaError):
                     batch.faulty = True
                 else:
@@ -278,7 +311,7 @@ class Tables:
         """Return the format of a file of which nothing is taken yet; None: Kaldi's, or unknown."""
         if self.options.format is not None:
             return self._chosen
-        if _is_kaldi(stream.head(_FIRST, _is_kaldi)):
+        if is_kaldi(stream.head(_FIRST, is_kaldi)):
             return None
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
@@ -292,8 +325,8 @@ class Tables:
         return read_ahead(batches) if self.options.read_ahead else batches
 
 
-def spells_words(name: str) -> bool:
-    """Tell, by its first bytes, whether the first file of a source spells its words."""
+def holds_lattices(name: str) -> bool:
+    """Tell, by its first bytes, whether the first file of a source holds lattices rather than transcripts."""
     (table, *_) = tables(name, allow_pipes=True)
     place = table.place
     if table.kind == "folder":
@@ -302,13 +335,13 @@ def spells_words(name: str) -> bool:
         return False
     try:
         if gives_bytes_once(place.path):
-            head = peek(place.path, HEAD, _is_kaldi)
+            head = peek(place.path, HEAD, is_kaldi)
         else:
-            with open_stream(place) as stream:
+            with look(place.path) as stream:
                 head = stream.head(HEAD)
         if table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
-            return spells_words(os.fsdecode(head.split(b"\n")[0].split()[-1]))
-        return not _is_kaldi(head) and recognised(head, place.name) is not None
+            return holds_lattices(os.fsdecode(head.split(b"\n")[0].split()[-1]))
+        return is_kaldi(head) or recognised(head, place.name) is not None
     except NinjaError:
         return False
 
@@ -322,23 +355,22 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     if not head.removeprefix(BOM).strip() and folder.needs_content(name):
         raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
     found = detect(head, name)
-    if found is None and (said := advice(head, name)) is not None:
-        raise FormatError(said, name)
+    if (found is None or found.name == "text") and by_mark(head) is None:  # .txt says little
+        said = (advice(head, name) if found is None else None) or other_kind(head)
+        if said is not None:
+            raise FormatError(said, name)
     return None if found is None or found.read == KALDI_READ else Reader.of(found, {}, encoding)
 
 
-def _is_kaldi(head: bytes) -> bool:
+def is_kaldi(head: bytes) -> bool:
+    """Tell whether a file begins as an archive of Kaldi's."""
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
+LARGEST_LIST = 1 << 24  # bytes of a list that is looked into before it is read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
-_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
-LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
-_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
-_LONGEST_NAME = 4096  # bytes
-_ROWS = 100  # lines of a list that are looked at
 
 
 def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
@@ -406,6 +438,23 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
+def look_into(table: Table) -> tuple[Literal["ark", "scp", "list"], bytes]:
+    """Tell what a table is before it is read; of a list or a script file also return the content, else b"".
+
+    Pipes, and files that cannot be read, are taken for archives: reading them tells what is wrong.
+    """
+    place = table.place
+    if table.kind not in ("any", "scp") or place.command is not None or gives_bytes_once(place.path):
+        return "ark", b""
+    try:
+        with look(place.path) as stream:
+            kind = kind_of(table, stream)
+            content = b"" if kind == "ark" else stream.head(min(stream.bytes_left, LARGEST_LIST))
+    except NinjaError:
+        return "ark", b""
+    return kind, content if len(content) < LARGEST_LIST else content[: content.rfind(b"\n") + 1]
+
+
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
     """Open the files of a source one after the other, those that a list names in the list's place."""
     for table in tables(source, allow_pipes=allow_pipes):
@@ -420,45 +469,10 @@ def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[
 
 def listed_files(stream: Stream) -> list[Table]:
     """Return the files that a list names, one a line, some of which may be missing."""
-    content = stream.rest().removeprefix(BOM)
-    return [table_of(os.fsdecode(row.strip())) for row in content.split(b"\n") if row.strip()]
+    return names_in(stream.rest())
 
 
-def is_list(head: bytes) -> bool:
-    """Tell whether most of the first lines of a file are names of files which are there."""
-    rows = first_rows(head)
-    return 2 * sum(map(is_file, rows)) >= len(rows) > 0
-
-
-def names_script(head: bytes) -> bool:
-    """Tell whether a file that begins so is a script file: lines of a key, and of a file that is there or an offset."""
-    rows = [row.split(None, 1) for row in first_rows(head)]
-    return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or is_file(row[1])) for row in rows)
-
-
-def first_rows(head: bytes) -> list[bytes]:
-    """Return the first lines of a text that are whole, without blanks around them; none of what is no text."""
-    rows = head.split(b"\n")
-    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
-    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
-
-
-def is_file(name: bytes) -> bool:
-    """Tell whether a name in a file is that of a file."""
-    return len(name) <= _LONGEST_NAME and os.path.isfile(name)
-
-
-def advice(head: bytes, name: str) -> str | None:
-    """Return advice on a text that is of no known format; None: there is none."""
-    rows = first_rows(head)
-    if not rows:
-        return None
-    path = STDIN if name == Place(STDIN).name else name
-    if names_script(head):
-        return f"it looks like a script file; read it as scp:{path}"
-    if all(_NAME.fullmatch(row) or is_file(row) for row in rows):
-        missing = next((row for row in rows if not is_file(row)), None)
-        if missing is not None:
-            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
-        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
-    return None
+def names_in(content: bytes) -> list[Table]:
+    """Return the files that the content of a list names."""
+    rows = content.removeprefix(BOM).split(b"\n")
+    return [table_of(os.fsdecode(row.strip())) for row in rows if row.strip()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import glob
 import os
 import re
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from ninja.lattice.word_ids import agree, used_words
 
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 _BESIDE = ".words.txt"
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # from a decode folder of Kaldi's
 _BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
 
 
@@ -27,7 +29,9 @@ def table_beside(archive: str) -> str:
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the symbol table that lies beside lattices.
+    """Return the symbol table that lies beside lattices, or else in the graph beside their folder, as Kaldi has it.
+
+    That is ``lat.ark.words.txt``, ``words.txt`` or ``words.txt.gz`` beside ``lat.ark``, or ``../graph*/words.txt``.
 
     Args:
         source: Names of the lattices, at least one; ``-`` has nothing beside it.
@@ -35,7 +39,7 @@ def find_table(source: Sequence[str]) -> str:
     Raises:
         OptionError: There is none, or several that differ.
     """
-    found = list(dict.fromkeys(place for each in source if (place := _beside(each)) is not None))
+    found = list(dict.fromkeys(place for each in source for place in _beside(each)))
     if not found:
         names = " or ".join(TABLE_NAMES)
         raise OptionError(f"{source[0]}: no {names} beside it; give the words' spelling with --words")
@@ -45,14 +49,15 @@ def find_table(source: Sequence[str]) -> str:
     return found[0]
 
 
-def _beside(source: str) -> str | None:
-    """Return the symbol table that lies beside a source, if there is one."""
+def _beside(source: str) -> list[str]:
+    """Return the symbol table that lies beside a source; without one, those of the graphs beside its folder."""
     if source == STDOUT:
-        return None
+        return []
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
-    return next((name for name in names if os.path.isfile(name)), None)
+    nearest = next((name for name in names if os.path.isfile(name)), None)
+    return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
 
 
 def write_table(table: SymbolTable, path: str) -> None:

@@ -16,6 +16,7 @@ from ninja.formats.textual import check_encoding
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, Output
 from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
+from ninja.io.scales_beside import ChosenScales
 from ninja.lattice.costs import Scales
 from ninja.lattice.symbols import SymbolTable
 
@@ -38,10 +39,12 @@ def write(
     words_out: str | os.PathLike[str] | None = None,
     encoding: str = "utf-8",
     scales: Scales | None = None,
+    chosen: ChosenScales | None = None,
 ) -> LatticeWriter:
     """Open a file or a folder of lattices for writing, as a context manager.
 
-    The output appears under its name when the block is left without an exception, or not at all.
+    The output appears under its name when the block is left without an exception, or not at all. It may have the name
+    of a source: what reads that reads the old file to its end.
 
         with ninja.write("ark,t:out.txt") as output:
             output.write(lattice)
@@ -68,7 +71,9 @@ def write(
         words_out: File for the symbol table of the words; None: beside the output, where one is needed.
         encoding: Of names of words in text formats but Kaldi's.
         scales: Scales by which paths were compared: those of formats with one cost, of lists and of networks, unless
-            `to` says others; None: 1, 1, 0.
+            `to` says others; None: those that were chosen, else 1, 1, 0.
+        chosen: Scales that were chosen for the lattices, of a rescoring, for example: where costs are written as they
+            are, these stand in a file beside the output, in which `find_scales` and the commands find them.
 
     Raises:
         OptionError: The target makes no sense, there is no such format, or it has no such option.
@@ -76,12 +81,14 @@ def write(
     Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
     """
     form, values = format_of(name, to)
-    chosen = target(name)
-    path = chosen.archive
+    places = target(name)
+    path = places.archive
     is_kaldi = form.name in KALDI
     for option, asked in (("resume", resume), ("kind", kind is not None)):
         if asked and not is_kaldi:
             raise OptionError(f"{option} is for Kaldi archives, but {os.fspath(name)!r} is to be {form.name}")
+    if scales is None and chosen is not None:
+        scales = chosen.scales
     values, note = (values, None) if is_kaldi or scales is None else _weighed(form, values, scales)
     if encoding != "utf-8":
         check_encoding(encoding)
@@ -89,13 +96,14 @@ def write(
     text = path.removesuffix(".gz").endswith(".txt")
     settings = WriteSettings(format_options.fill(form.write.options, values, form.name, text=text), words, encoding)
     table = None if words_out is None else os.fspath(words_out)
-    output = Output(path, form, settings, lossy, path.endswith(".gz"), table, note)
+    beside = tuple(filter(None, (places.archive, places.script)))
+    output = Output(path, form, settings, lossy, path.endswith(".gz"), table, note, beside, chosen)
     if is_kaldi:
         if os.path.isdir(path):
             raise OptionError(f"the output {path!r} is no file name")
         if to is not None:
-            chosen = replace(chosen, text=form.name == KALDI[1])
-        return KaldiWriter(output, chosen, resume=resume, kind=kind)
+            places = replace(places, text=form.name == KALDI[1])
+        return KaldiWriter(output, places, resume=resume, kind=kind)
     if form.write.files == "named":
         if path == STDOUT:
             raise OptionError(f"{form.name} has many files; name a folder")

@@ -140,6 +140,9 @@ class Lattice:
 
         What ``dataclasses.replace`` does in twice the time, which small lattices are short of.
 
+        Args:
+            changed: New values of fields, by their names in the class; arrays must be read-only and fit each other.
+
         Raises:
             TypeError: A lattice has no such field.
         """

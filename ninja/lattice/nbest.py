@@ -11,7 +11,7 @@ from ninja.errors import LatticeError
 Costs = tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Hypothesis:
     """A sentence and its costs, which are unscaled natural-log costs, lower is better."""
 
@@ -33,14 +33,22 @@ class Hypothesis:
         """Acoustic cost of the whole sentence."""
         return math.fsum(self.acoustic)
 
+    def __repr__(self) -> str:
+        text = " ".join(map(str, self.words))
+        return f"Hypothesis({text!r}; graph cost {self.graph_cost:.7g}, acoustic cost {self.acoustic_cost:.7g})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class NBest:
     """The hypotheses of an utterance, in the order of their file."""
 
     key: str
     hypotheses: tuple[Hypothesis, ...]
     frame_shift: float | None = None  # seconds, where there are times
+
+    def __repr__(self) -> str:
+        first = f", the first {self.hypotheses[0]!r}" if self.hypotheses else ""
+        return f"NBest({self.key!r}, {len(self.hypotheses)} hypotheses{first})"
 
 
 def sentence(

@@ -90,7 +90,9 @@ class SymbolTable:
                 if not fields:
                     continue
                 if len(fields) != 2 or not _INTEGER.fullmatch(fields[1]):
-                    raise FormatError(f"expected a word and an integer, found {line[:60]!r}", name, line=number)
+                    raise FormatError(
+                        f"expected a word and an integer, as in words.txt, found {line[:60]!r}", name, line=number
+                    )
                 yield fields[0], int(fields[1])
 
         return cls(entries(), name)

@@ -6,13 +6,18 @@ import importlib
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ninja.errors import ModelError
+from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
+from ninja.files.kind import kind_of as file_kind
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.protocol import LanguageModel, LoadOptions
+from ninja.libraries import needed_for
+from ninja.lm.multiword import MultiwordLM
+from ninja.lm.ngram.class_model import with_classes
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import LanguageModel, LoadOptions, OOVScore, TextTransform
 from ninja.models import ENGLISH
 
 HEAD = 512  # bytes of a file that tell its kind
@@ -24,6 +29,8 @@ KALDI_PIECES = (
     *("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz", "special_symbol_opts.txt"),
     *("word_embedding.final.mat", "feat_embedding.final.mat", "word_feats.txt", "word_feats.txt.gz"),
 )
+# Names such as gpt2 or facebook/opt-125m; those of files have an extension.
+_HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
 CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # how the names of Caffe2's two nets end
 # What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
@@ -55,7 +62,16 @@ class Kind:
 
     def open(self, path: str, options: LoadOptions) -> LanguageModel:
         """Open a model of this kind."""
-        return self.call(getattr(importlib.import_module(f"ninja.lm.{self.module}"), self.function), path, options)
+        with needed_for(self.name, path):
+            module = importlib.import_module(f"ninja.lm.{self.module}")
+        lm = self.call(getattr(module, self.function), path, options)
+        if options.classes is not None and isinstance(lm, NgramLM):
+            lm = with_classes(lm, options.classes)
+        if options.oov_score is not None and lm.unk is None and lm.takes_oov_score:
+            lm.score_oovs(options.oov_score)
+        if options.multi_char is not None and not lm.spells_words:  # pieces see to it themselves
+            lm = MultiwordLM(lm, options.multi_char)
+        return lm
 
 
 def load(
@@ -65,6 +81,10 @@ def load(
     normalize: bool | None = None,
     max_batch: int | None = None,
     words: SymbolTable | None = None,
+    oov_score: OOVScore | None = None,
+    classes: str | os.PathLike[str] | None = None,
+    multi_char: str | None = None,
+    text_transform: TextTransform | None = None,
 ) -> LanguageModel:
     """Load a language model.
 
@@ -76,18 +96,40 @@ def load(
             kind of model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does, all others normalised.
         max_batch: Most histories a network sees at once; None = as many as a call brings.
         words: The symbol table of a model that numbers its words and does not spell them: const-arpa, ``G.fst``, and
-            networks of other toolkits; or the words that a Hugging Face model of pieces is to score. None = the one in
-            the file, or ``words.txt`` or ``words.txt.gz`` beside it. Other kinds ignore it.
+            networks of other toolkits. None = the one in the file, or ``words.txt`` or ``words.txt.gz`` beside it.
+            Other kinds ignore it.
+        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, after whatever history: ``"skip"``, they
+            cost nothing, as SRILM leaves them out; ``"spread"``, 1 / number of the model's words, shared by the words
+            it lacks; or a natural-log probability. The word after it is scored without a history. None = such words
+            are refused. Models with ``<unk>`` ignore it.
+        classes: SRILM's class definitions (``ngram -classes``), for an n-gram model in which the classes are words: a
+            line is ``CLASS [probability] word …``.
+        multi_char: Split words at this character, ``"_"`` in SRILM's multiwords, and score their parts one after the
+            other. None = words are whole.
+        text_transform: ``"lower"``: a Hugging Face model of pieces reads words in lower case, for lattices in upper
+            case. None = as they are.
 
     Raises:
         ModelError: There is no such file, it is of another kind, damaged, or contradicts itself.
         OptionError: An option is out of range, or torch cannot use the device.
         DependencyError: The library that this kind of model needs is not installed.
     """
-    if path is None:
-        path = ENGLISH
-    name = os.fspath(path)
-    return kind_of(name).open(name, LoadOptions(device, normalize, max_batch, words))
+    options = LoadOptions(device, normalize, max_batch, words, oov_score, classes, multi_char, text_transform)
+    lm = open_model(path, options)
+    refuse_unused_classes([lm], options)
+    return lm
+
+
+def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions) -> None:
+    """Raise an `OptionError` if there are class definitions, and no model has such classes."""
+    if options.classes is not None and not any(lm.classes for lm in models):
+        raise OptionError("no language model has any of its classes; is it the right file?", options.classes)
+
+
+def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> LanguageModel:
+    """Load a language model as `load` does."""
+    name = os.fspath(ENGLISH if path is None else path)
+    return kind_of(name).open(name, options)
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
@@ -98,7 +140,7 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     for kind in KINDS:
         if kind.recognise(candidate):
             return kind
-    found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head)
+    found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
     known = " or ".join(kind.name for kind in KINDS)
     raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
 
@@ -113,6 +155,10 @@ def _contents(path: str) -> tuple[bytes, list[str]]:
         with zipfile.ZipFile(path) as archive:
             return head, archive.namelist()
     except FileNotFoundError as error:
+        if _HUB_NAME.fullmatch(path) and not os.path.isdir(path.partition("/")[0]):
+            folder = path.rpartition("/")[2]
+            advice = f"hf download {path} --local-dir {folder}, and then give ./{folder}"
+            raise ModelError(f"no such file or folder; names of a hub are not fetched: {advice}", path) from error
         raise ModelError("no such file; give a checkpoint of `ninja train`", path) from error
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return head, []
@@ -159,17 +205,13 @@ def _is_caffe2(candidate: Candidate) -> bool:
     return not candidate.head and nets == [1, 1]
 
 
-def _describe(head: bytes) -> str:
-    """Describe a file that is no model."""
+def _describe(head: bytes, unpacked: bytes) -> str:
+    """Describe a file that is no model by its first bytes."""
     if not head:
         return "an empty file"
     if head[0] == 0x80:
         return "a pickle, which may run any code when it is opened"
-    if head.startswith(GZIP_MAGIC):
-        return "a gzip file"
-    if b"\0" not in head:
-        return "a text file"
-    return "a file of unknown kind"
+    return file_kind(unpacked) or file_kind(head) or ("a text file" if b"\0" not in head else "a file of unknown kind")
 
 
 KINDS = [  # the first that recognises a model opens it

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
+
+TextTransform = Literal["lower"]  # of words before a model of pieces splits them
+OOVScore = Literal["skip", "spread"] | float  # of words that an n-gram model without <unk> lacks, see `LoadOptions`
 
 
 @runtime_checkable
@@ -30,10 +35,14 @@ class LanguageModel(Protocol):
     eos: int  # id of </s>
     unk: int | None  # id of the word that stands for all unknown ones, where the model has one
     unk_words: int | None = None  # how many distinct words that was in training, where known
+    oov_score: OOVScore | None = None  # what `unk` costs where the model itself has no <unk>
 
     # Abilities beyond the four methods.
     scores_tries: bool = False  # `score_trie` scores whole tries in one pass
     whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
+    classes: tuple[str, ...] = ()  # words that stand for others, as class definitions say
+    spells_words: bool = False  # any word that pieces spell has a score; `vocabulary` has those looked up so far
+    takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
 
     @property
     def num_parameters(self) -> int | None:
@@ -81,6 +90,14 @@ class LanguageModel(Protocol):
         """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
         raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
 
+    def advice(self, words: Sequence[str]) -> str | None:
+        """Tell what to change, in one line, where words of lattices are of a kind that the model hardly knows."""
+        return None
+
+    def score_oovs(self, score: OOVScore) -> None:
+        """Make a word for all that the model lacks, which has no <unk>; see `LoadOptions.oov_score`."""
+        raise OptionError("this language model takes no oov_score; n-gram models do")
+
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
@@ -90,8 +107,21 @@ class LoadOptions:
     normalize: bool | None = None  # normalise scores exactly; None: as the kind of model is meant to be used
     max_batch: int | None = None  # most histories that a network sees at once; None: as many as a call brings
     words: SymbolTable | None = None  # of a file that numbers its words; None: found in it or beside it
+    # Natural-log probability of a word that an n-gram model without <unk> lacks, the same after all histories; the
+    # history begins anew behind it, as SRILM has it. "skip" is 0: the word costs nothing. "spread" is ln 1/V of the
+    # model's V words, which the words that it lacks share as they share an <unk>. None: such words are refused.
+    oov_score: OOVScore | None = None
+    classes: str | os.PathLike[str] | None = None  # SRILM's definitions, for n-gram models that have such classes
+    multi_char: str | None = None  # words are split at this character; None: no word is
+    text_transform: TextTransform | None = None  # of words before a model of pieces splits them; None: as they are
 
     def __post_init__(self) -> None:
+        if self.multi_char is not None and (len(self.multi_char) != 1 or self.multi_char.isspace()):
+            raise OptionError(f"multi_char is {self.multi_char!r}; it must be one character, such as _")
+        if self.text_transform not in (None, *get_args(TextTransform)):
+            raise OptionError(f"text_transform is {self.text_transform!r}; it must be lower, or None")
+        if self.oov_score is not None:
+            oov_logprob(self.oov_score, 1)
         if self.max_batch is not None and self.max_batch < 1:
             raise OptionError(f"max_batch is {self.max_batch}; it must be at least 1, or None")
 
@@ -102,6 +132,15 @@ class LoadOptions:
 
 
 DEFAULTS = LoadOptions()
+
+
+def oov_logprob(score: OOVScore, num_words: int) -> float:
+    """Return the natural-log probability that `score` gives unknown words, for a model of so many words."""
+    if score in ("skip", "spread"):
+        return 0.0 if score == "skip" else -math.log(num_words)
+    if isinstance(score, str) or not -math.inf < score <= 0:
+        raise OptionError(f"oov_score is {score!r}; it must be skip, spread, or a natural-log probability of at most 0")
+    return float(score)
 
 
 FIRST_CAPACITY = 256  # slots at first; doubled when they run out

@@ -19,6 +19,8 @@ from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.
 LONGEST_SENTENCE = 2_000
+HELD_OUT_EVERY = 20  # of a text without a held-out one: so many sentences have one that is held out
+MOST_HELD_OUT = 5_000  # sentences; more would only make measurements slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,33 @@ class Sentences:
 
     def __len__(self) -> int:
         return len(self.begin) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a text: every n-th sentence, which is held out, or all others."""
+
+    every: int
+    held_out: bool
+
+    def has(self, number: int) -> bool:
+        """Tell whether a sentence, numbered from 1, belongs to the part."""
+        return (number % self.every == 0) == self.held_out
+
+
+def held_out_part(path: str | os.PathLike[str]) -> Part:
+    """Choose the sentences of a text to hold out: one of 20, spread evenly, at most some 5,000."""
+    count = sum(1 for _ in read_sentences(path))
+    if count < 2:
+        raise FormatError("a text of one sentence has none to hold out; give a held-out text (dev)", path)
+    return Part(min(max(HELD_OUT_EVERY, -(-count // MOST_HELD_OUT)), count), held_out=True)
+
+
+def part_of(path: str | os.PathLike[str], part: Part | None) -> Iterator[list[str]]:
+    """Read the sentences of a part of a text; None: all."""
+    for number, sentence in enumerate(read_sentences(path), start=1):
+        if part is None or part.has(number):
+            yield sentence
 
 
 def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
@@ -61,10 +90,10 @@ def digest(path: str | os.PathLike[str]) -> str:
     return result.hexdigest()
 
 
-def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1) -> list[str]:
+def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1, part: Part | None = None) -> list[str]:
     """Return the commonest words of a text, at most `size`, `SPECIAL` first, then by falling count and the alphabet."""
     count: Counter[str] = Counter()
-    for words in read_sentences(path):
+    for words in part_of(path, part):
         count.update(words)
     if not count:
         raise FormatError("no sentence in this text", path)
@@ -73,14 +102,14 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1)
     return [*SPECIAL, *(word for _, word in ranked[: size - len(SPECIAL)])]
 
 
-def encode(path: str | os.PathLike[str], words: list[str]) -> Sentences:
+def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = None) -> Sentences:
     """Read a text as word ids, words outside the vocabulary as ``<unk>``."""
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     flat: list[np.ndarray] = []
     length: list[int] = []
     lacking: set[str] = set()
-    for sentence in read_sentences(path):
+    for sentence in part_of(path, part):
         lacking.update(word for word in sentence if word not in number)
         flat.append(np.fromiter((number.get(word, unk) for word in sentence), np.int32, len(sentence)))
         length.append(len(sentence))

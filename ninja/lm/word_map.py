@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, ModelError, SymbolError, VocabularyError
+from ninja.errors import FormatError, ModelError, SymbolError, TableError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import LanguageModel, OOVScore
 
 NO_WORD = -1
 # Decoders that leave these on arcs mean no word: the language model starts and ends sentences by itself.
@@ -24,6 +24,10 @@ MARKS = ("<s>", "</s>", "<eps>")
 UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
 
 WordMapping = Literal["case", "unk"]
+
+MOST_ASKED = 1000  # words of which a model is asked whether it knows their kind
+MAP_WORDS = "map_words may find it"  # advice on unknown words
+OOV_SCORE = "give oov_score (skip, spread or a log-probability)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,11 @@ class Coverage:
     unk_penalty: float  # cost added to <unk> for each of them
     model: str = "the language model"  # what messages call it
     has_unk: bool = True  # the model has a word for the unknown ones
+    oov_score: OOVScore | None = None  # that such words have where the model itself has no <unk>
+    advice: str = MAP_WORDS  # on unknown words of a model without <unk>
+    warning: str | None = None  # of words of a kind that the model hardly knows
     mapped: tuple[tuple[WordMapping, int], ...] = ()  # distinct words that were found in another spelling
+    in_case: int = 0  # unknown words that the model has in lower or upper case, which were not looked for
 
     @property
     def share(self) -> float:
@@ -52,16 +60,27 @@ class Coverage:
         if not self.unknown_arcs:
             return f"{self.model} knows all {self.words} words of the lattices{mapped}"
         named = ", ".join(word for word, _ in self.commonest)
+        if self.in_case:
+            mapped += f"; map_words case would find {self.in_case} of them"
         return (
             f"{self.share:.1%} of arcs carry words unknown to {self.model} ({self.unknown_words} of "
             f"{self.words} words; commonest: {named}){mapped}"
         )
 
     def __str__(self) -> str:
+        warning = "" if self.warning is None else f"; warning: {self.warning}"
+        return f"{self._scored}{warning}"
+
+    @property
+    def _scored(self) -> str:
         if not self.unknown_arcs:
             return self.facts
         if not self.has_unk:
-            return f"{self.facts}; it has no <unk>, so lattices with such words fail"
+            return f"{self.facts}; it has no <unk>, so lattices with such words fail; {self.advice}"
+        if self.oov_score is not None:
+            score = self.oov_score if isinstance(self.oov_score, str) else f"{self.oov_score:g}"
+            penalty = f" and penalty {self.unk_penalty:.2f}" if self.unk_penalty else ""
+            return f"{self.facts}; it has no <unk>: scored with oov_score {score}{penalty}"
         return f"{self.facts}; scored as <unk> with penalty {self.unk_penalty:.2f}"
 
 
@@ -120,13 +139,13 @@ class WordMap:
         """Return the model's word (-1: none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
 
         Raises:
-            SymbolError: An arc's word id is not in the symbol table.
+            TableError: An arc's word id is not in the symbol table.
             VocabularyError: An arc's word is unknown to a model without <unk>.
         """
         word = lattice.word
         if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
             bad = next(int(w) for w in word if w >= self._listed.size or not self._listed[w])
-            raise SymbolError(
+            raise TableError(
                 f"word id {bad} is not in the symbol table {self.words.path or ''}; is it the right one?",
                 key=lattice.key,
             )
@@ -140,9 +159,13 @@ class WordMap:
         lacking = self.words.word(int(lattice.word[~known][0]))
         path = self.lm.vocabulary.path
         raise VocabularyError(
-            f"{self.name} has neither {lacking!r} nor <unk>{f' ({path})' if path else ''}; map_words may find it",
+            f"{self.name} has neither {lacking!r} nor <unk>{f' ({path})' if path else ''}; {self._advice}",
             key=lattice.key,
         )
+
+    @property
+    def _advice(self) -> str:
+        return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
     def coverage(self, lattices: Iterable[Lattice], num_named: int = 8) -> Coverage:
         """Count how many arcs of some lattices carry words the model lacks."""
@@ -161,8 +184,17 @@ class WordMap:
             unk_penalty=self.unk_penalty,
             model=self.name,
             has_unk=self.unk is not None,
+            oov_score=self.lm.oov_score,
+            advice=self._advice,
+            warning=self.lm.advice([self.words.word(number) for number in np.flatnonzero(count)[:MOST_ASKED].tolist()]),
+            in_case=0 if "case" in self.mapped else sum(map(self._has_in_case, unknown)),
             mapped=tuple((how, int(np.count_nonzero(count[which]))) for how, which in self.mapped.items()),
         )
+
+    def _has_in_case(self, number: int) -> bool:
+        """Tell whether the model has a word in lower or in upper case."""
+        word = self.words.word(number)
+        return _first_known((word.lower(), word.upper()), self.lm) is not None
 
     def _map_unknown(self, lm: LanguageModel) -> None:
         """Look for the words the model lacks in other spellings."""

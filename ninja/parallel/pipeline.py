@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
 from ninja.files.cores import num_cores
 from ninja.lattice import Lattice
+from ninja.lattice.keyed import pairs
 from ninja.lattice.symbols import SymbolTable
 from ninja.log import Log
 
@@ -56,8 +57,7 @@ class Each(Generic[Result]):
             except MemoryError:
                 log.fail(LatticeError("it takes more memory than there is; prune it first", key=key))
             except NinjaError as error:
-                error.key = error.key or key
-                log.fail(error)
+                log.fail(error, key)
             else:
                 yield key, result
 
@@ -91,6 +91,7 @@ def stream(
     if batch_arcs < 1:
         raise OptionError(f"batch_arcs is {batch_arcs}, but must be at least 1")
     log = Log() if log is None else log
+    lattices = pairs(lattices)
     left = _without(lattices, done, log) if done else lattices
     results = stage(left, log) if jobs == 1 else _in_workers(left, stage, jobs, batch_arcs, log)
     for pair in results:
@@ -225,8 +226,19 @@ _worker: Worker
 def _start(worker: Worker) -> None:
     """Make this process a worker."""
     global _worker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("OMP_NUM_THREADS", str(worker.threads))
     _worker = worker
+
+
+def _end_with_parent() -> None:
+    """End this process once its parent is dead: one that was killed could not end it."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(batch: bytes) -> bytes:

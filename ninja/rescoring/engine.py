@@ -30,6 +30,9 @@ from ninja.rescoring.models import BoundModels, refuse_unknown
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions, RescoreReport
 
 Keyed = tuple[str, Lattice]
+Coming = Keyed | None  # None: the next lattice is awaited; those in flight are to be given out
+ENOUGH_ARCS = 1000  # to tell by their words whether the model, or the symbol table, is the wrong one
+AsGiven = TypeVar("AsGiven", Keyed, Coming)
 
 
 class Engine(ABC):
@@ -44,42 +47,76 @@ class Engine(ABC):
         self.report = report
         self.in_flight: deque[Utterance] = deque()  # in input order, until its result is handed out
         self.num_arcs = 0  # of these
+        self.awaiting = False  # the next lattice is on its way, where the source says so
+        self._few: list[Lattice] = []  # the first ones, too few to tell whether the models know their words
 
-    def results(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Yield the rescored lattices in input order."""
+    def results(self, lattices: Iterable[Coming]) -> Iterator[Coming]:
+        """Yield the rescored lattices in input order, and None where all are given out and the next is awaited."""
         source = iter(lattices)
         first: list[Keyed] = []
         num_arcs = 0
-        for key, lattice in source:
-            first.append((key, lattice))
-            num_arcs += lattice.num_arcs
+        for pair in source:
+            self.awaiting = pair is None
+            if pair is None and first:
+                break
+            if pair is None:
+                yield None
+                continue
+            first.append(pair)
+            num_arcs += pair[1].num_arcs
             if num_arcs >= self.options.batch_arcs:
                 break
         if not first:
             return
-        coverages = self.models.coverages(lattice for _, lattice in first)
-        self.report.cover(coverages)
-        for coverage in coverages:
-            refuse_unknown(coverage, self.options.max_unknown)
-        with closing(self._waves(chain(first, source), BatchedLM(self.models.lm))) as waves:
+        seen = [lattice for _, lattice in first]
+        self.report.cover(self.models.coverages(seen))
+        self._examine(seen, to_come=self.awaiting)
+        with closing(self._waves(chain(first, self._examined(source)), BatchedLM(self.models.lm))) as waves:
             for _ in waves:
                 while self.in_flight and self.in_flight[0].is_done:
                     utterance = self.in_flight.popleft()
                     self.num_arcs -= utterance.num_arcs
                     if utterance.result is not None:
                         yield utterance.key, utterance.result
+                if self.awaiting and not self.in_flight:
+                    yield None
+
+    def _examine(self, lattices: list[Lattice], *, to_come: bool) -> None:
+        """Refuse models that know too few words of the first lattices, once these have arcs enough or are all."""
+        self._few += lattices
+        if not to_come or sum(lattice.num_arcs for lattice in self._few) >= ENOUGH_ARCS:
+            for coverage in self.models.coverages(self._few):
+                refuse_unknown(coverage, self.options.max_unknown)
+            self._few = []
+
+    def _examined(self, source: Iterator[Coming]) -> Iterator[Coming]:
+        """Yield the lattices behind the first ones, which they join while these are too few."""
+        for pair in source:
+            if self._few and pair is not None:
+                self._examine([pair[1]], to_come=True)
+            yield pair
+        if self._few:
+            self._examine([], to_come=False)
 
     @abstractmethod
-    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
+    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
         """Rescore, stopping whenever some lattices may be done."""
 
-    def _next(self, source: Iterator[Keyed], most_arcs: float) -> Utterance | None:
-        """Return the next utterance to rescore, None if there is none or more arcs than these are in flight."""
+    def _next(self, source: Iterator[Coming], most_arcs: float) -> Utterance | None:
+        """Return the next utterance to rescore; None if none is there or more arcs than these are in flight."""
         while True:
             utterance = self.queue.ready()
             if utterance is not None:
                 return utterance
-            if self.num_arcs >= most_arcs or (pair := next(source, None)) is None:
+            if self.num_arcs >= most_arcs:
+                return None
+            try:
+                pair = next(source)
+            except StopIteration:
+                self.awaiting = False
+                return None
+            self.awaiting = pair is None
+            if pair is None:
                 return None
             utterance = Utterance(pair[1])
             self.in_flight.append(utterance)
@@ -119,7 +156,7 @@ class _HalfBatch:
 class SearchEngine(Engine):
     """The algorithms that search wave by wave."""
 
-    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
+    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
         halves = [_HalfBatch(self._expander()) for _ in range(2)]
         with ThreadPoolExecutor(1, "language-model") as pool:
             try:
@@ -132,7 +169,7 @@ class SearchEngine(Engine):
                             half.answers = pool.submit(lm.wave, *half.expander.gather())
                             self.report.calls += 1
                     yield
-                    if not any(half.utterances for half in halves):
+                    if not self.awaiting and not any(half.utterances for half in halves):
                         break
             finally:
                 for half in halves:
@@ -160,7 +197,7 @@ class SearchEngine(Engine):
             calibrate=options.look_ahead == "calibrated",
         )
 
-    def _admit(self, half: _HalfBatch, source: Iterator[Keyed], busy: bool) -> None:
+    def _admit(self, half: _HalfBatch, source: Iterator[Coming], busy: bool) -> None:
         """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
         budget = self.options.batch_arcs
         while not half.utterances or half.num_arcs < budget // 2:

@@ -13,9 +13,12 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError, VocabularyError
 from ninja.lattice import Lattice
+from ninja.lattice.keyed import bare
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm import LanguageModel, load
+from ninja.lm import LanguageModel
+from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
+from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.word_map import Coverage, WordMap
 from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
@@ -40,6 +43,7 @@ class ModelFiles:
     weights: Sequence[float] = ()  # of the models; not given: equal, or the LM weight for each pass
     directions: Sequence[Direction] = ()  # how each model reads sentences
     device: str = "cpu"  # where they compute: cpu, cuda, cuda:1, …
+    load_options: LoadOptions = DEFAULTS  # how each sees the lattices' words; its device and words are not used
 
     def __post_init__(self) -> None:
         """Refuse numbers that do not match."""
@@ -61,9 +65,11 @@ class ModelFiles:
         Raises:
             NinjaError: A model cannot be loaded, or a weight is out of range.
         """
-        loaded = [load_model(model, self.device, words, log) for model in self.models]
+        given = replace(self.load_options, device=self.device)
+        loaded = [load_model(model, words, log, given) for model in self.models]
         if old_lm is None and self.old_lm is not None:
-            old_lm = load_model(self.old_lm, self.device, words, log)
+            old_lm = load_model(self.old_lm, words, log, given)
+        refuse_unused_classes([lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)], given)
         if not self.directions:
             if len(loaded) < 2:
                 return [(loaded[0] if loaded else None, options)], old_lm
@@ -80,13 +86,15 @@ class ModelFiles:
         return list(passes), old_lm
 
 
-def load_model(path: str | os.PathLike[str] | None, device: str, words: SymbolTable | None, log: Log) -> LanguageModel:
+def load_model(
+    path: str | os.PathLike[str] | None, words: SymbolTable | None, log: Log, options: LoadOptions = DEFAULTS
+) -> LanguageModel:
     """Load a model; one without words of its own takes those of the lattices."""
     try:
-        return load(path, device)
+        return open_model(path, options)
     except (ModelError, OptionError) as error:
         try:
-            lm = load(path, device, words=words)
+            lm = open_model(path, replace(options, words=words))
         except (ModelError, OptionError) as other:
             # Either it was not for want of words, or with words something else is wrong.
             raise (other if isinstance(error, OptionError) else error) from None
@@ -206,7 +214,7 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     Raises:
         VocabularyError: A lattice carries no symbol table.
     """
-    source = iter(lattices)
+    source = bare(lattices)
     first = next(source, None)
     if first is None:
         return Coverage(0, 0, 0, 0, (), unk_penalty or 0.0)
@@ -219,10 +227,12 @@ def refuse_unknown(found: Coverage, max_unknown: float) -> None:
     """Refuse a model that knows too few words: then it, or the symbol table, is likely the wrong one.
 
     Raises:
-        VocabularyError: The share of unknown words is above ``max_unknown``.
+        VocabularyError: The share of unknown words is above ``max_unknown``, or the model has no score for any.
     """
     if found.share > max_unknown:
         raise VocabularyError(
             f"{found.facts}; more than max_unknown = {max_unknown:.0%}: is this the right model, and the right symbol "
             "table? Raise max_unknown to go on all the same"
         )
+    if found.unknown_arcs and not found.has_unk:
+        raise VocabularyError(f"{found.facts}; it has no <unk>: {found.advice}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -13,8 +13,10 @@ from typing import Any, Protocol
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
+from ninja.lattice.keyed import pairs
+from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
-from ninja.rescoring.engine import Engine, Keyed, SearchEngine
+from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
@@ -25,8 +27,8 @@ class ContextStage(Protocol):
 
     old_model: Any  # the first pass's language model, where it is loaded
 
-    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
-        """Yield the lattices with their context."""
+    def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
+        """Yield the lattices with their context, and None where the next is awaited."""
 
 
 class Rescorer:
@@ -71,14 +73,24 @@ class Rescorer:
         return rescorer
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Return the rescored lattices in input order, computed lazily; see `rescore`."""
-        log = RescoreReport() if log is None else log
+        """Return the rescored lattices in input order, computed lazily; see `rescore`.
+
+        A batch waits until the source has given `batch_arcs` arcs or has ended; `rescore` does not wait.
+        """
+        return self.coming(pairs(lattices), RescoreReport() if log is None else log)  # type: ignore[return-value]
+
+    def coming(self, lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]:
+        """Do the same with lattices that may be awaited, see `Arrivals`.
+
+        Returns:
+            ``(key, lattice)`` in input order, and None where all results are given out and the next lattice is awaited.
+        """
         start = time.perf_counter()
         lattices = _counted(lattices, log)
         if self.context is not None:
             lattices = self.context(lattices, log)
         if not self._passes:
-            first = next(lattices, None)
+            first = next((pair for pair in lattices if pair is not None), None)
             if first is None:
                 return lattices
             self._load(first[1], log)
@@ -129,14 +141,17 @@ def rescore(
     the graph cost is the old model's alone. Final states pay for ``</s>``. Acoustic costs stay as they are.
 
     Args:
-        lattices: ``(key, lattice)`` pairs with symbol tables attached, as ``ninja.read`` yields them.
+        lattices: ``(key, lattice)`` pairs with symbol tables attached, as ``ninja.read`` yields them. A thread asks for
+            the next one when it is wanted; while a slow source, such as a decoder at work, has none to give, those that
+            came before are rescored and given out.
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out.
         carry_over: Order of utterances, for a model with context from earlier ones.
         report: Filled on the way with counts, notes and how well the models know the words. With its ``on_error`` a
             failed lattice is left out and reported; without, the first failure is raised.
 
     Returns:
-        ``(key, lattice)`` in input order, computed lazily. Memory is bounded by ``options.batch_arcs``.
+        ``(key, lattice)`` in input order, computed lazily. Memory is bounded by ``options.batch_arcs``. Whoever stops
+        early should close it, or forget it: the source is closed then, too.
 
     Raises:
         VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words a model lacks.
@@ -186,27 +201,35 @@ def iterate(
 
 def _results(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
     report = RescoreReport() if report is None else report
-    found = rescorer(lattices, report)  # refuses what makes no sense now, not when the first lattice is asked for
+    arrivals = Arrivals(pairs(lattices))
+    found = rescorer.coming(arrivals, report)  # refuses what makes no sense now, not when the first lattice is wanted
 
     def results() -> Iterator[Keyed]:
-        for pair in found:
-            report.lattices += 1
-            yield pair
+        with closing(arrivals), closing(found):  # type: ignore[type-var]
+            for pair in found:
+                if pair is None:
+                    arrivals.wait()
+                else:
+                    report.lattices += 1
+                    yield pair
 
     return results()
 
 
-def _counted(lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
+def _counted(lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]:
     for pair in lattices:
-        log.arcs += pair[1].num_arcs
+        if pair is not None:
+            log.arcs += pair[1].num_arcs
         yield pair
 
 
-def _measured(results: Iterator[Keyed], log: RescoreReport, start: float) -> Iterator[Keyed]:
-    for key, lattice in results:
-        log.arcs_written += lattice.num_arcs
-        with suppress(LatticeError):  # alignments may contradict each other
-            log.frames += num_frames(lattice)
-        log.seconds = time.perf_counter() - start
-        yield key, lattice
+def _measured(results: Iterator[Coming], log: RescoreReport, start: float) -> Iterator[Coming]:
+    for pair in results:
+        if pair is not None:
+            lattice = pair[1]
+            log.arcs_written += lattice.num_arcs
+            with suppress(LatticeError):  # alignments may contradict each other
+                log.frames += num_frames(lattice)
+            log.seconds = time.perf_counter() - start
+        yield pair
     log.seconds = time.perf_counter() - start

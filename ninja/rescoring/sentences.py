@@ -23,7 +23,7 @@ from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lm.trie import score_trie
 from ninja.rescoring.carry_over import Utterance
-from ninja.rescoring.engine import BatchedLM, Engine, Keyed, out_of_memory, with_replaced_costs
+from ninja.rescoring.engine import BatchedLM, Coming, Engine, out_of_memory, with_replaced_costs
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions
 
 TOO_MANY_WORDS = (
@@ -146,13 +146,14 @@ class _Unfolding:
 class SentenceEngine(Engine):
     """The algorithms that score sentences."""
 
-    def _waves(self, source: Iterator[Keyed], lm: BatchedLM) -> Generator[None, None, None]:
-        while batch := self._batch(source):
-            self._rescore(batch, lm)
+    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
+        while (batch := self._batch(source)) or self.awaiting:
+            if batch:
+                self._rescore(batch, lm)
             yield
         yield  # the last lattices may all have failed
 
-    def _batch(self, source: Iterator[Keyed]) -> list[_Unfolding]:
+    def _batch(self, source: Iterator[Coming]) -> list[_Unfolding]:
         """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
         batch: list[_Unfolding] = []
         arcs = 0

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from ninja.libraries import needed_for
 from ninja.show.drawing import Drawing
 
 STYLES = ("base.css", "viewer.css")
@@ -38,11 +39,12 @@ def render(
     Text of lattices and transcripts is escaped by the template, and the data stand in a block that no browser runs. The
     policy allows no script but ours and no request. Files are those of ``templates``, or named below ``vendor``.
     """
-    from markupsafe import Markup
+    filled = _template(template)
+    from markupsafe import Markup  # of jinja2
 
     code = [asset(name) for name in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in code)
-    return _template(template).render(
+    return filled.render(
         policy=f"{POLICY}; script-src {hashes}",
         sheets=[Markup(asset(name)) for name in styles],
         scripts=[Markup(each) for each in code],
@@ -66,7 +68,8 @@ def asset(name: str) -> str:
 
 @lru_cache(maxsize=16)
 def _template(name: str) -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    with needed_for("a page"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(loader=PackageLoader("ninja.show"), autoescape=True, undefined=StrictUndefined).get_template(
         name

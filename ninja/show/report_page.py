@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -169,26 +170,33 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
     values = sorted([*before, *after])
     if not values:
         return None
-    largest = max(values[min(len(values) - 1, int(0.98 * len(values)))], 1e-9)  # a few outliers share the last bin
-    size = largest / DEPTH_BINS
+    size = _round_size(values[int(0.98 * (len(values) - 1))] / DEPTH_BINS)  # a few outliers share the last bin
+    bins = min(DEPTH_BINS, int(values[-1] / size) + 1)
+    cut = values[-1] >= bins * size  # the last bin holds larger depths, too
 
     def count(depth: Sequence[float]) -> Counter[int]:
-        return Counter(min(DEPTH_BINS - 1, int(each / size)) for each in depth)
+        return Counter(min(bins - 1, int(each / size)) for each in depth)
 
     counts = {"before": count(before), "after": count(after)}
     highest = max(max(each.values(), default=1) for each in counts.values())
-    step = WIDTH / DEPTH_BINS
+    step = WIDTH / bins
     half = (step - 6) / 2
     bars = []
-    for place in range(DEPTH_BINS):
-        bound = "or more" if place == DEPTH_BINS - 1 else f"to {(place + 1) * size:.3g}"
+    for place in range(bins):
+        bound = "or more" if cut and place == bins - 1 else f"to {(place + 1) * size:.4g}"
         for offset, name in enumerate(counts):
             if number := counts[name][place]:
-                title = f"{name}: depth {place * size:.3g} {bound}"
+                title = f"{name}: depth {place * size:.4g} {bound}"
                 bars.append(_bar(place * step + 3 + offset * half, half, number, highest, name, title))
-    plus = ["+" if place == DEPTH_BINS - 1 else "" for place in range(DEPTH_BINS)]
-    labels = tuple((place * step, f"{place * size:.3g}{each}") for place, each in enumerate(plus))
+    edges = range(bins if cut else bins + 1)
+    labels = tuple((place * step, f"{place * size:.4g}{'+' if cut and place == bins - 1 else ''}") for place in edges)
     return Histogram("Utterances by depth of lattice (arcs that cross a frame)", tuple(bars), labels)
+
+
+def _round_size(least: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is no smaller; 0.1 at least."""
+    power = 10.0 ** math.floor(math.log10(max(least, 0.1)))
+    return next(size for factor in (1, 2, 5, 10) if (size := factor * power) >= least or factor == 10)
 
 
 def _bar(x: float, width: float, count: int, highest: int, kind: str, title: str) -> Bar:

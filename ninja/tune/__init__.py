@@ -1,6 +1,7 @@
 """Choosing weights and boosts on development sets."""
 
 from ninja.tune.boosts import DevSet, tune_context
+from ninja.tune.first_pass import TunedScales, tune_first_pass
 from ninja.tune.weights import tune_weights
 
-__all__ = ["DevSet", "tune_context", "tune_weights"]
+__all__ = ["DevSet", "TunedScales", "tune_context", "tune_first_pass", "tune_weights"]

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ninja.errors import DependencyError, OptionError
+from ninja.errors import OptionError
 from ninja.files.output import opened
+from ninja.libraries import needed_for
 from ninja.tune.boosts import TunedContext
 
 # Distinguishable for people with colour blindness, too: Okabe and Ito, "Color Universal Design", 2008.
@@ -37,10 +38,8 @@ def check_picture(path: str | os.PathLike[str]) -> str:
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")
-    try:
+    with needed_for("a picture", path):
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise DependencyError("pictures need a library: pip install 'ninja-asr[plot]'", path) from error
     return kind
 
 

@@ -214,8 +214,7 @@ class Trials:
                 lists = given.entities.of(key)
                 best_path(add_context(lattice, self._tracker, lists))  # what fails here would fail in every trial
             except NinjaError as failure:
-                failure.key = failure.key or key
-                log.fail(failure)
+                log.fail(failure, key)
                 continue
             utterances.append(DevUtterance(key, lattice, given.references[key], lists, {}))
         if not utterances:

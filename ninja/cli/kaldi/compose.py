@@ -107,15 +107,15 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
     lacking: list[str] = []
     seen: set[str] = set()
 
-    def transcribed() -> Iterator[tuple[str, Lattice]]:
-        for key, lattice in source.lattices():
+    def transcribed(part: Source) -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in part.lattices():
             if key in transcripts.ids:
                 seen.add(key)
                 yield key, lattice
             else:
                 lacking.append(key)
 
-    write(Each(lambda lattice: graph.difference(lattice, transcripts.of(lattice))), source, destination, transcribed())
+    write(Each(lambda lattice: graph.difference(lattice, transcripts.of(lattice))), source, destination, transcribed)
     unused = [key for key in transcripts.ids if key not in seen]
     for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
         console.say_keys(keys, what)

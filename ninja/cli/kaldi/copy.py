@@ -9,7 +9,8 @@ import click
 
 from ninja import graph
 from ninja.cli.archives import unchanged
-from ninja.cli.options import Destination, check_stdin, command, lattice_output, reads, switch
+from ninja.cli.files import Lattices
+from ninja.cli.options import Destination, command, lattice_output, reads, switch
 from ninja.cli.run import write
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.formats.kaldi.archive import KALDI
@@ -52,15 +53,15 @@ def copy(
     wanted = frozenset(keys)
     seen = set()
 
-    def selected() -> Iterator[tuple[str, Lattice]]:
-        for key, lattice in source.lattices():
+    def selected(part: Source) -> Iterator[tuple[str, Lattice]]:
+        for key, lattice in part.lattices():
             seen.add(key)
             if listed is None or (key in wanted) == (include is not None):
                 yield key, lattice
 
     stage = Each(graph.to_compact if write_compact else unchanged)
     kind: Kind = "compact" if write_compact else "raw"
-    write(stage, source, destination, selected(), kind=kind, may_be_empty=ignore_missing)
+    write(stage, source, destination, selected, kind=kind, may_be_empty=ignore_missing)
     unknown = [key for key in keys if key not in seen]
     console, log = source.console, source.console.log
     console.say_keys(unknown, f"keys of {listed} are not in {' '.join(source.places)}")
@@ -70,8 +71,8 @@ def copy(
 
 
 @command
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", type=Lattices())
+@click.argument("second", type=Lattices())
 @lattice_output(resume=False)
 @reading_options()
 def copy_backoff(first: str, second: str, **options: Any) -> None:
@@ -85,7 +86,6 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     """
     given = opened((first,), options)
     source, destination = given["source"], given["destination"]
-    check_stdin([first, second])
     backed_off = 0
 
     def chosen(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
@@ -105,8 +105,8 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
 
 
 @command
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", type=Lattices())
+@click.argument("second", type=Lattices())
 @click.option("--delta", default=0.1, help="Largest difference of a path's cost.")
 @click.option("--num-paths", type=click.IntRange(0), default=20, help="Best paths whose alignments are compared.")
 @click.option("--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Share that may differ.")
@@ -124,7 +124,6 @@ def equivalent(
     Example:
       ninja equivalent before.ark.gz after.ark.gz --delta 0.001
     """
-    check_stdin([first, second])
     source: Source = opened((first,), options)["source"]
     console = source.console
     differing: list[str] = []

@@ -64,6 +64,7 @@ def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_be
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=source.allow_pipes))
+    source.spell()
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
     risk, words = 0.0, 0
     with text_output(output_file) as stream:
@@ -98,6 +99,7 @@ def nbest_to_ctm(
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
+    source.spell()
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
     run_lines(lines, source, output_file)
     source.console.close_counting("paths")

@@ -12,7 +12,6 @@ import click
 
 from ninja import graph
 from ninja.cli import options
-from ninja.cli.console import NAMED_FAILURES
 from ninja.cli.options import (
     Command,
     Destination,
@@ -26,6 +25,7 @@ from ninja.cli.options import (
 )
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
+from ninja.errors import NAMED
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam, determinize_retrying
 from ninja.lattice import Lattice
@@ -135,7 +135,7 @@ def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterato
 def _write(function: Determinize, source: Source, destination: Destination) -> NoReturn:
     """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
-    log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED_FAILURES else None
+    log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
     arcs = write(partial(determinized, function=function), source, destination, kind="compact")
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the requested beam")

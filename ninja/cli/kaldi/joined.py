@@ -11,9 +11,11 @@ from typing import Any, NoReturn
 
 import click
 
+from ninja.cli.files import Lattices
 from ninja.cli.kaldi.options import lat_weights_option
-from ninja.cli.options import Command, Destination, all_scales, check_stdin, lattice_output, reads, section
+from ninja.cli.options import Command, Destination, lattice_output, reads, section
 from ninja.cli.run import write
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, opened, reading_options, reads_lattices
 from ninja.errors import LatticeError
 from ninja.graph import combine
@@ -89,14 +91,15 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
     """
 
     def decorate(command: Command) -> Command:
-        @click.argument("first")
-        @click.argument("others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others)
+        @click.argument("first", type=Lattices())
+        @click.argument(
+            "others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others, type=Lattices()
+        )
         @lattice_output(what)
         @reading_options()
         @functools.wraps(command)
         def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
             beside = (others,) if isinstance(others, str) else others
-            check_stdin([first, *beside])
             arguments = opened((first,), options)
             command(Joined(arguments.pop("source"), beside, strict), **arguments)
 
@@ -109,10 +112,10 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
 def combines_systems(command: Command) -> Command:
     """Give a command its source and, if there are several systems, their ``lattices``, combined, and ``scales``."""
 
-    @all_scales
+    @scales
     @section(
         "Several systems",
-        reads("--with", "Lattices of one more system.", "others", multiple=True, metavar="SOURCE"),
+        reads("--with", "Lattices of one more system.", "others", kind=Lattices(), multiple=True),
         lat_weights_option,
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
@@ -130,7 +133,6 @@ def combines_systems(command: Command) -> Command:
             raise click.UsageError("--lat-weights needs --with: there is one system only")
         lattices = None
         if others:
-            check_stdin([*source.places, *others])
             weights = check_weights(lat_weights, 1 + len(others))
             function = partial(_combined, weights=weights, scales=scales)
             lattices, scales = _all_combined(Joined(source, others, strict), function), Scales()

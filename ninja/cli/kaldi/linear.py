@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.options import Destination, check_places, command, lattice_output, reads
+from ninja.cli.files import InputFile
+from ninja.cli.options import Destination, command, lattice_output, reads
 from ninja.cli.run import open_output
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
@@ -27,13 +28,13 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 
 @command
-@click.argument("alignments")
+@click.argument("alignments", type=InputFile())
 @reads("--transcriptions", "Word ids of each key; words, with --words.", required=True)
-@click.option("--words", metavar="FILE", help=WORDS_HELP)
+@reads("--words", WORDS_HELP)
 @reads("--lm-cost", "Graph cost of each key.  [default: 0]")
 @reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
 @click.option("--allow-pipes", is_flag=True, help="Run commands typed as input ('ark:command |').")
-@lattice_output(resume=False)
+@lattice_output(resume=False, each_input=False)
 def linear_to_nbest(
     alignments: str,
     transcriptions: str,
@@ -76,7 +77,7 @@ def linear_to_nbest(
 
 
 @command
-@lattice_output(resume=False)
+@lattice_output(resume=False, each_input=False)
 @reads_lattices_alone
 def nbest_to_lattice(source: Source, destination: Destination) -> None:
     """Unite n-best paths, keys ending in -1, -2, …, in lattices.
@@ -87,7 +88,6 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
     Example:
       ninja nbest-to-lattice nbest.ark.gz -o lat.ark.gz
     """
-    check_places([destination.output_file], source.places)
 
     def paths() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices():
@@ -112,9 +112,9 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
 
 
 @command
-@click.argument("text")
-@click.option("--words", metavar="FILE", help=WORDS_HELP)
-@lattice_output(resume=False)
+@click.argument("text", type=InputFile())
+@reads("--words", WORDS_HELP)
+@lattice_output(resume=False, each_input=False)
 def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
     """Make a lattice from each line of word ids, or of words with --words.
 
@@ -126,7 +126,6 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
     """
     destination = Destination(**writing_options)
     source = Source((text,), words, are_lattices=False)
-    check_places([destination.output_file], [text, words])
     lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(source, text))
     _write(source, destination, (lattice.with_words(source.table()) for lattice in lattices))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from functools import lru_cache, partial
 
 import click
 
+from ninja.cli.models import word_options
 from ninja.cli.options import Destination, command, lattice_output, reads
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
@@ -16,6 +16,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.parallel.pipeline import Each
@@ -23,9 +24,9 @@ from ninja.rescoring.models import load_model
 
 
 @lru_cache(1)  # in each worker process
-def loaded(path: str, words: SymbolTable | None) -> NgramLM:
+def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramLM:
     """Load an n-gram model."""
-    lm = load_model(path, "cpu", words, Log())
+    lm = load_model(path, words, Log(), options)
     if not isinstance(lm, NgramLM):
         message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
         raise ModelError(message, path)
@@ -38,10 +39,12 @@ def mapped(lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float |
     return WordMap(words, lm, unk_penalty)
 
 
-def composed(lattice: Lattice, path: str, scale: float, unk_penalty: float | None) -> Lattice:
+def composed(
+    lattice: Lattice, path: str, scale: float, unk_penalty: float | None, load_options: LoadOptions
+) -> Lattice:
     """Add the costs of an n-gram model to a lattice."""
     words = lattice.words
-    lm = loaded(path, words)
+    lm = loaded(path, words, load_options)
     word_map = None if words is None else mapped(lm, words, len(words), unk_penalty)
     return compose_ngram(lattice, lm, scale, word_map=word_map)
 
@@ -50,14 +53,22 @@ def composed(lattice: Lattice, path: str, scale: float, unk_penalty: float | Non
 @reads("--lm", "N-gram model: ARPA, const-arpa or G.fst.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
+@word_options("oov_score")
 @lattice_output("The lattices")
 @reads_lattices
-def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | None, destination: Destination) -> None:
+def lmrescore(
+    source: Source,
+    lm: str,
+    lm_scale: float,
+    unk_penalty: float | None,
+    load_options: LoadOptions,
+    destination: Destination,
+) -> None:
     """Add the scores of an n-gram model to lattices, or take them out, exactly.
 
     Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
-    times --lm-scale. Nothing is pruned; states split where the model tells histories apart. Without --words, words.txt
-    or words.txt.gz beside SOURCE is taken.
+    times --lm-scale. Nothing is pruned; states split where the model tells histories apart. A model without <unk> needs
+    --oov-score where it lacks a word. Without --words, words.txt or words.txt.gz beside SOURCE is taken.
 
     \b
     Example:
@@ -66,11 +77,12 @@ def lmrescore(source: Source, lm: str, lm_scale: float, unk_penalty: float | Non
     for name, value in (("lm_scale", lm_scale), ("unk_penalty", unk_penalty or 0.0)):
         if not math.isfinite(value):
             raise OptionError(f"{name} is {value}, but must be finite")
-    if not os.path.exists(lm):
-        raise ModelError("no such file", lm)
     words = source.need_table()
     if source.jobs > 1 and unk_penalty is None:
         words.complete()  # workers know only the words so far
-    function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty)
+    model = loaded(lm, words, load_options)  # here, too: what is wrong with it is said once
+    if model.oov_score is not None:
+        source.console.say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
+    function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
     arcs = write(Each(function), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs")

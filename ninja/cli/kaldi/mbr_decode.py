@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
+from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Command, command, output_file, scales, section, switch, text_output, writes
+from ninja.cli.options import Command, command, output_file, section, switch, text_output, writes
 from ninja.cli.run import results
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.errors import LatticeError, OutputError
+from ninja.files.place import SPECIFIER
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
 from ninja.io.number_tables import NumberWriter
@@ -100,7 +103,7 @@ def decode(
     writes("--sausage", "Write the bins of each lattice: word ids and posteriors."),
     writes("--times", "Write begin and end of each bin, in frames."),
     switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins."),
-    click.option("--mesh-dir", metavar="DIR", help="Write confusion networks as SRILM's word meshes, KEY.mesh each."),
+    writes("--mesh-dir", "Write confusion networks as SRILM's word meshes, KEY.mesh each.", kind=OutputFolder()),
     writes("--json", "Write confusion networks, one a line, as JSON.", "json_file"),
     word_symbol_table_option,
 )
@@ -110,7 +113,7 @@ def mbr_decode(
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
-    One line for each: its key and its words, or word ids where --words is not given. With --with, the lattices of
+    One line for each: its key and its words, or word ids where there is no symbol table. With --with, the lattices of
     several systems are combined first, as ninja combine does it. Times mean something only in lattices whose arcs have
     the labels of their words (ninja align-words).
 
@@ -120,6 +123,8 @@ def mbr_decode(
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
     files = {name: file for name in OUTPUTS if (file := given.pop(name)) is not None}
+    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
+        source.spell()
     show = shown_words(source.console, word_symbol_table)
     risk, words = 0.0, 0
     with ExitStack() as stack:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 
 import click
 
 from ninja import graph
+from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, two_scales, writes
+from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, writes
+from ninja.cli.parts import parts
 from ninja.cli.run import open_output, results
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
 from ninja.graph import Path
@@ -28,9 +30,8 @@ def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
 
 
 @operation()
-@two_scales
-@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
-def one_best(scales: Scales, word_ins_penalty: float) -> Operation:
+@scales
+def one_best(scales: Scales) -> Operation:
     """Write the best path of each lattice as a lattice.
 
     Costs are written as they were; keys stay the same.
@@ -39,7 +40,7 @@ def one_best(scales: Scales, word_ins_penalty: float) -> Operation:
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    return partial(best_lattice, scales=replace(scales, word_penalty=word_ins_penalty))
+    return partial(best_lattice, scales=scales)
 
 
 def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> list[Lattice]:
@@ -50,7 +51,7 @@ def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> li
 
 
 @command
-@two_scales
+@scales
 @click.option("--n", type=click.IntRange(1), default=1, help="Paths for each lattice.")
 @switch("--random", False, "Draw random paths: all arcs that leave a state are equally probable.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
@@ -68,10 +69,11 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
     """
     total = 0
     paths_of = partial(some_paths, n=n, scales=scales, seed=srand if random else None)
-    with open_output(destination, source) as archive:
-        for key, paths in results(Each(paths_of), source, to_stdout=destination.output_file == "-"):
-            for number, path in enumerate(paths, start=1):
-                total += archive.take(path.with_key(f"{key}-{number}"))
+    for part, output in parts(source, destination):
+        with open_output(output, part) as archive:
+            for key, paths in results(Each(paths_of), part, to_stdout=output.output_file == "-"):
+                for number, path in enumerate(paths, start=1):
+                    total += archive.take(path.with_key(f"{key}-{number}"))
     source.console.close_counting(f"lattices, {total} paths")
 
 
@@ -86,12 +88,12 @@ alignments_output = writes("--alignments", "Write the transition ids here, as te
 
 
 @command
-@two_scales
+@scales
 @section(
     "Input and output",
     words_output,
     alignments_output,
-    writes("--write-lattices", "Write the best paths here as lattices."),
+    writes("--write-lattices", "Write the best paths here as lattices.", kind=LatticeFile()),
 )
 @word_symbol_table_option
 @reads_lattices

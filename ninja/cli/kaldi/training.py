@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
-from ninja.cli.options import Command, Destination, command, lattice_output, output_file, switch, two_scales, writes
+from ninja.cli.options import Command, Destination, command, lattice_output, output_file, switch, writes
 from ninja.cli.run import results, run
+from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.graph.frame_posteriors import FramePosteriors
@@ -36,7 +37,7 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 
 
 @command
-@two_scales
+@scales
 @writes("--loglikes", "Write the log-likelihood of all paths of each lattice here.")
 @posteriors_output
 @reads_lattices
@@ -81,7 +82,7 @@ one_silence_class = switch("--one-silence-class", False, "Count silences as righ
 
 
 @command
-@two_scales
+@scales
 @one_silence_class
 @posteriors_output
 @has_references
@@ -100,7 +101,7 @@ def to_mpe_post(source: Source, output_file: str, **given: Any) -> None:
 
 
 @command
-@two_scales
+@scales
 @one_silence_class
 @posteriors_output
 @has_references

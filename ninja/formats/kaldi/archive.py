@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
-from ninja.errors import FormatError, NinjaError, SymbolError
+from ninja.errors import FormatError, NinjaError, OptionError, TableError
 from ninja.files.place import Place, resolve
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content, Entry
@@ -51,6 +51,7 @@ class Batch:
     entries: list[tuple[str, Lattice | NinjaError]] = field(default_factory=list)
     size: int = 0  # bytes
     faulty: bool = False
+    position: int = 0  # bytes of the file, as they lie there, up to the end of the last entry; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,14 @@ class Vocabulary:
         """Give a lattice the symbol table, unless it brings its own.
 
         Raises:
-            SymbolError: The table lacks a word of the lattice.
+            TableError: The table lacks a word of the lattice.
         """
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
         for word in np.unique(lattice.word):
             if word >= len(self.known) or not self.known[word]:
                 message = f"word id {word} is not in the symbol table; is it the right one?"
-                raise SymbolError(message, key=lattice.key)
+                raise TableError(message, key=lattice.key)
         return lattice.with_words(self.words)
 
 
@@ -101,9 +102,11 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
         ahead=AHEAD,
         largest=LARGEST_ENTRY,
     )
+    position = 0
     with closing(reader):
         while entries := reader.next():
-            yield Batch(entries, reader.size, reader.num_faults > 0)
+            position += reader.size
+            yield Batch(entries, reader.size, reader.num_faults > 0, position)
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
@@ -115,7 +118,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
         before = reader.position
         entries = reader.parse(stream.bytes_left if count else 0)
         if entries:
-            yield Batch(entries, reader.position - before, reader.num_faults > 0)
+            yield Batch(entries, reader.position - before, reader.num_faults > 0, stream.position)
 
 
 def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
@@ -140,7 +143,7 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
     size = reader.pending
     found = reader.parse_one(key, 0)
     assert found is not None  # all bytes are there
-    return Batch([(key, found)], size, isinstance(found, NinjaError))
+    return Batch([(key, found)], size, isinstance(found, NinjaError), stream.position)
 
 
 def script(
@@ -155,8 +158,10 @@ def script(
         permissive: Pass over what cannot be read.
     """
     batch = Batch()
+    position = 0  # in the script file
     with closing(_LastFile(vocabulary, foreign)) as last_file:
         for number, line in rows(script):
+            position += len(line) + 1
             fields = line.split(None, 1)
             if not fields:
                 continue
@@ -166,6 +171,8 @@ def script(
                 if not name:
                     raise FormatError("expected a key and a file", script.name, line=number)
                 found = last_file.lattice(key, name)
+            except OptionError:
+                raise
             except NinjaError as error:
                 if permissive:
                     continue
@@ -179,6 +186,7 @@ def script(
             batch.entries.append((key, found))
             batch.faulty |= isinstance(found, NinjaError)
             batch.size += last_file.last_size
+            batch.position = position
             if batch.size >= CHUNK or len(batch.entries) == 64:
                 yield batch
                 batch = Batch()

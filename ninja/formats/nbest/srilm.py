@@ -25,7 +25,10 @@ BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.00
 LOG10 = math.log(10.0)  # nats
 _COMMENT = "##"
 _SCORE = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
-_SCORES = re.compile(_SCORE + rb"\s+" + _SCORE + rb"\s+(\d{1,9})(?=\s|\Z)")
+_LOG = rb"(?:" + _SCORE + rb"|-inf(?:inity)?)"
+_SCORES = re.compile(_LOG + rb"\s+" + _LOG + rb"\s+(\d{1,9})(?=\s|\Z)", re.IGNORECASE)
+_NUMBER = re.compile(_SCORE)
+_PART = re.compile(r"[^\W_]+")
 _SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is no id of a state
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
@@ -54,8 +57,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
       becomes the acoustic cost, as in SRILM.
     * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states below words, whose times lie
       within their word's, are left out. What the score of the line has beyond its words' is acoustic cost of the end.
-    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number, that of the words which
-      count for a word penalty, is not read; hypotheses of probability 0 are left out.
+    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is not read, as it is what
+      SRILM's language model counted: pauses, noises and tags may count for none, multiwords (``you_know``) for several.
+      Hypotheses of probability 0 are left out.
 
     Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
     ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
@@ -147,10 +151,15 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
     if not (fields[2].isascii() and fields[2].isdigit()):
         raise FormatError(f"expected the number of words, found {fields[2][:60]!r}", path, key=key, line=line)
     words = fields[3:]
-    if len(fields[2]) > 9 or int(fields[2]) > len(words):  # there may be more, which count for no penalty
+    if len(fields[2]) > 9 or int(fields[2]) > _most_counted(words):
         message = f"{fields[2][:20]} words are announced, but {len(words)} follow; the line may be cut short"
         raise FormatError(message, path, key=key, line=line)
     return sentence(words, -graph * LOG10, -acoustic * LOG10, line)
+
+
+def _most_counted(words: Sequence[str]) -> int:
+    """Return how many words SRILM may count: of multiwords each part, be they joined by _, by - or otherwise."""
+    return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
 def _spoken(each: Hypothesis, silent: frozenset[str]) -> Hypothesis:
@@ -271,7 +280,7 @@ def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions)
 
 
 def begins_srilm(head: bytes) -> bool:
-    """Tell whether a file begins with a header, or a line of two scores, the number of words, and that many words."""
+    """Tell whether a file begins with a header, or a line of two scores, a number of words, and words."""
     rows = _rows(head[: 1 << 12])
     return bool(rows) and (rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows[:1]))
 
@@ -292,7 +301,10 @@ def _is_list(rows: list[bytes]) -> bool:
 
 def _is_hypothesis(row: bytes) -> bool:
     found = _SCORES.match(row)
-    return found is not None and int(found[1]) <= len(row[found.end() :].split())
+    if found is None:
+        return False
+    words = row[found.end() :].split()
+    return int(found[1]) <= len(words) or not all(map(_NUMBER.fullmatch, words))
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:

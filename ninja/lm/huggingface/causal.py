@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.lm.huggingface.piece_network import PieceLM
 from ninja.lm.huggingface.spelling import Spelling
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.units import Ids, UnitLM
 
 
-class CausalLM(LanguageModel):
-    """A subword network behind the protocol of `LanguageModel`, over the words of some lattices; see there.
+class CausalLM(UnitLM):
+    """A subword network behind the protocol of `LanguageModel`, over whatever words are looked up; see `UnitLM`.
 
-    A history's slot is that of its last piece. A word's log-probability is the sum of those of its pieces, the space
-    before it being part of the first; nothing is paid for where a word ends, since the next one says so with its
-    space. ``</s>`` is the piece that ends a text, right after the last word.
+    The space before a word is part of its first piece; nothing is paid for where a word ends, since the next one says
+    so with its space. ``</s>`` is the piece that ends a text, right after the last word.
     """
 
-    scores_tries = True
+    spells_words = True
 
     def __init__(self, pieces: PieceLM, spelling: Spelling) -> None:
         """Put words above the pieces that a network reads."""
+        super().__init__(pieces)
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1
@@ -36,84 +36,17 @@ class CausalLM(LanguageModel):
         """Number of slots in use, those of pieces that only longer histories need included."""
         return self._pieces.num_slots
 
-    @property
-    def num_parameters(self) -> int | None:
-        """Number of trained numbers."""
-        return self._pieces.num_parameters
+    def advice(self, words: Sequence[str]) -> str | None:
+        """See `LanguageModel.advice`."""
+        return self._spelling.advice(words)
 
-    @property
-    def normalized(self) -> bool:
-        """True if scores are normalised exactly."""
-        return self._pieces.normalized
+    def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
+        return self._pieces.at_start(slots)
 
-    def start(self, count: int) -> np.ndarray:
-        """See `LanguageModel.start`."""
-        return self._pieces.start(count)
+    def _places(
+        self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
+    ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
+        return *self._spelling.places(words, first), self._spelling.piece
 
-    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`."""
-        place, left = self._places(slots, words)
-        made = np.empty(len(slots), np.int64)
-        going = np.arange(len(slots))
-        current = slots
-        while len(going):
-            longer = self._pieces.advance(current, self._spelling.piece[place[going]])
-            if current is not slots:  # slots of half words, which live on below the longer ones
-                self._pieces.release(current)
-            place[going] += 1
-            left[going] -= 1
-            more = left[going] > 0
-            made[going[~more]] = longer[~more]
-            going, current = going[more], longer[more]
-        return made
-
-    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.logprob`."""
-        place, left = self._places(slots, words)
-        score = np.zeros(len(slots))
-        going = np.arange(len(slots))
-        current = slots
-        half = np.empty(0, np.int64)  # slots made here
-        while len(going):
-            piece = self._spelling.piece[place[going]]
-            score[going] += self._pieces.logprob(current, piece)
-            left[going] -= 1
-            place[going] += 1
-            more = left[going] > 0
-            going = going[more]
-            # Words of one history often begin alike: their common pieces are read once.
-            pair, which = np.unique(np.stack((current[more], piece[more])), axis=1, return_inverse=True)
-            longer = self._pieces.advance(pair[0], pair[1])
-            self._pieces.release(half)
-            half, current = longer, longer[which.reshape(-1)]
-        return score.astype(np.float32)
-
-    def release(self, slots: np.ndarray) -> None:
-        """See `LanguageModel.release`."""
-        self._pieces.release(slots)
-
-    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.score_trie`; the trie of pieces is scored."""
-        entry = self._spelling.entry(word, parent < 0)
-        begin, end = self._spelling.begin[entry].tolist(), self._spelling.begin[entry + 1].tolist()
-        piece = self._spelling.piece.tolist()
-        found: dict[tuple[int, int], int] = {}  # piece node by the one above and the piece
-        last: list[int] = []  # piece node in which each word ends
-        owner: list[int] = []
-        part: list[int] = []
-        for node, upper in enumerate(parent.tolist()):
-            at = last[upper] if upper >= 0 else -1
-            for place in range(begin[node], end[node]):
-                at = found.setdefault((at, piece[place]), len(found))
-                owner.append(node)
-                part.append(at)
-            last.append(at)
-        trie = np.array(list(found), np.int32).reshape(-1, 2)
-        score = self._pieces.score_trie(trie[:, 0], trie[:, 1])
-        return np.bincount(owner, score[part].astype(np.float64), len(parent)).astype(np.float32)
-
-    def _places(self, slots: np.ndarray, words: np.ndarray) -> tuple[Any, Any]:
-        """Return where each word's pieces begin, and how many there are, int64 [n] each."""
-        entry = self._spelling.entry(words, self._pieces.at_start(slots))
-        begin = self._spelling.begin[entry]
-        return begin, self._spelling.begin[entry + 1] - begin
+    def _score_units(self, parent: npt.NDArray[np.int32], unit: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        return self._pieces.score_trie(parent, unit)  # pieces have no vocabulary to check

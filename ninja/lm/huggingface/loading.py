@@ -1,4 +1,4 @@
-"""Open a directory as Hugging Face's transformers library writes it, without network and without code from it."""
+"""Models of Hugging Face's libraries: a directory, opened without network and without code from it, or an object."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ninja.errors import DependencyError, ModelError, OptionError
-from ninja.lattice.symbols import SymbolTable
+from ninja.errors import DependencyError, ModelError
+from ninja.libraries import needed_for
 from ninja.lm.compute import device_of, reason
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.masked import MaskedLM
 from ninja.lm.huggingface.piece_network import open_pieces
-from ninja.lm.huggingface.spelling import spell
-from ninja.lm.protocol import LanguageModel, LoadOptions
+from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.protocol import LanguageModel, LoadOptions, TextTransform
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -24,7 +24,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiec
 
 
 def open_directory(path: str, options: LoadOptions) -> LanguageModel:
-    """Open a language model for the words of some lattices, which `options` name.
+    """Open a language model.
 
     A causal one becomes a `CausalLM`; a masked one a `MaskedLM`, which only scores the sentences of n-best lists.
     ``<s>`` is the tokenizer's ``bos_token``, and if it has none its ``eos_token``; ``</s>`` is its ``eos_token``.
@@ -32,18 +32,12 @@ def open_directory(path: str, options: LoadOptions) -> LanguageModel:
 
     Raises:
         ModelError: A file is missing or damaged, or the model is of a kind that Ninja does not run.
-        OptionError: The words are missing, or torch cannot use the device.
+        OptionError: Torch cannot use the device.
         DependencyError: The transformers library, or a library that it needs for this directory, is not installed.
     """
     config = _checked(path)
-    words = options.words
-    if words is None:
-        raise OptionError("a model of word pieces; give the lattices' symbol table (words.txt) too", path)
-    try:
+    with needed_for("a Hugging Face model", path):
         import transformers
-    except ImportError as error:
-        message = "this model needs the transformers library; install it with `pip install 'ninja-asr[hf]'`"
-        raise DependencyError(message, path) from error
     masked = _is_masked(config, path)
     device = device_of(options.device)
     with _explained(path, transformers.utils.logging):
@@ -61,25 +55,63 @@ def open_directory(path: str, options: LoadOptions) -> LanguageModel:
     if lacking:  # the library would draw them at random
         raise ModelError(f"its weights lack {', '.join(lacking)[:200]}, which {type(model).__name__} needs", path)
     model.eval().to(device)
-    if masked:
-        return _masked(model, tokenizer, words, options.max_batch, path)
-    eos = _first(tokenizer.eos_token_id, model.config.eos_token_id)
-    bos = _first(tokenizer.bos_token_id, model.config.bos_token_id, eos)
+    return (_masked if masked else _causal)(model, tokenizer, options, path)
+
+
+def wrap(
+    model: Any,
+    tokenizer: Any,
+    *,
+    normalize: bool | None = None,
+    max_batch: int | None = None,
+    text_transform: TextTransform | None = None,
+) -> LanguageModel:
+    """Make a language model of a network in memory and its tokenizer, as the transformers library has them.
+
+    Any torch module will do that takes ``input_ids`` and answers with ``logits``, quantised or adapted (PEFT) ones too;
+    it stays where it is, and is put into evaluation mode. A masked one only scores the sentences of n-best lists.
+
+    Args:
+        model: The network. What its ``config`` says is used: the kind of model, the longest input, the marks of a text.
+        tokenizer: Its tokenizer, of the same library.
+        normalize: False leaves scores as the network gives them; None = normalised.
+        max_batch: Most histories the network sees at once; None = as many as a call brings.
+        text_transform: ``"lower"`` for lattices in upper case; None = words as they are.
+
+    Raises:
+        ModelError: The module gives no logits, or no piece ends a text.
+    """
+    model.eval()
+    config = getattr(model, "config", None)
+    kind = getattr(config, "model_type", None)
+    named = getattr(config, "architectures", None) or [type(model).__name__]
+    masked = kind is not None and _is_masked({"model_type": kind, "architectures": named}, type(model).__name__)
+    options = LoadOptions(normalize=normalize, max_batch=max_batch, text_transform=text_transform)
+    return (_masked if masked else _causal)(model, tokenizer, options)
+
+
+def _causal(model: Any, tokenizer: Any, options: LoadOptions, path: str | None = None) -> CausalLM:
+    config = getattr(model, "config", None)
+    eos = _first(tokenizer.eos_token_id, getattr(config, "eos_token_id", None))
+    bos = _first(tokenizer.bos_token_id, getattr(config, "bos_token_id", None), eos)
     if bos is None or eos is None:
         raise ModelError("neither its tokenizer nor its configuration names a piece that ends a text (eos_token)", path)
-    spelling = _in_range(spell(words, tokenizer, bos, eos, path), model, path)
-    return CausalLM(open_pieces(model, bos, options, path), spelling)
+    pieces = open_pieces(model, bos, options, path)
+    return CausalLM(
+        pieces, Spelling(tokenizer, bos, eos, pieces.num_pieces, options.text_transform, options.multi_char, path)
+    )
 
 
-def _masked(model: Any, tokenizer: Any, words: SymbolTable, max_batch: int | None, path: str) -> MaskedLM:
+def _masked(model: Any, tokenizer: Any, options: LoadOptions, path: str | None = None) -> MaskedLM:
     before, behind = _first(tokenizer.cls_token_id, tokenizer.bos_token_id), tokenizer.sep_token_id
     behind = _first(behind, tokenizer.eos_token_id)
     if before is None or behind is None or tokenizer.mask_token_id is None:
         raise ModelError("its tokenizer lacks a piece for hidden ones or for a sentence's ends (mask, cls, sep)", path)
-    spelling = _in_range(spell(words, tokenizer, before, behind, path), model, path)
+    num_pieces = model.get_input_embeddings().weight.shape[0]
+    spelling = Spelling(tokenizer, before, behind, num_pieces, options.text_transform, options.multi_char, path)
     longest = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     longest = min(longest, tokenizer.model_max_length)  # of some, the first positions are not for words
-    return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, max_batch)
+    return MaskedLM(model, spelling, (before, behind, tokenizer.mask_token_id), longest, options.max_batch)
 
 
 def _checked(path: str) -> dict[str, Any]:
@@ -134,13 +166,6 @@ def _first(*ids: Any) -> int | None:
         if isinstance(each, int):
             return each
     return None
-
-
-def _in_range(spelling: Any, model: Any, path: str) -> Any:
-    size = model.get_input_embeddings().weight.shape[0]
-    if int(spelling.piece.max()) >= size:
-        raise ModelError(f"its tokenizer has a piece {spelling.piece.max()}, but its network only {size}", path)
-    return spelling
 
 
 @contextmanager

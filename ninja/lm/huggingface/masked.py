@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ninja.errors import ModelError
+from ninja.lm.huggingface.piece_network import device_of_module
 from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.text import runs
@@ -29,6 +30,7 @@ class MaskedLM(LanguageModel):
     """
 
     scores_tries = True
+    spells_words = True
     whole_sentences = True  # what a word of a sentence scores depends on the words behind it
 
     def __init__(
@@ -43,13 +45,17 @@ class MaskedLM(LanguageModel):
         self._spelling = spelling
         self._marks = marks
         self._max_batch = max_batch
-        self._device = model.device
+        self._device = device_of_module(model)
         self._longest = longest
 
     @property
     def num_parameters(self) -> int:
         """Number of trained numbers."""
-        return int(self._model.num_parameters())
+        return sum(weight.numel() for weight in self._model.parameters())
+
+    def advice(self, words: Sequence[str]) -> str | None:
+        """See `LanguageModel.advice`."""
+        return self._spelling.advice(words)
 
     def start(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse scores of words after a history."""
@@ -90,39 +96,49 @@ class MaskedLM(LanguageModel):
         """Score whole sentences, given as word ids without ``<s>`` and ``</s>``.
 
         Returns:
-            Pseudo-log-likelihoods, natural log, float64 [sentences]; NaN for sentences of more pieces than the network
-            can read, 0 for empty ones.
+            Pseudo-log-likelihoods, natural log, float64 [sentences]; 0 for empty ones. Of a sentence of more pieces
+            than the network reads, each piece is predicted from those in a window around it.
         """
-        pieces = [self._pieces(np.asarray(sentence)) for sentence in sentences]
-        total = np.where([len(sentence) > self._longest for sentence in pieces], np.nan, 0.0)
+        pieces = [self._pieces(np.asarray(sentence, np.int64)) for sentence in sentences]
+        total = np.zeros(len(pieces))
         # One row for each piece of each sentence: the row in which it is hidden; long rows together.
-        readable = [(number, sentence) for number, sentence in enumerate(pieces) if len(sentence) <= self._longest]
-        row = [(number, place) for number, sentence in readable for place in range(1, len(sentence) - 1)]
+        row = [(number, place) for number, inner in enumerate(pieces) for place in range(len(inner))]
         row.sort(key=lambda item: len(pieces[item[0]]))
-        for run in runs([len(pieces[number]) for number, _ in row], BATCH_PIECES, self._max_batch):
-            np.add.at(total, [number for number, _ in row[run]], self._score(pieces, row[run]))
+        width = [min(len(pieces[number]) + 2, self._longest) for number, _ in row]
+        for run in runs(width, BATCH_PIECES, self._max_batch):
+            windows = [self._window(pieces[number], place) for number, place in row[run]]
+            np.add.at(total, [number for number, _ in row[run]], self._score(windows))
         return total
 
-    def _score(self, pieces: list[npt.NDArray[np.int64]], rows: list[tuple[int, int]]) -> npt.NDArray[np.float64]:
-        """Predict one piece in each row; natural-log probabilities [rows]."""
-        width = len(pieces[rows[-1][0]])
-        sentence = np.full((len(rows), width), self._marks[1], np.int64)
+    def _window(self, inner: npt.NDArray[np.int64], place: int) -> tuple[npt.NDArray[np.int64], int]:
+        """Return a sentence with its marks, or as much around a place as the network reads, and the place in it."""
+        room = self._longest - 2
+        first = min(max(place - room // 2, 0), max(len(inner) - room, 0))
+        window = inner[first : first + room]
+        return np.concatenate(([self._marks[0]], window, [self._marks[1]])), place - first + 1
+
+    def _score(self, rows: list[tuple[npt.NDArray[np.int64], int]]) -> npt.NDArray[np.float64]:
+        """Predict one piece in each row, the longest last; natural-log probabilities [rows]."""
+        sentence = np.full((len(rows), len(rows[-1][0])), self._marks[1], np.int64)
         inside = np.zeros(sentence.shape, np.int64)
-        for place, (number, _) in enumerate(rows):
-            sentence[place, : len(pieces[number])] = pieces[number]
-            inside[place, : len(pieces[number])] = 1
+        for place, (window, _) in enumerate(rows):
+            sentence[place, : len(window)] = window
+            inside[place, : len(window)] = 1
         every, hidden = np.arange(len(rows)), np.array([place for _, place in rows])
         target = torch.from_numpy(sentence[every, hidden]).to(self._device)
         sentence[every, hidden] = self._marks[2]
-        logits = self._model(
-            input_ids=torch.from_numpy(sentence).to(self._device),
-            attention_mask=torch.from_numpy(inside).to(self._device),
-        ).logits[torch.from_numpy(every), torch.from_numpy(hidden)]  # [rows, pieces]
+        logits = (
+            self._model(
+                input_ids=torch.from_numpy(sentence).to(self._device),
+                attention_mask=torch.from_numpy(inside).to(self._device),
+            )
+            .logits[torch.from_numpy(every), torch.from_numpy(hidden)]
+            .float()
+        )  # [rows, pieces]
         logprob = logits.log_softmax(-1).gather(1, target[:, None])[:, 0]
         return logprob.double().cpu().numpy()
 
     def _pieces(self, sentence: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        entry = self._spelling.entry(sentence, np.arange(len(sentence)) == 0).tolist()
-        begin, piece = self._spelling.begin, self._spelling.piece
-        parts = [piece[begin[each] : begin[each + 1]] for each in entry]
-        return np.concatenate([np.array([self._marks[0]], np.int64), *parts, [self._marks[1]]])
+        begin, count = self._spelling.places(sentence, np.arange(len(sentence)) == 0)
+        parts = [self._spelling.piece[at : at + size] for at, size in zip(begin.tolist(), count.tolist(), strict=True)]
+        return np.concatenate([np.empty(0, np.int64), *parts])

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import DependencyError, ModelError
+from ninja.errors import ModelError
+from ninja.libraries import needed_for
 
 INIT, PREDICT = "init_net.pb", "predict_net.pb"  # how the names of the two nets end
 # Of each message the fields that matter, as in caffe2.proto; * = repeated.
@@ -127,10 +128,8 @@ def _add(messages: Any, arguments: dict[str, Argument]) -> None:
 @functools.cache
 def _net_def() -> Any:
     """Declare the messages to protobuf, and return the class of a net."""
-    try:
+    with needed_for("a Caffe2 net"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError as error:
-        raise DependencyError("Caffe2 nets need protobuf; pip install 'ninja-asr[onnx]'") from error
     kind = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="caffe2.proto", package="caffe2", syntax="proto2")
     for name, fields in _MESSAGES.items():

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ninja.errors import DependencyError, ModelError, OutputError
+from ninja.errors import ModelError, OutputError
 from ninja.files.output import opened
+from ninja.libraries import needed_for
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, encode
 from ninja.lm.word_map import BESIDE
@@ -41,10 +42,8 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
         raise ModelError(f"{size} bytes are more than an ONNX file can hold, {LARGEST}", path)
-    try:
+    with needed_for("an ONNX model", path):
         from onnx import TensorProto, helper, parser
-    except ImportError as error:
-        raise DependencyError("writing ONNX models needs onnx; pip install 'ninja-asr[onnx]'", path) from error
 
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
     nodes = ["read_0 = Gather (embedding, word)"]

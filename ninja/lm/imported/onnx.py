@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.errors import ModelError, OptionError
+from ninja.libraries import needed_for
 from ninja.lm.compute import reason
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
@@ -118,11 +119,9 @@ def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
 
 def check_external_data(path: str) -> None:
     """Refuse a model whose weights lie outside its directory, or that is no whole ONNX file."""
-    try:
+    with needed_for("an ONNX model", path):
         import onnx
         from google.protobuf.message import DecodeError
-    except ImportError as error:
-        raise DependencyError("ONNX models need onnx; pip install 'ninja-asr[onnx]'", path) from error
     try:
         model = onnx.load(path, load_external_data=False)
     except DecodeError as error:
@@ -152,10 +151,8 @@ def _tensors(message: Any, kind: type) -> Iterator[Any]:
 
 
 def _session(path: str, device: str) -> Any:
-    try:
+    with needed_for("an ONNX model", path):
         import onnxruntime
-    except ImportError as error:
-        raise DependencyError("ONNX models need onnxruntime; pip install 'ninja-asr[onnx]'", path) from error
     try:
         wanted = torch.device(device)  # onnxruntime may know one that torch cannot use
     except RuntimeError as error:

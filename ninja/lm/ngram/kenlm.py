@@ -1,4 +1,4 @@
-"""KenLM's binary n-gram models, through the kenlm library (``pip install ninja-asr[kenlm]``).
+"""KenLM's binary n-gram models, through the kenlm library (``pip install kenlm``).
 
 The library looks words up one at a time by their spelling: some hundred thousand a second. Where speed matters and
 the ARPA file is at hand, read that instead.
@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.protocol import LanguageModel
+from ninja.libraries import needed_for
+from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
+from ninja.lm.word_map import UNK
 
 LN10 = math.log(10.0)
 COUNTS = 108  # byte of the header where the numbers of n-grams begin, 1-grams first, uint64 each
@@ -34,11 +36,11 @@ class KenLM(LanguageModel):
         ModelError: Damaged; no words are in the file and none were given; there is no ``</s>``.
     """
 
+    takes_oov_score = True
+
     def __init__(self, path: str, words: SymbolTable | None = None) -> None:
-        try:
+        with needed_for("a KenLM binary", path):
             import kenlm
-        except ImportError as error:
-            raise DependencyError("KenLM binaries need a library: pip install ninja-asr[kenlm]", path) from error
         named = _words_at_the_end(path) if words is None else [word for word, _ in words]
         config = kenlm.Config()
         config.show_progress = False
@@ -62,8 +64,24 @@ class KenLM(LanguageModel):
         if eos is None:
             raise ModelError("the model never ends a sentence: it lacks </s>", path)
         self.eos = eos
+        self._unknown = np.float32(np.nan)  # natural log of the probability of words that a model without <unk> lacks
         self._state: list[Any] = []  # of each slot
         self._free: list[int] = []
+
+    @property
+    def order(self) -> int:
+        """Words of the longest n-gram."""
+        return int(self._model.order)
+
+    def score_oovs(self, score: OOVScore) -> None:
+        """See `LanguageModel.score_oovs`."""
+        assert self.unk is None
+        self._unknown = np.float32(oov_logprob(score, len(self._spelling)))
+        self.unk = len(self._spelling)
+        self._spelling.append(UNK)  # which the library takes for unknown, too: it forgets the history
+        self.vocabulary = SymbolTable.from_words(self._spelling)
+        self.unk_words = None if score == "spread" else 1
+        self.oov_score = score
 
     def start(self, count: int) -> npt.NDArray[np.int64]:
         """See `LanguageModel.start`."""
@@ -84,7 +102,8 @@ class KenLM(LanguageModel):
         """See `LanguageModel.logprob`."""
         score, unused = self._model.BaseScore, self._new_state()
         asked = self._asked(slots, words)
-        return np.array([score(state, word, unused) * LN10 for state, word in asked], np.float32)
+        found = np.array([score(state, word, unused) * LN10 for state, word in asked], np.float32)
+        return found if self.oov_score is None else np.where(words == self.unk, self._unknown, found)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
         """See `LanguageModel.release`."""

@@ -20,8 +20,8 @@ from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import LanguageModel
-from ninja.lm.word_map import find
+from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
+from ninja.lm.word_map import UNK, find
 
 CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
 SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
@@ -32,6 +32,8 @@ UNKNOWN = ("<unk>", "<UNK>")  # the second is what some versions of SRILM write
 
 class NgramLM(LanguageModel):
     """A back-off n-gram model behind the language-model protocol.
+
+    Without a word for unknown ones, `score_oovs` makes one.
 
     Args:
         words: The words of its ids, 0 … ``model.num_words`` − 1.
@@ -48,6 +50,16 @@ class NgramLM(LanguageModel):
         self.eos = eos
         found = (self.vocabulary.id(word) for word in UNKNOWN)
         self.unk = next((word for word in found if word is not None), None) if unk is None else unk
+
+    takes_oov_score = True
+
+    def score_oovs(self, score: OOVScore) -> None:
+        """See `LanguageModel.score_oovs`."""
+        assert self.unk is None
+        self.unk = self.model.add_unknown(oov_logprob(score, self.model.num_words))
+        self.vocabulary = SymbolTable([*self.vocabulary, (UNK, self.unk)], self.vocabulary.path)
+        self.unk_words = None if score == "spread" else 1
+        self.oov_score = score
 
     @property
     def order(self) -> int:

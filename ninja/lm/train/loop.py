@@ -73,7 +73,7 @@ class _Run:
 @torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
 def train(
     train_text: str | os.PathLike[str],
-    dev_text: str | os.PathLike[str],
+    dev_text: str | os.PathLike[str] | None,
     output: str | os.PathLike[str],
     options: TrainOptions | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -85,7 +85,8 @@ def train(
 
     Args:
         train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
-        dev_text: The same, held out: it decides which weights are kept and when to stop early.
+        dev_text: The same, held out: it decides which weights are kept and when to stop early. None: every 20th
+            sentence of the training text, or fewer of a large one, is left out of the training for that.
         options: How to train; None = the defaults.
         progress: Called every 50 steps and after each measurement.
 
@@ -102,11 +103,17 @@ def train(
         raise OutputError("its folder does not exist; make it first", output)
     if options.threads:
         torch.set_num_threads(options.threads)
-    words = text.make_vocabulary(train_text, options.vocabulary, options.min_count)
-    sentences = text.encode(train_text, words)
-    dev = text.encode(dev_text, words)
+    held_out = text.held_out_part(train_text) if dev_text is None else None
+    rest = None if held_out is None else dataclasses.replace(held_out, held_out=False)
+    words = text.make_vocabulary(train_text, options.vocabulary, options.min_count, rest)
+    sentences = text.encode(train_text, words, rest)
+    dev = text.encode(train_text if dev_text is None else dev_text, words, held_out)
     signature = {name: value for name, value in dataclasses.asdict(options).items() if name not in CHANGEABLE}
-    signature |= {"train_sha256": text.digest(train_text), "dev_sha256": text.digest(dev_text)}
+    signature["train_sha256"] = text.digest(train_text)
+    if dev_text is not None:
+        signature["dev_sha256"] = text.digest(dev_text)
+    if held_out is not None:
+        signature["held_out_every"] = held_out.every
 
     torch.manual_seed(options.seed)
     module = _make(options, len(words))
@@ -139,7 +146,9 @@ def train(
             progress(report)
     if os.path.exists(state_path):
         os.unlink(state_path)
-    return Trained(run.best_perplexity, dev.num_unknown / len(dev.word), run.best_step, run.minutes, output)
+    num_held_out = 0 if held_out is None else len(dev)
+    unknown = dev.num_unknown / len(dev.word)
+    return Trained(run.best_perplexity, unknown, run.best_step, run.minutes, output, num_held_out)
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:

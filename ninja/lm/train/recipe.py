@@ -91,3 +91,4 @@ class Trained:
     step: int  # at which the stored weights were reached
     minutes: float
     output: str
+    num_held_out: int = 0  # sentences of the training text that were held out, where no held-out text was given

@@ -51,7 +51,7 @@
     ["utterance", (each) => each.key], ["words", (each) => each.words],
     ["errors before", (each) => each.before.errors], ["after", (each) => each.after.errors], ["change", change],
     ["oracle before", (each) => each.before.oracle], ["after", (each) => each.after.oracle],
-    ["depth before", (each) => each.before.depth], ["after", (each) => each.after.depth],
+    ["depth before", (each) => each.before.depth], ["after", (each) => each.after.depth],  // from here with fractions
   ];
   let order = { column: 4, down: false }, limit = PAGE, wanted = "";
   const all = document.getElementById("all"), body = all.querySelector("tbody"), more = all.querySelector(".more");
@@ -97,7 +97,7 @@
       columns.slice(1).forEach(([, value], place) => {
         const shown = value(each), cell = row.insertCell();
         cell.className = `number ${place === 3 ? kind(shown) : ""}`;
-        cell.textContent = shown === null ? "–" : place === 3 ? signed(shown) : String(shown);
+        cell.textContent = shown === null ? "–" : place === 3 ? signed(shown) : place > 5 ? shown.toFixed(2) : String(shown);
       });
       const cell = row.insertCell();
       cell.className = "number";

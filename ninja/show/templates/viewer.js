@@ -2,6 +2,7 @@
 // One lattice in one `.viewer`: drawn by Cytoscape where Python placed it. Returns what a page or a test may ask of it.
 function ninjaViewer(root, lattice) {
   const LANE = 25, BEND = 16, BEST = 1, ORACLE = 2, CLOSEST = 0.85;
+  const LETTERS = 12, SMALLEST = 11;  // pixels of a label as drawn, and of the best path's on the screen at least
   const part = (name) => root.querySelector(name);
   const control = (name) => root.querySelector(`[name="${name}"]`);
   const { arc: arcs, state: states, words } = lattice;
@@ -43,8 +44,10 @@ function ninjaViewer(root, lattice) {
     { selector: "edge.bent", style: { "curve-style": "unbundled-bezier", "edge-distances": "node-position",
       "control-point-distances": "data(distances)", "control-point-weights": "data(weights)" } },
     { selector: "edge.epsilon", style: { "line-style": "dashed", "line-dash-pattern": [3, 3] } },
-    { selector: "edge.on-oracle", style: { "underlay-color": colours.oracle, "underlay-padding": 6, "underlay-opacity": 0.5 } },
-    { selector: "edge.on-best", style: { "line-outline-width": 4, "line-outline-color": colours.best, "z-index": 1500 } },
+    { selector: "edge.on-oracle", style: { "underlay-color": colours.oracle, "underlay-padding": "data(under)", "underlay-opacity": 0.5 } },
+    { selector: "edge.on-best", style: {
+      "line-color": colours.best, width: "data(broad)", "z-index": 1500, "font-size": "data(size)",
+      "text-margin-y": "data(height)", "text-max-width": "data(reach)", "text-outline-width": "data(rim)" } },
     { selector: "edge.found", style: { color: colours.found, "font-weight": "bold", "line-color": colours.found, "z-index": 1600 } },
     { selector: "edge.chosen", style: { "overlay-color": colours.accent, "overlay-padding": 6, "overlay-opacity": 0.3, "font-weight": "bold", "z-index": 1700 } },
     { selector: "node.chosen", style: { "overlay-color": colours.accent, "overlay-padding": 5, "overlay-opacity": 0.4 } },
@@ -65,6 +68,7 @@ function ninjaViewer(root, lattice) {
       label: words[arcs.word[place]], share: share(arcs.posterior[place]), width: 1 + 4 * share(arcs.posterior[place]),
       margin: -8 - 2 * share(arcs.posterior[place]), room: Math.max(30, dx * 0.96), level: Math.round(1000 * arcs.posterior[place]),
     };
+    if (arcs.marks[place]) Object.assign(data, { size: LETTERS, broad: Math.max(data.width, 3), under: 6, rim: 2, height: data.margin, reach: data.room });
     const bent = source.y !== y || target.y !== y;
     if (bent) {  // through two points in its lane, as distances from the straight line, which is how Cytoscape has it
       const bend = Math.min(BEND, dx * 0.4);
@@ -81,6 +85,36 @@ function ninjaViewer(root, lattice) {
     textureOnViewport: false, hideEdgesOnViewport: false, pixelRatio: "auto",
   });
   const element = (arc) => cy.getElementById(`a${arc}`);
+
+  // ---- Marked paths keep their widths on the screen however far away, and the best path its words, side by side or in
+  // rows above and below it.
+  const bestPlaces = arcs.id.map((_, place) => place).filter((place) => arcs.marks[place] & BEST)
+    .sort((one, other) => states.x[arcs.src[one]] - states.x[arcs.src[other]]);
+  const ruler = document.createElement("canvas").getContext("2d");
+  let sized = null;
+  function resize() {
+    const zoom = cy.zoom(), far = LETTERS * zoom < SMALLEST, size = far ? SMALLEST / zoom : LETTERS;
+    if (zoom === sized) return;
+    sized = zoom;
+    ruler.font = `${SMALLEST}px ${font}`;
+    const ends = [];  // of the last word in each row, in pixels
+    const placed = new Map();
+    if (far) for (const place of bestPlaces) {
+      const middle = (states.x[arcs.src[place]] + states.x[arcs.dst[place]]) / 2 * zoom;
+      const half = ruler.measureText(words[arcs.word[place]]).width / 2 + 3;
+      const free = ends.findIndex((end) => end <= middle - half), row = free < 0 ? ends.length : free;
+      ends[row] = middle + half;
+      placed.set(place, (row % 2 ? 1 : -1) * (10 + 13 * (row >> 1)) / zoom);
+    }
+    cy.batch(() => cy.edges().forEach((each) => {
+      const data = each.data(), at = data.place;
+      if (!arcs.marks[at]) return;
+      each.data({
+        size, broad: Math.max(data.width, 3, 3 / zoom), under: Math.max(6, 4 / zoom), rim: far ? 2 / zoom : 2,
+        height: placed.get(at) ?? data.margin, reach: far ? 1e4 : data.room,
+      });
+    }));
+  }
 
   // ---- How many arcs are shown.
   let shown = 0, built = 0;
@@ -214,10 +248,10 @@ function ninjaViewer(root, lattice) {
   }
 
   // ---- Views.
-  const box = () => cy.elements().not(".hidden").boundingBox({ includeOverlays: false, includeUnderlays: false });
+  const box = () => cy.elements().not(".hidden").boundingBox({ includeOverlays: false, includeUnderlays: false, includeLabels: false });
   function fit() {  // all of it; where that is far higher than wide, its whole length
-    const area = box(), zoom = Math.max(Math.min((cy.width() - 48) / area.w, (cy.height() - 48) / area.h), Math.min(0.35, (cy.width() - 48) / area.w));
-    const top = area.h * zoom + 48 <= cy.height() ? (cy.height() - area.h * zoom) / 2 - area.y1 * zoom : cy.height() / 2;
+    const area = box(), zoom = Math.max(Math.min((cy.width() - 64) / area.w, (cy.height() - 96) / area.h), Math.min(0.35, (cy.width() - 64) / area.w));
+    const top = area.h * zoom + 96 <= cy.height() ? (cy.height() - area.h * zoom) / 2 - area.y1 * zoom : cy.height() / 2;
     cy.viewport({ zoom, pan: { x: (cy.width() - area.w * zoom) / 2 - area.x1 * zoom, y: top } });
   }
   function begin() {  // large enough to be read: from the left, with the best path in the middle
@@ -260,7 +294,23 @@ function ninjaViewer(root, lattice) {
       pen.fillText(`${+(tick * step).toFixed(2)}${lattice.frameShift === null ? "" : " s"}`, x, 18);
     }
   }
-  const soon = () => { if (!asked) { asked = true; requestAnimationFrame(axis); } };
+  const [firstX, lastX] = [Math.min(...states.x), Math.max(...states.x)];
+  function beyond() {  // what lies to the left and to the right of the view
+    const zoom = cy.zoom(), pan = cy.pan().x;
+    for (const [side, rest] of [["left", -(firstX * zoom + pan)], ["right", lastX * zoom + pan - cy.width()]]) {
+      const frames = rest / zoom / (lattice.frameWidth ?? 1);
+      const much = lattice.unit === "step" ? "more" : lattice.frameShift === null ? `${num(Math.ceil(frames))} frames more` : `${(frames * lattice.frameShift).toFixed(1)} s more`;
+      part(`.beyond.${side}`).hidden = rest < 6;
+      control(side).textContent = side === "left" ? `‹ ${much}` : `${much} ›`;
+    }
+  }
+  function turn(side) {  // to the next part of the lattice
+    const rest = side === "left" ? -(firstX * cy.zoom() + cy.pan().x) : lastX * cy.zoom() + cy.pan().x - cy.width();
+    const pixels = Math.min(0.8 * cy.width(), rest + 24);
+    cy.panBy({ x: side === "left" ? pixels : -pixels, y: 0 });
+  }
+  const look = () => { resize(); axis(); beyond(); };
+  const soon = () => { if (!asked) { asked = true; requestAnimationFrame(look); } };
 
   // ---- Search.
   let hits = [], hit = -1;
@@ -336,6 +386,7 @@ function ninjaViewer(root, lattice) {
   control("search").addEventListener("input", (event) => search(event.target.value));
   control("search").addEventListener("keydown", (event) => { if (event.key === "Enter") next(); });
   control("fit").addEventListener("click", fit);
+  for (const side of ["left", "right"]) control(side).addEventListener("click", () => turn(side));
   control("in").addEventListener("click", () => zoomBy(1.3));
   control("out").addEventListener("click", () => zoomBy(1 / 1.3));
   part(".graph").addEventListener("keydown", (event) => {
@@ -348,7 +399,7 @@ function ninjaViewer(root, lattice) {
     event.preventDefault();
   });
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const repaint = () => { colours = palette(); cy.style(style()); axis(); };
+  const repaint = () => { colours = palette(); cy.style(style()); look(); };
   dark.addEventListener("change", repaint);
 
   if (lattice.oracle) {
@@ -359,7 +410,7 @@ function ninjaViewer(root, lattice) {
   spoken();
   overview();
   begin();
-  axis();
+  look();
 
   return {
     cy, figures, select, show, search, next, fit,

@@ -1,0 +1,69 @@
+"""Scales in the headers of HTK lattices, found before these are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ninja.errors import NinjaError, OptionError
+from ninja.files.place import Place, Table
+from ninja.files.stream import gives_bytes_once, look
+from ninja.formats.format import HEAD
+from ninja.io import folder
+from ninja.io.sources import Source, is_kaldi, look_into, names_in, tables
+from ninja.lattice import Scales
+
+
+def find_header_scales(source: Source, *, all_files: bool = True) -> tuple[str, Scales] | None:
+    """Return the scales in the headers of HTK lattices, and the first file that has them; None: there are none.
+
+    Args:
+        source: As of ``read``; pipes and script files are not looked into.
+        all_files: Look into all files, not only into the first.
+
+    Raises:
+        OptionError: Some files have other scales than others.
+    """
+    first: tuple[str, Scales] | None = None
+    for place in _places(source):
+        try:
+            with look(place.path) as stream:
+                head = stream.head(HEAD)
+        except NinjaError:  # as reading it will say
+            head = b""
+        if (found := _scales(head)) is not None:
+            if first is None:
+                first = place.name, found
+            elif found != first[1]:
+                both = f"{first[0]} and {place.name}"
+                raise OptionError(f"the headers of {both} have different scales; give them as numbers")
+        if not all_files:
+            break
+    return first
+
+
+def _scales(head: bytes) -> Scales | None:
+    """Return the scales in a header; None: the file is no HTK lattice."""
+    if is_kaldi(head):
+        return None
+    from ninja.formats.slf import header_scales, is_slf
+
+    return header_scales(head) if is_slf(head) else None
+
+
+def _places(source: Source) -> Iterator[Place]:
+    """Yield the files of a source, also those in folders and lists."""
+    try:
+        found = tables(source)
+    except NinjaError:  # as reading it will say
+        return
+    for table in found:
+        for place in _files(table):
+            if place.command is None and not gives_bytes_once(place.path):
+                yield place
+
+
+def _files(table: Table) -> list[Place]:
+    if table.kind == "folder":
+        return [Place(path) for path in folder.files(table.place.path) if not folder.is_companion(path)]
+    kind, content = look_into(table)
+    return [each.place for each in names_in(content)] if kind == "list" else [table.place]

@@ -1,0 +1,73 @@
+"""Texts that list files of lattices, told by their first lines; and what files of no known format look like."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ninja.files.kind import kind_of
+from ninja.files.place import STDIN, Place
+
+_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
+LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
+_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
+_LONGEST_NAME = 4096  # bytes
+_ROWS = 100  # lines of a list that are looked at
+_ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # in lines of archives, also damaged ones
+_NAMED_BY = {
+    "a language model in ARPA format": "; language models are named with --rnnlm or --lm",
+    "a Kaldi archive of matrices": "; matrices of a CTC model: ninja ctc-decode",
+    "a numpy array": "; matrices of a CTC model: ninja ctc-decode",
+}
+
+
+def is_list(head: bytes) -> bool:
+    """Tell whether most of the first lines of a file are names of files which are there."""
+    rows = first_rows(head)
+    return 2 * sum(map(is_file, rows)) >= len(rows) > 0
+
+
+def names_script(head: bytes) -> bool:
+    """Tell whether a file that begins so is a script file: lines of a key, and of a file that is there or an offset."""
+    rows = [row.split(None, 1) for row in first_rows(head)]
+    return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or is_file(row[1])) for row in rows)
+
+
+def other_kind(head: bytes) -> str | None:
+    """Return what a file of no known format is, and how such are named; None: it may be a damaged archive."""
+    if (kind := kind_of(head)) is not None:
+        return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
+    rows = [row.split() for row in first_rows(head)]
+    if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
+        return "this looks like a symbol table, a word and its id on each line; name it with --words (words=)"
+    if len(rows) > 1 and all(len(row) > 1 and not any(map(_ARC.search, row)) for row in rows):
+        return "this looks like transcripts, a key and words on each line, not lattices; are two arguments swapped?"
+    return None
+
+
+def first_rows(head: bytes) -> list[bytes]:
+    """Return the first lines of a text that are whole, without blanks around them; none of what is no text."""
+    rows = head.split(b"\n")
+    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
+    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
+
+
+def is_file(name: bytes) -> bool:
+    """Tell whether a name in a file is that of a file."""
+    return len(name) <= _LONGEST_NAME and os.path.isfile(name)
+
+
+def advice(head: bytes, name: str) -> str | None:
+    """Return advice on a text that is of no known format; None: there is none."""
+    rows = first_rows(head)
+    if not rows:
+        return None
+    path = STDIN if name == Place(STDIN).name else name
+    if names_script(head):
+        return f"it looks like a script file; read it as scp:{path}"
+    if all(_NAME.fullmatch(row) or is_file(row) for row in rows):
+        missing = next((row for row in rows if not is_file(row)), None)
+        if missing is not None:
+            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
+        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
+    return None

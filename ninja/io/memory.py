@@ -1,0 +1,138 @@
+"""Lattices of what a Python program holds: n-best lists, and k2's FSAs there and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from ninja.errors import DependencyError, LatticeError, OptionError
+from ninja.formats.k2 import K2Options, k2_attributes, k2_lattices
+from ninja.formats.nbest.lattices import nbest_lattice
+from ninja.lattice import Lattice, SymbolTable
+from ninja.lattice.keyed import Keyed, pairs
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
+
+Text = str | Sequence[str]
+Scored = tuple[Text, float] | tuple[Text, float, float]
+ROW = "(text, score) or (text, acoustic score, LM score)"
+
+
+def from_nbest(
+    key: str,
+    hypotheses: Iterable[Scored],
+    *,
+    scores: Literal["logprob", "cost"] = "logprob",
+    words: SymbolTable | None = None,
+) -> Lattice:
+    """Make a lattice of the n-best list of an utterance, as Whisper, NeMo and Hugging Face give it.
+
+    Its paths are the hypotheses, which share their beginnings. A path's costs are those of its hypothesis, natural-log
+    costs, unscaled, and stand at its end.
+
+    Args:
+        key: Utterance id.
+        hypotheses: ``(text, score)``, the score becoming the acoustic cost, or ``(text, acoustic score, LM score)``,
+            the last one becoming the graph cost. A text is a string, parted at white space, or a sequence of words.
+            Numbers of numpy and torch will do.
+        scores: "logprob": natural-log probabilities of whole sentences, higher is better; "cost": the same with the
+            other sign, lower is better, as Kaldi has them.
+        words: Symbol table that the words must be in, or ``SymbolTable.growing()``, which takes them in: give one to
+            all utterances that go to one file or one rescoring. None: the lattice gets a table of its own.
+
+    Returns:
+        A lattice of at most ``sum of words`` arcs and one more for each hypothesis.
+
+    Raises:
+        LatticeError: There is no hypothesis, or a score is not finite.
+        OptionError: A hypothesis is not as above, or `scores` is neither.
+        SymbolError: A word is not in ``words``.
+    """
+    if scores not in ("logprob", "cost"):
+        raise OptionError(f"scores is {scores!r}, but must be logprob or cost")
+    if isinstance(hypotheses, str):
+        raise OptionError(f"hypotheses is a str, but a sequence of {ROW} is needed")
+    sign = -1.0 if scores == "logprob" else 1.0
+    listed = tuple(_hypothesis(number, row, sign, key) for number, row in enumerate(hypotheses, start=1))
+    return nbest_lattice(NBest(key, listed), words)
+
+
+def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
+    """Return a hypothesis of its text and scores."""
+    place = f"hypothesis {number} of {key!r}"
+    if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
+        raise OptionError(f"{place} is {row!r:.60}, but {ROW} is needed")
+    text, *values = row
+    named = text.split() if isinstance(text, str) else list(text) if isinstance(text, Sequence) else None
+    if named is None or not all(isinstance(word, str) for word in named):
+        raise OptionError(f"{place} has the text {text!r:.60}, but a string or a sequence of words is needed")
+    costs = []
+    for value in values:
+        try:
+            costs.append(sign * float(value) + 0.0)
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"{place} has the score {value!r:.60}, but {ROW} is needed") from error
+        if not math.isfinite(costs[-1]):
+            raise LatticeError(f"hypothesis {number} has the score {float(value)}; leave it out", key=key)
+    acoustic, graph = costs if len(costs) == 2 else (*costs, 0.0)
+    return sentence(named, graph, acoustic)
+
+
+def from_k2(
+    fsa: Any,
+    keys: str | Sequence[str] | None = None,
+    *,
+    scores_are: Literal["acoustic", "graph"] = "acoustic",
+    words: SymbolTable | None = None,
+) -> list[Keyed]:
+    """Make lattices of a k2 Fsa or FsaVec.
+
+    Scores become costs with their sign turned: ``lm_scores`` the graph cost, the rest of ``scores`` the acoustic cost.
+    Words are the ``aux_labels``, where there are none the labels. Gradients are left behind.
+
+    Args:
+        fsa: A ``k2.Fsa`` of one lattice or of several; or what its ``as_dict()`` gives.
+        keys: Utterance ids, one for each lattice; None: 1, 2, …
+        scores_are: Which cost scores become that no ``lm_scores`` split.
+        words: Symbol table to attach; None: ``aux_labels_sym`` (``labels_sym``) of the Fsa, if it has one.
+
+    Returns:
+        ``(key, lattice)`` of each.
+
+    Raises:
+        OptionError: There are more or fewer keys than lattices.
+        FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
+        LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
+    """
+    named = [keys] if isinstance(keys, str) else keys
+    found = k2_lattices(fsa, K2Options(costs=scores_are), named)
+    return [(each.key, each if words is None else each.with_words(words)) for each in found]
+
+
+def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
+    """Make a k2 FsaVec of lattices.
+
+    ``scores`` are ``-(graph + acoustic)``, ``lm_scores`` ``-graph``, ``am_scores`` ``-acoustic``; ``labels`` and
+    ``aux_labels`` are the words' ids, -1 on the arcs into the final state. Keys, alignments and times stay behind;
+    ``ninja.write("lattices.pt")`` keeps them in the file.
+
+    Args:
+        lattices: One lattice, or ``(key, lattice)`` pairs.
+
+    Returns:
+        A ``k2.Fsa`` with three axes, its tensors on the CPU.
+
+    Raises:
+        DependencyError: k2 is not installed.
+        LatticeError: No state of a lattice is final, or costs are beyond single precision.
+    """
+    given = [lattices] if isinstance(lattices, Lattice) else [lattice for _, lattice in pairs(lattices)]
+    attributes = k2_attributes(given)
+    try:
+        import k2
+    except ImportError as error:
+        message = "k2 is not installed; see https://k2-fsa.github.io/k2/installation, or write a file: "
+        raise DependencyError(f'{message}ninja.write("lattices.pt")') from error
+    import torch
+
+    return k2.Fsa.from_dict({name: torch.from_numpy(values) for name, values in attributes.items()})

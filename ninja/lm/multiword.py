@@ -1,0 +1,80 @@
+"""Words made of several: ``going_to`` is scored as ``going`` and then ``to``, as SRILM's ``-multiwords`` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.units import Ids, UnitLM
+
+
+class MultiwordLM(UnitLM):
+    """A model that sees multiwords as the words they are made of; see `UnitLM`.
+
+    A word with the character in it is always split, also where the model has it whole. It is known if the model knows
+    every part.
+
+    Source: SRILM, ngram(1), ``-multiwords`` and ``-multi-char``; lm/src/MultiwordVocab.cc.
+    """
+
+    def __init__(self, lm: LanguageModel, multi_char: str) -> None:
+        """Put multiwords, joined with a character, above a model of words."""
+        super().__init__(lm)
+        self.scores_tries = lm.scores_tries
+        self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
+        self.classes = lm.classes
+        self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
+        self._parts = _Multiwords(lm.vocabulary, multi_char)
+        self.vocabulary = self._parts
+
+    def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(slots), np.bool_)
+
+    def _places(
+        self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
+    ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
+        parts = [self._parts.parts(word) for word in words.tolist()]
+        count = np.array([len(part) for part in parts], np.int64)
+        units = np.fromiter((unit for part in parts for unit in part), np.int64, int(count.sum()))
+        return np.cumsum(count) - count, count, units
+
+
+class _Multiwords(SymbolTable):
+    """A model's words, and after them multiwords, numbered when they are first looked up."""
+
+    __slots__ = ("_inner", "_multi_char", "_split")
+
+    def __init__(self, inner: SymbolTable, multi_char: str) -> None:
+        super().__init__(inner, inner.path)
+        self._inner = inner
+        self._multi_char = multi_char
+        self._split: dict[int, list[int]] = {}  # parts of each multiword
+
+    def parts(self, number: int) -> list[int]:
+        """Return the ids of a word's parts."""
+        return self._split.get(number) or [number]
+
+    def id(self, word: str) -> int | None:
+        """Return the id of a word, None if the model lacks a part of it."""
+        if self._multi_char not in word:
+            return super().id(word)
+        parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
+        if not parts or -1 in parts:
+            return None
+        found = super().id(word)
+        if found is None:
+            found = self._added(word, len(self))
+        self._split[found] = parts
+        return found
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each of some words, -1 for those of which the model lacks a part."""
+        found = [self.id(word) for word in words]
+        return [-1 if number is None else number for number in found]
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.id(word) is not None

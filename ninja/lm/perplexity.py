@@ -1,0 +1,120 @@
+"""Perplexity of a text, as SRILM's ``ngram -ppl`` counts it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, VocabularyError
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.trie import word_logprobs
+
+BATCH = 1024  # sentences scored side by side
+LARGEST = 700.0  # nats that can be exponentiated
+LN10 = math.log(10.0)
+ZERO = -90 * LN10  # nats; what ARPA files write for probability zero, -99, and back-off weights are below it
+
+
+@dataclass(slots=True)
+class Perplexity:
+    """Scores of a text; ends of sentences are predicted as words are.
+
+    Left out of all figures: words of probability zero, and unknown words that a model skips (``oov_score="skip"``).
+
+    Source: SRILM, ngram(1), ``-ppl``; lm/src/TextStats.cc for the denominators of ``ppl`` and ``ppl1``.
+    """
+
+    skips_unknown: bool = False
+    num_sentences: int = 0
+    num_words: int = 0
+    num_unknown: int = 0  # of them, SRILM's OOVs
+    num_zero: int = 0  # words known to the model, and ends, of probability zero: SRILM's zeroprobs
+    logprob: float = 0.0  # nats, of all that is scored
+    unknown_logprob: float = 0.0  # nats, of the unknown words among that
+    num_left_out: int = 0  # words and ends that are not scored
+
+    def add(self, logprob: npt.NDArray[np.floating], unknown: Sequence[bool]) -> None:
+        """Add a sentence: natural logs of its words and its end, [words + 1], and which words are unknown."""
+        odd = np.array([*unknown, False])
+        zero = logprob < ZERO
+        scored = ~zero & ~odd if self.skips_unknown else ~zero
+        self.num_sentences += 1
+        self.num_words += len(unknown)
+        self.num_unknown += int(odd.sum())
+        self.num_zero += int((zero & ~odd).sum())
+        self.num_left_out += int((~scored).sum())
+        self.logprob += float(logprob[scored].sum(dtype=np.float64))
+        self.unknown_logprob += float(logprob[scored & odd].sum(dtype=np.float64))
+
+    @property
+    def perplexity(self) -> float:
+        """Per word and end of sentence that is scored; NaN if there is none."""
+        return _perplexity(self.logprob, self.num_words + self.num_sentences - self.num_left_out)
+
+    @property
+    def perplexity_of_words(self) -> float:
+        """The same divided among the words alone: SRILM's ``ppl1``."""
+        return _perplexity(self.logprob, self.num_words - self.num_left_out)
+
+    @property
+    def known_perplexity(self) -> float:
+        """Per word and end without the unknown words."""
+        return _perplexity(self.logprob - self.unknown_logprob, self._num_known + self.num_sentences)
+
+    @property
+    def known_perplexity_of_words(self) -> float:
+        """The same divided among the known words alone."""
+        return _perplexity(self.logprob - self.unknown_logprob, self._num_known)
+
+    @property
+    def _num_known(self) -> int:
+        return self.num_words - self.num_unknown - self.num_zero
+
+    def lines(self) -> list[str]:
+        """Return the figures as SRILM prints them, and a third line without OOVs where these have scores."""
+        found = [
+            f"{self.num_sentences} sentences, {self.num_words} words, {self.num_unknown} OOVs",
+            f"{self.num_zero} zeroprobs, {_figures(self.logprob, self.perplexity, self.perplexity_of_words)}",
+        ]
+        if self.num_left_out < self.num_unknown + self.num_zero:
+            known = self.logprob - self.unknown_logprob
+            figures = _figures(known, self.known_perplexity, self.known_perplexity_of_words)
+            found.append(f"without the OOVs: {figures}")
+        return found
+
+
+def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | None = None) -> Perplexity:
+    """Score a text, the words of each sentence without ``<s>`` and ``</s>``.
+
+    Raises:
+        FormatError: There is no sentence.
+        VocabularyError: A word is unknown, and the model has none that stands for such.
+    """
+    found = Perplexity(skips_unknown=lm.oov_score == "skip")
+    rest = iter(sentences)
+    while some := list(islice(rest, BATCH)):
+        ids = [lm.vocabulary.ids(sentence) for sentence in some]
+        if lm.unk is None and any(-1 in each for each in ids):
+            raise VocabularyError("words are unknown, but the model has no <unk> for them; see oov_score", path)
+        # a text may spell <unk> itself
+        strange = [[number in (-1, lm.unk) for number in each] for each in ids]
+        known = [[lm.unk if number == -1 else number for number in each] for each in ids]
+        for logprob, unknown in zip(word_logprobs(lm, known), strange, strict=True):  # type: ignore[arg-type]
+            found.add(logprob, unknown)
+    if not found.num_sentences:
+        raise FormatError("no sentence in this text", path)
+    return found
+
+
+def _perplexity(logprob: float, count: int) -> float:
+    return math.exp(min(-logprob / count, LARGEST)) if count > 0 else math.nan
+
+
+def _figures(logprob: float, perplexity: float, of_words: float) -> str:
+    shown = ["undefined" if math.isnan(each) else f"{each:.6g}" for each in (perplexity, of_words)]
+    return f"logprob= {logprob / LN10:.6g} ppl= {shown[0]} ppl1= {shown[1]}"

@@ -1,0 +1,195 @@
+"""Class n-gram models with SRILM's definitions, and multiwords: both as slow twins read them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_graph import costs_of, paths
+from reference_ngram import SlowNgram, write_arpa
+
+import ninja as package
+from ninja.errors import FormatError, OptionError
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.ngram.class_model import read_classes
+from ninja.lm.perplexity import LN10
+
+MODEL = SlowNgram(
+    3,
+    {
+        ("<s>",): (-99.0, -0.5),
+        ("</s>",): (-0.5, 0.0),
+        ("a",): (-1.0, -0.25),
+        ("CITY",): (-0.75, -0.125),
+        ("DAY",): (-1.25, 0.0),
+        ("<s>", "a"): (-0.25, -0.25),
+        ("a", "CITY"): (-0.5, -0.5),
+        ("CITY", "</s>"): (-0.0625, 0.0),
+        ("<s>", "a", "CITY"): (-0.125, 0.0),
+        ("a", "CITY", "DAY"): (-0.75, 0.0),
+    },
+)
+CLASSES = """CITY 0.5 york
+CITY 0.25 new york
+CITY 0.25 new york a
+DAY a
+
+DAY 0.5 new
+"""
+EXPANSIONS = {
+    "CITY": {("york",): 0.5, ("new", "york"): 0.25, ("new", "york", "a"): 0.25},
+    "DAY": {("a",): 1.0, ("new",): 0.5},
+}
+WORDS = ["a", "new", "york"]
+
+
+def readings(words):
+    """Yield the ways to read words: units, log-probability of their expansions, and whether the last is at its end."""
+    if not words:
+        yield (), 0.0, True
+        return
+    if words[0] == "a":
+        for rest, inside, whole in readings(words[1:]):
+            yield ("a", *rest), inside, whole
+    for name, expansions in EXPANSIONS.items():
+        for expansion, probability in expansions.items():
+            if words[: len(expansion)] == expansion:
+                for rest, inside, whole in readings(words[len(expansion) :]):
+                    yield (name, *rest), inside + math.log(probability), whole
+            elif expansion[: len(words)] == words:
+                yield (name,), math.log(probability), False
+
+
+def slow_score(words, oov):
+    """ln P of a sentence and its end: of all ways to read it, from one unknown word to the next."""
+    total, start, part = 0.0, ("<s>",), ()
+    for word in (*words, "</s>"):
+        if word in WORDS:
+            part = (*part, word)
+            continue
+        end = ("</s>",) if word == "</s>" else ()
+        found = -math.inf
+        for units, inside, whole in readings(part):
+            if whole or not end:
+                spelled = (*units, *end)
+                history = [(*start, *spelled[:place]) for place in range(len(spelled))]
+                own = sum(MODEL.score(before, unit) for before, unit in zip(history, spelled, strict=True))
+                found = float(np.logaddexp(found, own + inside))
+        total += found + (0.0 if end else oov)
+        start, part = (), ()
+    return total
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classes")
+    (folder / "lm.arpa").write_bytes(write_arpa(MODEL))
+    (folder / "classes").write_text(CLASSES)
+    return folder
+
+
+@settings(max_examples=100)
+@given(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=6), st.sampled_from(["skip", -4.5]))
+def test_a_class_model_sums_over_all_ways_to_read_a_sentence(files, words, score):
+    lm = load(files / "lm.arpa", classes=files / "classes", oov_score=score)
+    ids = [lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in words]
+    wanted = slow_score(words, 0.0 if score == "skip" else score)
+    assert sentence_logprobs(lm, [ids])[0] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_classes_are_no_words_and_expansions_are(files):
+    lm = load(files / "lm.arpa", classes=files / "classes")
+    assert sorted(word for word, _ in lm.vocabulary) == ["</s>", "<s>", "a", "new", "york"]
+    assert lm.classes == ("CITY", "DAY")
+    slots = lm.advance(lm.start(2), np.array(lm.vocabulary.ids(["new", "new"]), np.int32))
+    assert slots[0] == slots[1]
+    shares = [math.exp(lm.logprob(slots[:1], np.array([number], np.int32))[0]) for _, number in lm.vocabulary]
+    assert sum(shares) < 1.5  # the model itself is no distribution, but the classes add nothing
+
+
+def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
+    assert read_classes(files / "classes") == EXPANSIONS
+    for text, message in {
+        "CITY 0.5\n": ":1: class CITY expands to no words",
+        "CITY york\nCITY 2 york\n": ":2: the probability 2 is outside",
+        "CITY york\nCITY 0.5 york\n": ":2: class CITY has the expansion 'york' twice",
+        "\n": "no class definitions",
+    }.items():
+        (tmp_path / "bad").write_text(text)
+        with pytest.raises(FormatError, match=message):
+            read_classes(tmp_path / "bad")
+
+
+def test_definitions_that_no_model_uses_are_refused(files, tmp_path):
+    (tmp_path / "other").write_text("COLOUR red\n")
+    with pytest.raises(OptionError, match="no language model has any of its classes"):
+        load(files / "lm.arpa", classes=tmp_path / "other")
+
+
+PLAIN = SlowNgram(
+    2,
+    {
+        ("<s>",): (-99.0, -0.5),
+        ("</s>",): (-0.5, 0.0),
+        ("new",): (-1.0, -0.25),
+        ("york",): (-0.75, -0.125),
+        ("new_york",): (-0.25, 0.0),
+        ("new", "york"): (-0.125, 0.0),
+    },
+)
+
+
+@given(st.lists(st.sampled_from(["new", "york", "new_york", "york_new_york", "_york"]), max_size=5))
+def test_multiwords_score_as_their_words(tmp_path_factory, words):
+    path = tmp_path_factory.getbasetemp() / "plain.arpa"
+    path.write_bytes(write_arpa(PLAIN))
+    whole, parts = load(path, multi_char="_"), load(path)
+    spelled = [part for word in words for part in word.split("_") if part]
+    found = sentence_logprobs(whole, [whole.vocabulary.ids(words)])
+    assert found == pytest.approx(sentence_logprobs(parts, [parts.vocabulary.ids(spelled)]), abs=1e-4)
+    assert whole.vocabulary.id("new_zebra") is None
+
+
+def lattice_of(words):
+    table = SymbolTable.from_words(["<eps>", *words])
+    ids = table.ids(words)
+    lattice = from_arcs("k", [0] * len(ids), [1] * len(ids), ids, [0.0] * len(ids), [1.0] * len(ids), finals={1: 0.0})
+    return lattice.replace(words=table)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_the_command_rescores_with_classes_and_multiwords(ninja, files, tmp_path, classes):
+    words, options = ["york", "a", "new"], ["--rnnlm", files / "lm.arpa", "--classes", files / "classes"]
+    if not classes:
+        (tmp_path / "plain.arpa").write_bytes(write_arpa(PLAIN))
+        words, options = ["york", "new_york", "new"], ["--rnnlm", tmp_path / "plain.arpa", "--multi-char", "_"]
+    lattice = lattice_of(words)
+    with package.write(tmp_path / "lat.ark") as output:
+        output.write(lattice)
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
+    out = tmp_path / "out.ark"
+    code, _, said = ninja(
+        "rescore", tmp_path / "lat.ark", *options, "--lm-weight", "1", "--output", "lattice", "-o", out, "--beam", "inf"
+    )
+    assert code == 0, said
+    (_, found), *_ = package.read(out)
+    cost = {words[int(found.word[path[0]]) - 1]: costs_of(found, path)[0] for path in paths(found)}
+    wanted = {word: -slow_score((word,), 0.0) for word in words}
+    if not classes:
+        lm = load(tmp_path / "plain.arpa")
+        spelled = [lm.vocabulary.ids(word.split("_")) for word in words]
+        wanted = dict(zip(words, (-sentence_logprobs(lm, spelled)).tolist(), strict=True))
+    assert cost == pytest.approx(wanted, abs=1e-3)
+
+
+def test_the_command_scores_a_text_with_classes(ninja, files, tmp_path):
+    (tmp_path / "text").write_text("k a new york\n")
+    given = ["lm", "score", files / "lm.arpa", tmp_path / "text", "--classes", files / "classes"]
+    code, output, said = ninja(*given)
+    assert code == 0, said
+    found = sum(float(each) for each in output.split()[1:])
+    assert found == pytest.approx(slow_score(("a", "new", "york"), 0.0), abs=1e-4)
+    assert f"logprob= {found / LN10:.4g}" in said

@@ -1,0 +1,194 @@
+"""Folders are read whole, or what is left out is named: real files among foreign ones, lists as SRILM counts words."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import shutil
+import tarfile
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_text import needs_files
+
+import ninja
+from ninja.errors import FormatError
+from ninja.io import folder
+
+
+def tarball() -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("lat.slf")
+        entry.size = 3
+        tar.addfile(entry, io.BytesIO(b"hal"))
+    return content.getvalue()
+
+
+def array() -> bytes:
+    content = io.BytesIO()
+    np.save(content, np.zeros((3, 4), np.float32))
+    return content.getvalue()
+
+
+FOREIGN = {
+    "plot.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1",
+    "photo.jpg": b"\xff\xd8\xff\xe0\0\x10JFIF\0",
+    "run.sh": b"#!/bin/bash\nfor n in 1 2 3; do\n  lattice-best-path ark:lat.$n ark,t:-\ndone\n",
+    "score.py": b"import sys\n\nfor line in sys.stdin:\n    print(line)\n",
+    "done": b"",
+    "backup.tar.gz": tarball(),
+    "features.npy": array(),
+    "config.yaml": b"beam: 12.0\nlattice_beam: 6\n",
+    "notes.txt": b"tried a beam of 12\n\nbetter: 14\n",
+    "post.ark": b"utt \0BFM \4\0\0\0\0",
+}
+KNOWN = {
+    "decode.1.log": b"# lattice-scale\nLOG (x)\n",
+    "num_jobs": b"4\n",
+    "NOTES.md": b"# Notes\n",
+    "wer_7_0.0": b"%WER 1\n",
+}
+
+
+def read(place: Path) -> tuple[list[str], list[str], list[str]]:
+    """Return the keys of a folder, its failures and its notes."""
+    failures: list[str] = []
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        keys = [key for key, _ in ninja.read(place, on_error=lambda error: failures.append(str(error)))]
+    return keys, failures, [str(each.message) for each in noted if each.category is UserWarning]
+
+
+def test_foreign_files_are_named_once_and_known_companions_are_not(tmp_path: Path) -> None:
+    (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
+    for name, content in {**FOREIGN, **KNOWN}.items():
+        (tmp_path / name).write_bytes(content)
+    for name in ("log", "scoring_kaldi", ".backup", "old"):
+        (tmp_path / name).mkdir()
+    keys, failures, notes = read(tmp_path)
+    assert (keys, failures) == (["utt"], [])
+    (note,) = notes
+    count = len(FOREIGN) + 1
+    assert note.startswith(f"{tmp_path}: {count} files without lattices are left out: old/, backup.tar.gz, ")
+    assert note.endswith(f" and {count - 5} more")
+
+
+def test_the_command_names_them_too_and_succeeds(tmp_path: Path, ninja) -> None:
+    (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
+    (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
+    code, out, err = ninja("best", tmp_path)
+    assert (code, out) == (0, "utt the cat\n")
+    assert err == f"ninja: {tmp_path}: 1 file without lattices is left out: plot.png\n"
+
+
+def test_results_beside_lattices_are_named(tmp_path: Path) -> None:
+    (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
+    (tmp_path / "out.ctm").write_bytes(b"utt 1 0.00 0.10 the 0.9\nutt 1 0.10 0.30 cat 0.8\n")
+    keys, failures, notes = read(tmp_path)
+    assert (keys, failures) == (["utt"], [])
+    assert notes == [f"{tmp_path}: 1 file of results beside lattices is left out: out.ctm"]
+
+
+def test_a_folder_without_lattices_says_what_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
+    (tmp_path / "decode_test").mkdir()
+    message = "no lattices lie in this directory; 2 files without lattices are left out: decode_test/, plot.png"
+    with pytest.raises(FormatError, match=message):
+        read(tmp_path)
+
+
+@needs_files
+@pytest.mark.parametrize("name", sorted(each.name for each in (SHARED / "data/formats").glob("*/")))
+def test_every_real_file_among_foreign_ones_is_read_or_named(name: str, tmp_path: Path) -> None:
+    real = [path for path in (SHARED / "data/formats" / name).iterdir() if path.is_file()]
+    for path in real:
+        shutil.copy(path, tmp_path)
+    for other, content in {**FOREIGN, **KNOWN}.items():
+        (tmp_path / other).write_bytes(content)
+    held = {path: folder.held(path) for path in folder.files(str(tmp_path))}
+    for _, stream in held.values():
+        if stream is not None:
+            stream.close()
+    lattices = {Path(path).name for path, (what, _) in held.items() if what in ("lattices", "damage")}
+    results = {Path(path).name for path, (what, _) in held.items() if what == "results"}
+    others = {Path(path).name for path, (what, _) in held.items() if what == "nothing"}
+    known = {Path(path).name for path, (what, _) in held.items() if what == "companion"}
+    assert others >= FOREIGN.keys()
+    assert known >= KNOWN.keys()
+    assert known - KNOWN.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
+    if not lattices:
+        with pytest.raises(FormatError, match=f"{len(others | known)} files without lattices are left out"):
+            read(tmp_path)
+        return
+    keys, failures, notes = read(tmp_path)
+    alone = [read(Path(each)) for each in folder.files(str(tmp_path)) if Path(each).name in lattices]
+    assert keys == [key for part, _, _ in alone for key in part]
+    assert failures == [failure for _, part, _ in alone for failure in part]
+    (note,) = notes
+    assert f"{len(others)} files without lattices are left out" in note
+    assert ("results beside lattices" in note) is bool(results)
+    assert all(each in note for each in results)
+
+
+def test_a_script_file_is_named_unless_its_archive_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
+    for name in ("lat.scp", "lat.ark", "elsewhere.scp"):
+        (tmp_path / name).write_bytes(b"" if name == "lat.ark" else b"utt lat.ark:4\n")
+    _, _, (note,) = read(tmp_path)
+    assert note.endswith("1 file without lattices is left out: elsewhere.scp")
+
+
+# SRILM counts the words of its language model: no pauses, noises or tags, of multiwords each part.
+FILLERS = ("-pau-", "[laugh]", "@reject@", "<unk>", "++noise++", "*NONSPEECH*")
+PLAIN = ("the", "cat", "i'm", "'cause", "é", "well-known")
+MULTIWORDS = ("you_know", "a_lot_of", "uh_huh")
+score = st.floats(-5000, -0.001).map("{:g}".format)
+tokens = st.lists(st.sampled_from(FILLERS + PLAIN + MULTIWORDS), max_size=12)
+lists = st.lists(st.tuples(score, score, tokens), min_size=1, max_size=6)
+
+
+def as_srilm_writes(hypotheses: list[tuple[str, str, list[str]]], expands: bool) -> bytes:
+    rows = []
+    for acoustic, graph, words in hypotheses:
+        counted = sum(1 + expands * word.count("_") for word in words if word not in FILLERS)
+        rows.append(" ".join([acoustic, graph, str(counted), *words]))
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(lists, min_size=1, max_size=3), st.booleans())
+def test_lists_are_known_by_scores_however_srilm_counted(found, expands: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        for number, hypotheses in enumerate(found):
+            content = as_srilm_writes(hypotheses, expands)
+            (place / f"sw_{number}").write_bytes(gzip.compress(content) if number else content)
+            ((key, _),) = ninja.read(place / f"sw_{number}")  # alone
+            assert key == f"sw_{number}"
+        keys, failures, notes = read(place)
+        assert (keys, failures, notes) == ([f"sw_{number}" for number in range(len(found))], [], [])
+
+
+def test_many_lists_with_multiwords_are_all_read(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    for number in range(65):
+        words = [[chance.choice(FILLERS + PLAIN + MULTIWORDS) for _ in range(chance.randint(0, 9))] for _ in range(5)]
+        content = as_srilm_writes([("-1234.5", "-34.2", each) for each in words], expands=True)
+        (tmp_path / f"sw_{number}").write_bytes(content)
+    keys, failures, notes = read(tmp_path)
+    assert (len(keys), failures, notes) == (65, [], [])
+
+
+def test_a_line_that_lacks_words_is_damage_and_not_another_kind_of_file(tmp_path: Path, ninja) -> None:
+    (tmp_path / "sw_1").write_bytes(b"-12 -34.5 4 hello world\n")
+    code, _, err = ninja("best", tmp_path / "sw_1")
+    assert code == 1
+    assert "4 words are announced, but 2 follow; the line may be cut short" in err

@@ -1,0 +1,203 @@
+"""`ninja.lm.wrap`: networks in memory; words that are split when they are asked for; words in upper case."""
+
+import copy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja.errors import ModelError, OptionError
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load, wrap
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
+
+from reference_transformer import stepwise  # noqa: E402
+from tiny_hf import (  # noqa: E402
+    TABLE,
+    folder,
+    make_trie,
+    no_network,  # noqa: F401
+    one_quiet_thread,  # noqa: F401
+    opened,
+)
+
+from ninja.lm.huggingface.piece_network import LogitsLM, PieceLM  # noqa: E402
+
+
+def in_memory(kind, family="AutoModelForCausalLM"):
+    path = folder(kind)
+    model = getattr(transformers, family).from_pretrained(path)
+    return model, transformers.AutoTokenizer.from_pretrained(path)
+
+
+def looked_up(lm):
+    lm.vocabulary.ids(word for word, _ in TABLE)
+    return lm
+
+
+def assert_alike(lm, expected, atol=1e-4):
+    parent, word = make_trie(expected)
+    wanted = expected.score_trie(parent, word)
+    np.testing.assert_allclose(lm.score_trie(parent, word), wanted, atol=atol)
+    np.testing.assert_allclose(stepwise(lm, parent, word), wanted, atol=atol)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_model_in_memory_scores_as_its_directory(kind):
+    model, tokenizer = in_memory(kind)
+    lm = looked_up(wrap(model.train(), tokenizer, max_batch=7))
+    assert not model.training
+    assert type(lm._pieces) is PieceLM
+    assert_alike(lm, opened(kind))
+
+
+def test_a_masked_model_in_memory_is_one():
+    lm = looked_up(wrap(*in_memory("bert", "AutoModelForMaskedLM")))
+    assert lm.whole_sentences
+    sentence = lm.vocabulary.ids(["the", "cat", "sat"])
+    assert lm.score_sentences([sentence]) == pytest.approx(opened("bert").score_sentences([sentence]), abs=1e-4)
+
+
+class Module(torch.nn.Module):
+    """A module that takes input_ids, and nothing more, and answers with logits."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids):
+        return SimpleNamespace(logits=self.model(input_ids).logits)
+
+
+class Adapted(torch.nn.Module):
+    """A module as the PEFT library makes them, with the model inside."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.base_model = SimpleNamespace()  # a tuner, not the network
+        self.model = model
+        self.config = model.config
+
+    def get_base_model(self):
+        return self.model
+
+    def forward(self, *args, **kwargs):
+        return self.model(*args, **kwargs)
+
+
+def test_any_module_that_gives_logits_will_do():
+    model, tokenizer = in_memory("gpt2")
+    lm = looked_up(wrap(Module(model), tokenizer))
+    assert type(lm._pieces) is LogitsLM
+    assert (lm._pieces._cache, lm._pieces._block_nodes, lm.normalized) == (None, None, True)
+    assert_alike(lm, opened("gpt2"))
+    raw, wanted = looked_up(wrap(Module(model), tokenizer, normalize=False)), opened("gpt2", normalize=False)
+    assert not raw.normalized
+    assert_alike(raw, wanted)
+
+
+def test_an_adapted_model_runs_as_the_one_inside():
+    model, tokenizer = in_memory("llama")
+    lm = looked_up(wrap(Adapted(model), tokenizer))
+    assert type(lm._pieces) is PieceLM
+    assert lm._pieces._cache is not None
+    assert_alike(lm, opened("llama"))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's successor of this function is a library of its own
+def test_a_quantised_model_scores_as_it_does_itself():
+    model, tokenizer = in_memory("llama")
+    model.eval()
+    quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, torch.qint8)
+    lm = looked_up(wrap(quantised, tokenizer))
+    assert type(lm._pieces) is LogitsLM
+    sentence = ["the", "cat", "sat"]
+    pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        logprob = quantised(torch.tensor([[1, *pieces]])).logits[0].log_softmax(-1)
+    wanted = sum(float(logprob[place, piece]) for place, piece in enumerate([*pieces, 2]))
+    assert package.lm.sentence_logprobs(lm, [lm.vocabulary.ids(sentence)])[0] == pytest.approx(wanted, abs=0.5)
+
+
+def test_half_precision_runs_and_is_near():
+    model, tokenizer = in_memory("gpt2")
+    lm = looked_up(wrap(model.to(torch.bfloat16), tokenizer))
+    assert lm._pieces._cache is not None
+    assert_alike(lm, opened("gpt2"), atol=0.3)
+
+
+def test_a_module_without_logits_is_refused():
+    with pytest.raises(ModelError, match="Linear gives no logits for input_ids"):
+        wrap(torch.nn.Linear(2, 2), in_memory("gpt2")[1])
+
+
+class Counted:
+    """A tokenizer that remembers what it split."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.split = []
+
+    def __getattr__(self, name):
+        return getattr(self.tokenizer, name)
+
+    def __call__(self, texts, **options):
+        self.split += texts
+        return self.tokenizer(texts, **options)
+
+
+def test_only_words_that_occur_are_split():
+    model, tokenizer = in_memory("gpt2")
+    tokenizer = Counted(tokenizer)
+    lm = wrap(model, tokenizer)
+    words = SymbolTable.from_words(["<eps>", "the", "cat", *(f"w{number}" for number in range(10_000))])
+    lattice = from_arcs("k", [0, 0, 1], [1, 1, 2], [1, 3, 2], [0.5, 0.25, 0], [7.0, 6.0, 0.0], finals={2: 0.0})
+    list(rescore([("k", lattice.replace(words=words))], lm, RescoreOptions()))
+    assert {text.split()[-1] for text in tokenizer.split} == {"the", "w0", "cat", "a", tokenizer.split[0]}
+    assert len(tokenizer.split) < 8
+
+
+def upper_case_lattice():
+    words = SymbolTable.from_words(["<eps>", "THE", "CAT", "SAT", "CATALOGUE", "<unk>"])
+    lattice = from_arcs("k", [0, 1, 1, 2], [1, 2, 2, 3], [1, 2, 4, 3], [0.0] * 4, [1.0, 2.0, 2.5, 3.0], finals={3: 0.0})
+    return lattice.replace(words=words)
+
+
+def test_words_in_lower_case_are_those_that_a_transform_gives():
+    lower, plain = load(folder("gpt2"), text_transform="lower"), load(folder("gpt2"))
+    said = ["THE", "Cat", "sat"]
+    found = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(said)])
+    wanted = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in said])])
+    assert found == pytest.approx(wanted, abs=1e-5)
+    with pytest.raises(OptionError, match="text_transform is 'upper'; it must be lower"):
+        load(folder("gpt2"), text_transform="upper")
+
+
+@pytest.mark.parametrize(("transform", "warned"), [(None, True), ("lower", False)])
+def test_words_in_upper_case_are_noticed(transform, warned):
+    report = RescoreReport()
+    lattice = upper_case_lattice()
+    list(rescore([("k", lattice)], load(folder("gpt2"), text_transform=transform), RescoreOptions(), report=report))
+    assert ("give text_transform lower" in str(report.coverages[0])) == warned
+    small = SymbolTable((word.lower(), number) for word, number in lattice.words)
+    report = RescoreReport()
+    list(rescore([("k", replace(lattice, words=small))], load(folder("gpt2")), RescoreOptions(), report=report))
+    assert "text_transform" not in str(report.coverages[0])
+
+
+def test_the_command_changes_words(ninja, tmp_path):
+    lattice = upper_case_lattice()
+    with package.write(tmp_path / "lat.ark") as output:
+        output.write(lattice)
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
+    given = ["rescore", tmp_path / "lat.ark", "--rnnlm", folder("gpt2"), "-o", tmp_path / "out.ark"]
+    code, _, said = ninja(*given)
+    assert (code, "nearly all words are in upper case" in said) == (0, True)
+    code, _, said = ninja(*given, "--text-transform", "lower")
+    assert (code, "upper case" in said) == (0, False)

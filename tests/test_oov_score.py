@@ -1,0 +1,181 @@
+"""N-gram models without <unk>: unknown words are skipped, have one score, or share one; or end the run."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_graph import costs_of, paths
+from reference_ngram import SlowNgram, models, write_arpa, write_const_arpa, write_grammar
+from strategies import lattices
+
+import ninja as package
+from ninja.errors import OptionError, VocabularyError
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.ngram.compose import compose_ngram
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import WordMap
+
+IDS = {"<eps>": 0, "a": 7, "b": 4, "ç": 9, "#0": 11, "<s>": 12, "</s>": 13}
+CLOSED = SlowNgram(
+    2,
+    {
+        ("<s>",): (-99.0, -0.5),
+        ("</s>",): (-0.5, 0.0),
+        ("a",): (-1.0, -0.25),
+        ("b",): (-0.75, -0.125),
+        ("<s>", "a"): (-0.25, 0.0),
+        ("a", "b"): (-0.5, 0.0),
+        ("b", "</s>"): (-0.0625, 0.0),
+    },
+)
+
+
+def closed(model):
+    return SlowNgram(model.order, {ngram: found for ngram, found in model.ngrams.items() if "<unk>" not in ngram})
+
+
+def slow_score(model, words, oov):
+    """ln P of a sentence and its end by the definition: unknown words score `oov`, and cut the history."""
+    history, total = ("<s>",), 0.0
+    for word in (*words, "</s>"):
+        if (word,) in model.ngrams:
+            total += model.score(history, word)
+            history = (*history, word)
+        else:
+            total += oov
+            history = ()
+    return total
+
+
+def written(model, folder, kind):
+    words = SymbolTable(IDS.items())
+    contents = {"arpa": write_arpa, "const": lambda each: write_const_arpa(each, IDS)}
+    contents["grammar"] = lambda each: write_grammar(each, IDS)
+    path = folder / "lm"
+    path.write_bytes(contents[kind](model if kind == "arpa" else model.closed()))
+    return path, words
+
+
+@settings(max_examples=30)
+@given(models(), st.sampled_from(["arpa", "const", "grammar"]), st.sampled_from(["skip", "spread", -4.5]))
+def test_unknown_words_score_as_the_slow_twin_says(tmp_path_factory, model, kind, score):
+    model = closed(model)
+    path, words = written(model, tmp_path_factory.mktemp("oov"), kind)
+    lm = load(path, words=words, oov_score=score)
+    slow = model if kind == "arpa" else model.closed()
+    oov = {"skip": 0.0, "spread": -math.log(len(lm.vocabulary) - 1)}.get(score, score)
+    known = sorted({ngram[0] for ngram in model.ngrams} - {"<s>", "</s>"})
+    random = np.random.default_rng(0)
+    sentences = [random.choice([*known, "zebra"], int(size)).tolist() for size in random.integers(0, 7, 20)]
+    ids = [[lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in sentence] for sentence in sentences]
+    wanted = [slow_score(slow, sentence, oov) for sentence in sentences]
+    np.testing.assert_allclose(sentence_logprobs(lm, ids), wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
+    pytest.importorskip("kenlm")
+    from ninja.lm.ngram.kenlm import KenLM
+
+    (tmp_path / "lm.arpa").write_bytes(write_arpa(CLOSED))
+    lm = KenLM(str(tmp_path / "lm.arpa"), SymbolTable.from_words(["<eps>", "a", "b"]))
+    lm.score_oovs(-4.5)
+    sentences = [["a", "zebra", "b"], ["zebra"], ["a", "b", "zebra", "zebra", "a", "b"]]
+    ids = [[lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in each] for each in sentences]
+    assert sentence_logprobs(lm, ids) == pytest.approx([slow_score(CLOSED, each, -4.5) for each in sentences], abs=1e-4)
+
+
+@settings(max_examples=20)
+@given(lattices(max_states=6, connected=False), st.sampled_from(["skip", "spread", -4.5]))
+def test_composition_scores_unknown_words_alike(tmp_path_factory, lattice, score):
+    words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]
+    path, _ = written(CLOSED, tmp_path_factory.mktemp("compose"), "arpa")
+    lm = load(path, oov_score=score)
+    composed, arc_map = compose_ngram(
+        lattice, lm, word_map=WordMap(SymbolTable.from_words(words), lm), return_arc_map=True
+    )
+    oov = {"skip": 0.0, "spread": -math.log(4) - math.log(2)}.get(score, score)  # 4 words; the table has 2 unknown ones
+    for found in paths(composed):
+        old = tuple(int(arc_map[arc]) for arc in found)
+        spelled = [words[lattice.word[arc]] for arc in old if words[lattice.word[arc]] not in ("<eps>", "</s>")]
+        wanted = costs_of(lattice, old)[0] - slow_score(CLOSED, spelled, oov)
+        assert costs_of(composed, found)[0] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_model_with_unk_is_as_it_was(tmp_path):
+    (tmp_path / "lm").write_bytes(write_arpa(SlowNgram(2, {**CLOSED.ngrams, ("<unk>",): (-2.0, 0.0)})))
+    lm = load(tmp_path / "lm", oov_score="skip")
+    assert (lm.oov_score, lm.unk_words) == (None, None)
+    assert lm.logprob(lm.start(1), np.array([lm.unk], np.int32))[0] == pytest.approx(-2.5 * math.log(10))
+
+
+@pytest.mark.parametrize("score", ["spill", 0.5, -math.inf, math.nan])
+def test_scores_that_are_no_probabilities_are_refused(score):
+    with pytest.raises(OptionError, match="skip, spread, or a natural-log probability"):
+        LoadOptions(oov_score=score)
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """Two lattices with an unknown word, and an ARPA file without <unk>."""
+    words = SymbolTable.from_words(["<eps>", "a", "b", "zebra"])
+    with package.write(tmp_path / "lat.ark") as output:
+        for key in ("one", "two"):
+            lattice = from_arcs(key, [0, 0, 1], [1, 1, 2], [1, 3, 2], [5.0, 4.5, 1.0], [7.0, 7.0, 7.0], finals={2: 0.0})
+            output.write(lattice.replace(words=words))
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in words))
+    (tmp_path / "lm.arpa").write_bytes(write_arpa(CLOSED))
+    return tmp_path
+
+
+@pytest.mark.parametrize("model", [("--rnnlm",), ("--rnnlm", None, "--old-lm")])
+def test_a_run_ends_with_one_message_that_names_the_scores(ninja, inputs, model):
+    named = [str(inputs / "lm.arpa") if each is None else each for each in model]
+    options = ["--max-unknown", "1", *named, inputs / "lm.arpa"]
+    code, output, errors = ninja("rescore", inputs / "lat.ark", *options, "-o", inputs / "out.ark")
+    assert (code, output) == (1, "")
+    assert [line for line in errors.splitlines() if "error" in line] == [errors.splitlines()[-1]]
+    assert "skip, spread or a log-probability" in errors.splitlines()[-1]
+    assert "zebra" in errors.splitlines()[-1]
+    assert not (inputs / "out.ark").exists()
+
+
+def test_a_rescoring_takes_the_score_and_says_so_once(ninja, inputs):
+    options = ["--max-unknown", "1", "--rnnlm", inputs / "lm.arpa", "--lm-weight", "1", "--oov-score"]
+    for score, cost in (("skip", 0.0), ("-2.5", 2.5)):
+        out = inputs / "out.ark"
+        code, _, errors = ninja("rescore", inputs / "lat.ark", *options, score, "-o", out, "--output", "lattice")
+        assert code == 0
+        assert errors.count(f"it has no <unk>: scored with --oov-score {score}") == 1
+        (_, lattice), _ = package.read(out)
+        found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
+        assert found[3, 2] == pytest.approx(cost - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
+        assert found[1, 2] == pytest.approx(-slow_score(CLOSED, ["a", "b"], 0.0), abs=1e-4)
+
+
+def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
+    given = ["lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.arpa", "-o", inputs / "out.ark"]
+    code, _, errors = ninja(*given)
+    assert code == 1
+    assert "give --oov-score (skip, spread or a log-probability)" in errors
+    code, _, errors = ninja(*given, "--oov-score", "skip")
+    assert code == 0
+    assert errors.count("no <unk>; words that it lacks have --oov-score skip") == 1
+    (_, lattice), _ = package.read(inputs / "out.ark")
+    found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
+    assert found[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
+
+
+def test_lmrescore_refuses_another_kind_of_model_once(ninja, inputs):
+    (inputs / "lm.pt").write_bytes(b"no model")
+    code, _, errors = ninja("lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.pt", "-o", inputs / "out.ark")
+    assert (code, errors.count("error:")) == (1, 1)
+
+
+def test_in_python_a_model_that_lacks_words_is_refused_with_advice(inputs):
+    lattices_read = list(package.read(inputs / "lat.ark", words=inputs / "words.txt"))
+    with pytest.raises(VocabularyError, match="give oov_score"):
+        list(package.rescore(lattices_read, load(inputs / "lm.arpa"), package.RescoreOptions(max_unknown=1.0)))

@@ -1,0 +1,141 @@
+"""One output for each input file."""
+
+import os
+
+import pytest
+
+import ninja as package
+from ninja.graph import from_arcs
+
+
+def lattice(key):
+    return from_arcs(key, [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """A folder d with three gzip archives of two lattices each, and an empty folder d2."""
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("d")
+    os.mkdir("d2")
+    for number in (1, 2, 10):
+        with package.write(f"d/lat.{number}.gz") as output:
+            output.write(lattice(f"a{number}"))
+            output.write(lattice(f"b{number}"))
+    (tmp_path / "words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
+    (tmp_path / "lat.list").write_text("".join(f"d/lat.{number}.gz\n" for number in (1, 2, 10)))
+    return tmp_path
+
+
+def written(folder="d2"):
+    return {name: list(package.keys(f"{folder}/{name}")) for name in sorted(os.listdir(folder))}
+
+
+EACH = {f"lat.{number}.gz": [f"a{number}", f"b{number}"] for number in (1, 10, 2)}
+
+
+@pytest.mark.parametrize("source", [["d/lat.JOB.gz"], ["d/lat.1.gz", "d/lat.2.gz", "d/lat.10.gz"], ["d"], ["lat.list"]])
+@pytest.mark.parametrize("output", ["d2/lat.JOB.gz", "d2/", "d2", "new/"])
+@pytest.mark.parametrize("options", [[], ["--resume"]])
+def test_each_input_has_its_output(there, ninja, source, output, options):
+    code, _, errors = ninja("prune", *source, "-o", output, *options)
+    assert (code, errors.splitlines()[-1].split(",")[0]) == (0, "ninja: 6 lattices"), errors
+    assert written("new" if output == "new/" else "d2") == EACH
+
+
+def test_workers_serve_all_outputs(there, ninja):
+    assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--jobs", "2")[0] == 0
+    assert written() == EACH
+
+
+@pytest.mark.parametrize("verb", ["merge", "copy", "to-nbest", "push", "determinize", "minimize"])
+def test_many_commands_take_them(there, ninja, verb):
+    code, _, errors = ninja(verb, "d/lat.*.gz", "-o", "ark,scp:d2/x-JOB.ark,d2/x-JOB.scp")
+    assert code == 0, errors
+    assert sorted(os.listdir("d2")) == [f"x-{number}.{end}" for number in (1, 10, 2) for end in ("ark", "scp")]
+    assert [key[:3].rstrip("-") for key in package.keys("scp:d2/x-10.scp")] == ["a10", "b10"]
+
+
+def test_names_get_the_extension_of_the_format(there, ninja):
+    assert ninja("convert", "d", "--words", "words.txt", "--to", "json", "-o", "d2")[0] == 0
+    assert sorted(os.listdir("d2")) == ["lat.1.jsonl", "lat.10.jsonl", "lat.2.jsonl"]
+    assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
+    assert sorted(os.listdir("slf")) == ["a1.slf", "b1.slf"]  # which has a file for each lattice
+    code, _, errors = ninja("prune", "slf", "-o", "new/")
+    assert (code, "say with --to which format the files in new/ get, such as --to slf" in errors) == (2, True)
+    assert ninja("prune", "slf", "--to", "binary", "-o", "new/")[0] == 0
+    assert {name for name in os.listdir("new") if name.endswith("ark")} == {"a1.ark", "b1.ark"}
+
+
+def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja):
+    assert ninja("prune", "d/lat.1.gz", "-o", "d2/lat.1.gz")[0] == 0
+    with package.write("half.gz") as output:
+        output.write(lattice("a2"))
+    os.rename("half.gz", "d2/.lat.2.gz.part")
+    code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
+    assert code == 0
+    assert ".lat.2.gz.part: 1 lattice of an earlier attempt is kept" in errors
+    assert "3 lattices were in the output already and were skipped" in errors
+    assert written() == EACH
+
+
+def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(there, ninja):
+    (there / "d/lat.1.gz").write_bytes(b"")
+    (there / "d/lat.2.ark").write_bytes(b"")
+    code, _, errors = ninja("prune", "d/lat.1.gz", "d/lat.2.ark", "d/lat.10.gz", "-o", "d2/lat.JOB.ark")
+    assert code == 1
+    assert written() == {"lat.10.ark": ["a10", "b10"], "lat.2.ark": []}
+    assert "d2/lat.1.ark: not one lattice of 1 could be used; nothing is written" in errors
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("prune d/lat.JOB.gz -o d3/lat.JOB.gz", "d3/lat.JOB.gz: there is no folder d3; make it first"),
+        ("prune d/lat.JOB.gz -o d/lat.JOB.gz", "d/lat.1.gz is read and would be written over"),
+        ("prune d -o d", "d/lat.1.gz is read and would be written over"),
+        ("prune d/lat.1.gz e/lat.1.gz -o d2/x.JOB.gz", "d2/x.1.gz: d/lat.1.gz and e/lat.1.gz would both go there"),
+        ("prune e/lat.1.gz d/lat.1.gz -o d2/", "d2/lat.1.gz: e/lat.1.gz and d/lat.1.gz would both go there"),
+        ("prune e/none.gz -o d2/x.JOB.gz", "e/none.gz has no number for JOB in d2/x.JOB.gz; name a folder with -o"),
+        ("prune - -o d2/", "standard input has no name for its output; name a file with -o"),
+        (
+            "best d/lat.JOB.gz -o JOB.tra",
+            "JOB.tra: JOB numbers files of lattices, but these results are one file; leave JOB out",
+        ),
+        ("nbest-to-lattice d -o d2/", "d2/: this command has one output; name a file"),
+        ("prune d -o d2/x.JOB.gz --words-out JOB.txt", "JOB.txt: JOB numbers files of lattices"),
+        ("best d -o d2", "d2 is a folder, but these results are one file; name that"),
+        ("best d -o new/", "new/ is a folder, but these results are one file; name that"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_written(there, ninja, line, message):
+    os.mkdir("e")
+    for name in ("none.gz", "lat.1.gz"):
+        (there / "e" / name).write_bytes((there / "d/lat.1.gz").read_bytes())
+    code, _, errors = ninja(*line.split())
+    assert (code, message in errors, len(errors.splitlines())) == (2, True, 1), errors
+    assert written() == {}
+    assert written("d") == EACH
+
+
+def test_the_number_is_the_one_that_job_stands_for(there, ninja):
+    for number in (1, 2):
+        os.rename(f"d/lat.{number}.gz", f"d/lat.{number}.8.gz")
+    assert ninja("prune", "ark:d/lat.JOB.8.gz", "-o", "d2/JOB.ark")[0] == 0
+    assert sorted(os.listdir("d2")) == ["1.ark", "2.ark"]
+
+
+def test_a_name_with_job_in_a_word_is_a_name(there, ninja):
+    assert ninja("prune", "d", "-o", "d2/JOBS.ark")[0] == 0
+    assert len(written()["JOBS.ark"]) == 6
+
+
+def test_what_is_noted_of_all_outputs_is_said_once(there, ninja):
+    code, _, errors = ninja("convert", "d", "--words", "words.txt", "--to", "slf", "-o", "d2")
+    assert code == 0
+    for number in (1, 2, 10):
+        (there / f"d/lat.{number}.gz.scales.toml").write_text("acoustic_scale = 0.5\nword_penalty = 0.0\n")
+    code, _, errors = ninja("prune", "d/lat.*.gz", "-o", "d2/")
+    assert code == 0
+    assert errors.count("scales are in") == 1, errors
+    assert "2 other outputs were noted likewise" in errors

@@ -1,0 +1,54 @@
+"""References in STM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ninja.errors import FormatError
+from ninja.evaluate import read_stm
+
+SEGMENTS = {"a-1": ("rec-A", 0.0, 1.5), "a-2": ("rec-A", 1.5, 3.0), "b-1": ("rec-B", 0.0, 1.5), "c": ("talk", 2.0, 4.0)}
+STM = """;; CATEGORY "0" "" ""
+rec A spk1 0.00 1.50 <o,f0,male> hello there
+rec A spk1 1.51 3.00 IGNORE_TIME_SEGMENT_IN_SCORING
+rec B spk2 0.00 1.50 <O> yes
+talk 1 spk3 2 4.001 one two
+"""
+
+
+def test_lines_are_the_utterances_of_their_times(tmp_path: Path) -> None:
+    (tmp_path / "ref.stm").write_text(STM)
+    found = read_stm(tmp_path / "ref.stm", SEGMENTS)
+    assert found == {"a-1": ["hello", "there"], "b-1": ["yes"], "c": ["one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("rec A spk1 0.00", "expected file, channel"),
+        ("rec A spk1 x 1.5 a", "expected file, channel"),
+        ("rec A spk1 0.5 1.5 a", "no utterance of the segments is rec A from 0.5 to 1.5 s"),
+        ("rec A spk1 0 1.5 { a / b }", "alternatives"),
+        ("rec A s 0 1.5 a\\nrec A s 0 1.5 b", "another line is this utterance"),
+        (";; nothing", "there is no reference"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "ref.stm").write_text(line.replace("\\n", "\n") + "\n")
+    with pytest.raises(FormatError, match=message):
+        read_stm(tmp_path / "ref.stm", SEGMENTS)
+
+
+def test_score_takes_an_stm_file_with_segments(ninja: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    reference, segments, hypothesis = (tmp_path / name for name in ("ref.stm", "segments", "hyp"))
+    reference.write_text(STM)
+    segments.write_text("".join(f"{key} {rec} {at} {to}\n" for key, (rec, at, to) in SEGMENTS.items()))
+    hypothesis.write_text("a-1 hello where\na-2 so what\nb-1 yes\nc one two\n")
+    code, printed, errors = ninja("score", reference, hypothesis, "--segments", segments)
+    assert (code, printed.split("\n")[0]) == (0, "%WER 20.00 [ 1 / 5, 0 ins, 0 del, 1 sub ]")
+    assert "1 hypotheses have no reference" in errors
+    assert ninja("score", reference, hypothesis)[0] == 2
+    assert ninja("score", hypothesis, hypothesis, "--segments", segments)[0] == 2
