@@ -22,16 +22,20 @@ lint: $(VENV)/.tools
 bench: $(VENV)/.package
 	for what in formats graph rescore; do $(BIN)/python -m benchmarks.bench_$$what || exit; done
 
-docs: $(VENV)/.package
+# The site, in build/site, after its tutorials have run; then it is searched and looked at in a browser.
+docs: $(VENV)/.tools $(VENV)/.docs programs
 	$(BIN)/python docs/render_cli.py > docs/cli.md
 	$(BIN)/python docs/render_formats.py
+	$(BIN)/python -m pytest tests/test_tutorials.py tests/test_readme.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NINJA_SITE=build/site $(BIN)/python -m pytest tests/test_site.py
 
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools
 	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_packaging.py
 
 clean:
-	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools
+	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -53,10 +57,13 @@ programs:
 			echo "could not install$$missing" >&2; \
 	else echo "without$$missing some tests skip themselves: apt-get install$$missing" >&2; fi
 
-# The extras `test` and `lint`, as the installed package names them: to install it again would build it again.
-$(VENV)/.tools: $(VENV)/.package
-	$(BIN)/python -c 'from importlib.metadata import requires; \
-		print(*(each.partition(";")[0] for each in requires("ninja-asr") if each.endswith(("\"test\"", "\"lint\""))), sep="\n")' \
-		> $(VENV)/tools.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/tools.txt
+# Extras, as the installed package names them: to install it again would build it again.
+$(VENV)/.tools: EXTRAS = test lint
+$(VENV)/.docs: EXTRAS = docs
+$(VENV)/.tools $(VENV)/.docs: $(VENV)/.package
+	$(BIN)/python -c 'import sys; from importlib.metadata import requires; \
+		extras = tuple(f"\"{each}\"" for each in sys.argv[1:]); \
+		print(*(each.partition(";")[0] for each in requires("ninja-asr") if each.endswith(extras)), sep="\n")' \
+		$(EXTRAS) > $@.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $@.txt
 	touch $@
