@@ -42,12 +42,12 @@ def examples():
     folder = Path(tempfile.mkdtemp()) / "examples"
     atexit.register(shutil.rmtree, folder.parent)
     shutil.copytree(ROOT / "examples", folder)
-    lattices = {key: lattice for key, lattice in ninja.read(ROOT / "examples" / "lat.ark.gz") if lattice.num_arcs < 2000}
+    small = {key: lattice for key, lattice in ninja.read(ROOT / "examples" / "lat.ark.gz") if lattice.num_arcs < 2000}
     with ninja.write(folder / "lat.ark.gz") as output:
-        for lattice in lattices.values():
+        for lattice in small.values():
             output.write(lattice)
     lines = (ROOT / "examples" / "text").read_text().splitlines(keepends=True)
-    (folder / "text").write_text("".join(line for line in lines if line.split()[0] in lattices))
+    (folder / "text").write_text("".join(line for line in lines if line.split()[0] in small))
     return folder
 
 
