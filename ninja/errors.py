@@ -111,6 +111,12 @@ class InputError(NinjaError, OSError):
     """A file could not be opened or read."""
 
 
+class StoreError(InputError):
+    """An object store stopped giving the bytes of a file; what was written so far must not pass for all."""
+
+    of_run = True
+
+
 class OutputError(NinjaError, OSError):
     """A result could not be written."""
 

@@ -14,6 +14,7 @@ from ninja.errors import NinjaError, OptionError
 from ninja.files.guard import Guard, guarded
 from ninja.files.output import part_of, target
 from ninja.files.place import Table
+from ninja.files.remote import is_remote
 from ninja.io import folder
 from ninja.io.scales_beside import scales_path
 from ninja.io.sources import tables
@@ -41,6 +42,9 @@ class InputFile(click.ParamType):
             yield from self.files_of_folder(name)
             return
         for table in _tables(name):
+            if table.kind == "folder":  # a remote one
+                yield from self.files_of_folder(table.place.path)
+                continue
             yield STDIN if table.place.path == "-" else table.place.path
 
     def files_of_folder(self, name: str) -> Iterator[str]:
@@ -82,7 +86,7 @@ class OutputFile(click.ParamType):
         if not self._or_folder and (name.endswith(os.sep) or os.path.isdir(name)):
             raise OptionError(f"{name} is a folder, but these results are one file; name that")
         for path in self.targets(name):
-            if not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):
+            if not is_remote(path) and not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):
                 raise OptionError(f"{name}: there is no folder {parent}; make it first")
 
     def targets(self, name: str) -> list[str]:

@@ -16,6 +16,7 @@ from ninja.cli.source import Source
 from ninja.errors import OptionError, OutputError
 from ninja.files.guard import writing
 from ninja.files.output import is_specifier, part_of, target
+from ninja.files.remote import is_remote
 from ninja.files.stream import gives_bytes_once
 from ninja.formats.format import by_extension
 from ninja.io.sources import look_into, names_in, tables
@@ -61,7 +62,7 @@ def parts(source: Source, destination: Destination) -> list[Part]:
         made[output] = path
         found.append((source.part(name), replace(destination, output_file=output)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
-    if by_job and not os.path.isdir(folder or "."):
+    if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
         raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
     for output in made:
         chosen = target(output)
@@ -74,7 +75,7 @@ def parts(source: Source, destination: Destination) -> list[Part]:
 
 def _make(folder: str) -> None:
     """Make a folder, which goes at the end of the command if nothing is in it."""
-    if os.path.isdir(folder):
+    if os.path.isdir(folder) or is_remote(folder):
         return
     try:
         os.makedirs(folder)

@@ -1,4 +1,4 @@
-"""Refusal of outputs that would replace an input of the same run, by device and inode."""
+"""Refusal of outputs that would replace an input of the same run, by device and inode, or by URL."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ninja.errors import OptionError
+from ninja.files import remote
 
-Identity = tuple[int, int]  # device and inode, which all links to a file share
+Identity = tuple[int, int] | str  # device and inode, which all links to a file share; the URL of a remote one
 
 
 class Guard:
@@ -25,14 +26,13 @@ class Guard:
         self._read: dict[Identity, str] = {}  # inputs opened so far
         self._replaced: dict[Identity, str] = {}
 
-    def read(self, path: str, status: os.stat_result) -> None:
+    def read(self, path: str, identity: Identity | None) -> None:
         """Note a file that is being read.
 
         Raises:
             OptionError: An output would replace it.
         """
-        if stat.S_ISREG(status.st_mode):
-            identity = status.st_dev, status.st_ino
+        if identity is not None:
             if identity in self._replaced:
                 raise _refusal(self._replaced[identity], path)
             self._read[identity] = path
@@ -68,10 +68,10 @@ def guarded(guard: Guard) -> Iterator[None]:
         _guard = before
 
 
-def reading(path: str, descriptor: int) -> None:
-    """Tell the guard, if there is one, that an open file is read."""
+def reading(path: str, descriptor: int | None) -> None:
+    """Tell the guard, if there is one, that an open file is read; without a descriptor the path is a URL."""
     if _guard is not None:
-        _guard.read(path, os.fstat(descriptor))
+        _guard.read(path, remote.identity_of(path) if descriptor is None else _identity(os.fstat(descriptor)))
 
 
 def writing(path: str) -> None:
@@ -82,10 +82,15 @@ def writing(path: str) -> None:
 
 def identity_of(path: str) -> Identity | None:
     """Return the identity of a plain file, whatever its name; None: there is none."""
+    if remote.is_remote(path):
+        return remote.identity_of(path) if remote.is_file(path) else None
     try:
-        found = os.stat(path)
+        return _identity(os.stat(path))
     except (OSError, ValueError):
         return None
+
+
+def _identity(found: os.stat_result) -> Identity | None:
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol, TextIO
 
 from ninja.errors import OptionError, OutputError
+from ninja.files import remote
 from ninja.files.guard import writing
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
@@ -64,6 +65,7 @@ class PartFile(io.RawIOBase):
 
     What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly. `length` bytes of a
     temporary file that is there are kept; 0 begins anew. A reader of the file that it replaces reads on in that one.
+    That of a URL is on this machine, and put there once it is whole; if that fails, it stays here.
 
     Raises:
         OutputError: It cannot be written.
@@ -72,12 +74,16 @@ class PartFile(io.RawIOBase):
 
     def __init__(self, path: str, length: int = 0) -> None:
         self.name = path
+        self._url = path if remote.is_remote(path) else None
         self._final = os.path.realpath(path)
         self._direct = os.path.exists(path) and not os.path.isfile(path)  # not by its real path: pipes may have none
         self._part = path if self._direct else part_of(path)
+        self._place = path if self._url is None else self._part  # where the bytes are written, in messages
         writing(path)
         writing(self._part)
-        with reported(path):
+        if self._url is not None:
+            remote.check_target(self._url)
+        with reported(self._place):
             self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0)  # noqa: SIM115
             if length:
                 self._file.truncate(length)
@@ -90,17 +96,29 @@ class PartFile(io.RawIOBase):
     def write(self, content: Any) -> int:
         """Write all of some bytes."""
         left = memoryview(content)
-        with reported(self.name):
+        with reported(self._place):
             while left:
                 left = left[self._file.write(left) :]
         return len(content)
 
     def finish(self) -> None:
         """Give the file its name."""
-        with reported(self.name):
+        with reported(self._place):
             self._file.close()
-            if not self._direct:
+        if self._url is not None:
+            self._put(self._url)
+        elif not self._direct:
+            with reported(self.name):
                 os.replace(self._part, self._final)
+
+    def _put(self, url: str) -> None:
+        try:
+            remote.put(self._part, url)
+        except OutputError as error:
+            self._direct = True  # not to be removed
+            error.message += f"; the whole file is {self._part} on this machine"
+            raise
+        os.remove(self._part)
 
     def abandon(self, *, keep: bool) -> None:
         """Remove the file, or keep it under its temporary name to be taken up later."""
@@ -134,6 +152,8 @@ def opened_as_text(path: str) -> Iterator[TextIO]:
 
 def part_of(path: str) -> str:
     """Return the temporary name of a file."""
+    if remote.is_remote(path):
+        return remote.part_of(path)
     folder, name = os.path.split(os.path.realpath(path))
     return os.path.join(folder, f".{name}.part")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
+from ninja.files import remote
 
 STDIN = "-"
 SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
@@ -23,7 +24,7 @@ _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
 class Place:
     """Source of bytes."""
 
-    path: str  # of a file; "-" is the standard input
+    path: str  # of a file, or its URL; "-" is the standard input
     offset: int = 0
     command: str | None = None  # a shell command whose output is read instead
 
@@ -98,7 +99,9 @@ def matching(path: str) -> list[Place]:
     if path == STDIN or os.path.exists(path):
         return [Place(path)]
     name = os.path.basename(path)
-    if "JOB" in name:
+    if remote.is_remote(path):
+        found = remote.matching(path)
+    elif "JOB" in name:
         folder = os.path.dirname(path)
         shape = re.compile(re.escape(name).replace("JOB", r"\d+"))
         entries = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []

@@ -16,6 +16,7 @@ from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.guard import reading
 from ninja.files.gzip import GZIP_MAGIC, Unpacked, unpack_head
 from ninja.files.place import STDIN, Place
+from ninja.files.remote import RemoteFile, is_remote
 
 UNKNOWN_SIZE = 1 << 62
 CHUNK = 1 << 20
@@ -58,8 +59,13 @@ class Stream:
 
     @property
     def seekable(self) -> bool:
-        """True of a plain file, in which ``seek`` works."""
+        """True of a plain file, also a remote one, in which ``seek`` works."""
         return self._left is not None
+
+    @property
+    def is_local(self) -> bool:
+        """True of a plain file of this machine, which can be mapped and has a descriptor."""
+        return self.seekable and not isinstance(self._raw, RemoteFile)
 
     @property
     def position(self) -> int:
@@ -121,13 +127,13 @@ class Stream:
     def seek(self, offset: int) -> None:
         """Go to an offset of a plain file."""
         try:
-            size = os.fstat(self._raw.fileno()).st_size
+            size = _size(self._raw)
             self._raw.seek(offset)
         except OSError as error:
             raise self._failure(error) from error
         self._head = b""
         self._given = offset
-        self._left = max(0, size - offset)
+        self._left = max(0, (size or 0) - offset)
 
     def descriptor(self) -> int:
         """Return a descriptor of a plain file of one's own, at the file's begin."""
@@ -136,7 +142,7 @@ class Stream:
 
     def note_input(self) -> None:
         """Say that a file opened otherwise is an input; see `open_raw`."""
-        reading(self.name, self._raw.fileno())
+        reading(self.name, None if isinstance(self._raw, RemoteFile) else self._raw.fileno())
 
     def close(self) -> None:
         """Close the file; a command still running is ended."""
@@ -152,6 +158,8 @@ class Stream:
         self.close()
 
     def _failure(self, error: OSError) -> InputError:
+        if isinstance(error, InputError):
+            return error
         return InputError(f"cannot be read: {error.strerror or error}", self.name)
 
 
@@ -168,8 +176,7 @@ def open_stream(place: Place, *, is_input: bool = True) -> Stream:
         stream = Stream(raw, place.name, head=head)
     else:
         raw = open_raw(place.path, is_input=is_input)
-        status = os.fstat(raw.fileno())
-        stream = Stream(raw, place.name, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        stream = Stream(raw, place.name, _size(raw))
     if place.offset:
         if not stream.seekable:
             stream.close()
@@ -180,6 +187,14 @@ def open_stream(place: Place, *, is_input: bool = True) -> Stream:
     return stream
 
 
+def _size(raw: IO[bytes]) -> int | None:
+    """Return how many bytes an open file has; None: it is no plain file."""
+    if isinstance(raw, RemoteFile):
+        return raw.size
+    status = os.fstat(raw.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
 _looked_at: dict[str, tuple[Stream, tuple[int, ...]]] = {}  # with the state of each file when it was opened
 _MOST_LOOKED_AT = 64  # files kept open
 
@@ -187,6 +202,10 @@ _MOST_LOOKED_AT = 64  # files kept open
 @contextmanager
 def look(path: str) -> Iterator[Stream]:
     """Open a file of which only ``head`` is taken; `open_stream` goes on with it, if the file is still the same."""
+    if is_remote(path):
+        with open_stream(Place(path)) as stream:
+            yield stream
+        return
     stream = open_stream(Place(path))
     try:
         state = _state(os.fstat(stream._raw.fileno()))
@@ -293,6 +312,10 @@ def open_raw(path: str, *, is_input: bool = True) -> IO[bytes]:
         InputError: It cannot be opened.
         OptionError: An output of the command that runs would replace it.
     """
+    if is_remote(path):
+        if is_input:
+            reading(path, None)
+        return cast("IO[bytes]", RemoteFile(path))
     try:
         file = cast("IO[bytes]", open(path, "rb", buffering=0))  # noqa: SIM115
     except OSError as error:

@@ -48,6 +48,8 @@ def content(path: str | os.PathLike[str]) -> bytes:
     try:
         with file:
             found = file.read()
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error
     return Stream(io.BytesIO(found), os.fspath(path)).rest() if found.startswith(GZIP_MAGIC) else found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
+from ninja.files.remote import RemoteFile, is_remote
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -22,8 +23,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        with open(path, "rb") as stream:
+        place = os.fspath(path)
+        with cast("IO[bytes]", RemoteFile(place)) if is_remote(place) else open(place, "rb") as stream:
             return tomllib.load(stream)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(error.strerror or str(error), path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -138,7 +138,7 @@ class Content:
 
     def mapped(self) -> Path | bytes:
         """Return the file's path where its bytes can be mapped as they are, else all bytes."""
-        return Path(self.path) if self.stream.seekable else self.whole()
+        return Path(self.path) if self.stream.is_local else self.whole()
 
 
 def key_of(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 from ninja.errors import FormatError, InputError
 from ninja.errors import named as shortened
 from ninja.files.place import Place, Table, natural
+from ninja.files.remote import is_file, is_remote, listing
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import BOM
 from ninja.formats.format import HEAD, by_extension, by_mark
@@ -33,6 +34,8 @@ Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 def files(folder: str) -> list[str]:
     """Return the files of a folder in their natural order, without hidden ones."""
+    if is_remote(folder):
+        return sorted(listing(folder)[0], key=natural)
     entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
     return sorted((entry.path for entry in entries), key=natural)
 
@@ -52,6 +55,8 @@ def size_of(table: Table) -> int | None:
     """Return how many bytes a file, or those of a folder, have; None: not known, as of a pipe."""
     path = table.place.path
     try:
+        if is_remote(path):
+            return None
         if table.kind == "folder":
             return sum(os.path.getsize(each) for each in files(path))
         status = os.stat(path)
@@ -62,7 +67,10 @@ def size_of(table: Table) -> int | None:
 
 def below(folder: str) -> list[str]:
     """Return the folders in a folder, with a slash at their ends, without hidden ones and those of Kaldi's recipes."""
-    found = [f"{each.path}/" for each in os.scandir(folder) if not each.name.startswith(".") and each.is_dir()]
+    if is_remote(folder):
+        found = [f"{each}/" for each in listing(folder)[1]]
+    else:
+        found = [f"{each.path}/" for each in os.scandir(folder) if not each.name.startswith(".") and each.is_dir()]
     return sorted((path for path in found if not COMPANIONS.fullmatch(os.path.basename(path[:-1]) + "/")), key=natural)
 
 
@@ -85,7 +93,7 @@ def left_out(folder: str, others: list[str], results: list[str]) -> str:
 def is_companion(path: str) -> bool:
     """Tell by its name whether a file lies beside lattices, as the script file of an archive does."""
     known = COMPANIONS.fullmatch(os.path.basename(path)) is not None
-    return known or (path.endswith(".scp") and os.path.isfile(path.removesuffix(".scp") + ".ark"))
+    return known or (path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark"))
 
 
 def named(path: str) -> tuple[Holds, None]:

@@ -7,9 +7,11 @@ import os
 from typing import Any
 
 from ninja.errors import OutputError
+from ninja.files.guard import Identity, identity_of
 from ninja.files.gzip import Packed
 from ninja.files.output import Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.remote import is_file, is_remote
 from ninja.formats.format import Encoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, Output
 
@@ -115,10 +117,12 @@ class Folder(LatticeWriter):
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
-        self._written: set[tuple[int, int]] = set()  # device and number of the files that there are
+        self._written: set[Identity] = set()  # files that there are
         self._made = False  # the folder, by us
 
     def _open(self) -> None:
+        if is_remote(self.name):
+            return
         self._made = not os.path.isdir(self.name)
         with reported(self.name):
             os.makedirs(self.name, exist_ok=True)
@@ -135,7 +139,7 @@ class Folder(LatticeWriter):
         # A name with a dot before it would be passed over when the folder is read.
         if not key or key[0] == "." or {os.sep, os.altsep, "\0"} & {*key} or len(os.fsencode(name)) > LONGEST_NAME:
             raise OutputError("the key cannot name a file; give the lattice another", self.name, key=key)
-        if _file_number(self._path(key)) in self._written:
+        if identity_of(self._path(key)) in self._written:
             raise OutputError("the file of its key was written already; keys must differ", self.name, key=key)
 
     def _put(self, key: str, item: Any) -> None:
@@ -144,8 +148,8 @@ class Folder(LatticeWriter):
         content = self._write.encode(item, self._settings)
         with opened(path) as file:
             file.write(content)
-        if (number := _file_number(path)) is not None:
-            self._written.add(number)
+        if (identity := identity_of(path)) is not None:
+            self._written.add(identity)
 
     def _finish(self) -> None:
         pass
@@ -169,26 +173,18 @@ class NamedFiles(Folder):
     def _put(self, key: str, item: Any) -> None:
         assert self._write.encode_files is not None
         for name, content in self._write.encode_files(item, self._settings).items():
-            if not self._contents and os.path.exists(os.path.join(self.name, name)):
+            if not self._contents and is_file(os.path.join(self.name, name)):
                 raise OutputError("there are lists in it already; move them away, or name another folder", self.name)
             self._contents.setdefault(name, []).append(content)
 
     def _finish(self) -> None:
         for name, contents in self._contents.items():
             path = os.path.join(self.name, name)
-            with reported(path):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+            if not is_remote(path):
+                with reported(path):
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
             with opened(path) as file:
                 file.write(b"".join(contents))
-
-
-def _file_number(path: str) -> tuple[int, int] | None:
-    """Return the identity of a file, independent of its name; None: there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _stem(path: str, extensions: tuple[str, ...]) -> str:

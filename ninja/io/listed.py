@@ -7,6 +7,7 @@ import re
 
 from ninja.files.kind import kind_of
 from ninja.files.place import STDIN, Place
+from ninja.files.remote import is_remote
 
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
 LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
@@ -53,8 +54,8 @@ def first_rows(head: bytes) -> list[bytes]:
 
 
 def is_file(name: bytes) -> bool:
-    """Tell whether a name in a file is that of a file."""
-    return len(name) <= _LONGEST_NAME and os.path.isfile(name)
+    """Tell whether a name in a file is that of a file; a URL is, which is not asked for."""
+    return len(name) <= _LONGEST_NAME and (os.path.isfile(name) or is_remote(os.fsdecode(name)))
 
 
 def advice(head: bytes, name: str) -> str | None:

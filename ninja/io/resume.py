@@ -11,6 +11,7 @@ from typing import cast
 from ninja._tables import TableReader
 from ninja.errors import FormatError, NinjaError
 from ninja.files.output import Target, part_of, reported
+from ninja.files.remote import fetch, is_file, is_remote
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
@@ -35,12 +36,12 @@ def resume_point(chosen: Target) -> ResumePoint:
         OutputError: The copy cannot be written.
     """
     part = part_of(chosen.archive)
-    finished = os.path.isfile(chosen.archive)
+    finished = is_file(chosen.archive)
     if not os.path.isfile(part):
         if not finished:
             return ResumePoint()
         with reported(chosen.archive):
-            shutil.copyfile(chosen.archive, part)
+            (fetch if is_remote(chosen.archive) else shutil.copyfile)(chosen.archive, part)
     else:
         finished = False
     point = _packed(part) if chosen.packed else _plain(part)

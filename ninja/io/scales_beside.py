@@ -15,6 +15,7 @@ from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files import toml
 from ninja.files.output import PartFile, part_of, reported
 from ninja.files.place import Table
+from ninja.files.remote import is_file, is_remote, remove
 from ninja.files.stream import gives_bytes_once
 from ninja.io.folder import SCALES_NAME, SCALES_SUFFIX, files, lattice_files
 from ninja.io.sources import Source, look_into, names_in, tables
@@ -42,7 +43,8 @@ class ChosenScales:
 
 def scales_path(place: str) -> str:
     """Return the path of the scales of a file or a folder of lattices."""
-    return os.path.join(place, SCALES_NAME) if os.path.isdir(place) else f"{place}{SCALES_SUFFIX}"
+    is_folder = place.endswith("/") if is_remote(place) else os.path.isdir(place)
+    return os.path.join(place, SCALES_NAME) if is_folder else f"{place}{SCALES_SUFFIX}"
 
 
 def read_scales(path: str) -> ChosenScales:
@@ -101,10 +103,10 @@ def _beside(table: Table) -> Iterator[tuple[str, str | None]]:
         yield place, None
         return
     own = scales_path(place)
-    if os.path.isfile(own):
+    if is_file(own):
         yield place, own
     elif table.kind == "folder":
-        some = [path for path in files(place) if os.path.isfile(scales_path(path))]
+        some = [path for path in files(place) if is_file(scales_path(path))]
         for path in lattice_files(place) if some else []:
             yield path, scales_path(path) if path in some else None
         if not some:
@@ -114,7 +116,7 @@ def _beside(table: Table) -> Iterator[tuple[str, str | None]]:
             yield from _beside(each)
     else:
         folder = os.path.join(os.path.dirname(place), SCALES_NAME)
-        yield place, folder if os.path.isfile(place) and os.path.isfile(folder) else None
+        yield place, folder if is_file(place) and is_file(folder) else None
 
 
 def _listed(table: Table) -> list[Table]:
@@ -169,7 +171,7 @@ class ScalesBeside:
 
 def _remove(path: str) -> None:
     with reported(path), contextlib.suppress(FileNotFoundError):
-        os.remove(path)
+        (remove if is_remote(path) else os.remove)(path)
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
@@ -182,10 +184,10 @@ def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     Raises:
         OptionError: The scales differ; it says which.
     """
-    if not os.path.isfile(place) and not os.path.isfile(part_of(place)):
+    if not is_file(place) and not os.path.isfile(part_of(place)):
         return
     path = scales_path(place)
-    found = next(filter(os.path.isfile, (part_of(path), path)), None)  # an unfinished attempt is the last one
+    found = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the last one
     if found is None or (before := read_scales(found)) == chosen:
         return
     then, now = before.values(), {} if chosen is None else chosen.values()

@@ -17,6 +17,7 @@ import numpy as np
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
+from ninja.files.remote import is_remote
 from ninja.files.stream import Stream, gives_bytes_once, look, open_stream, peek
 from ninja.formats.content import BOM, Content, Entry
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
@@ -264,7 +265,7 @@ class Tables:
             found = self._ahead(kaldi.archive(stream, vocabulary))
         elif stream.head(len(MAGIC)) == MAGIC:
             found = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
-        elif not stream.seekable:
+        elif not stream.is_local:
             found = self._ahead(kaldi.archive(stream, vocabulary))
         elif self.options.read_ahead and num_cores() > 1:  # on one, the system's own reading ahead is all that helps
             found = kaldi.plain_file(stream, vocabulary)
@@ -416,7 +417,10 @@ def _of_path(path: str) -> list[Table]:
         return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
     if os.path.isfile(path):
         return [Table(Place(path), _by_suffix(path) or "any")]
-    return [table_of(place.path) for place in matching(path)]
+    found = matching(path)
+    if is_remote(path) and [each.path for each in found] == [path]:
+        return [Table(found[0], "folder" if path.endswith("/") else _by_suffix(path) or "any")]
+    return [table_of(place.path) for place in found]
 
 
 def table_of(path: str) -> Table:

@@ -12,6 +12,7 @@ from ninja.errors import OptionError, SymbolError
 from ninja.files.output import opened_as_text
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.remote import is_file
 from ninja.files.stream import gives_bytes_once
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -56,7 +57,7 @@ def _beside(source: str) -> list[str]:
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
-    nearest = next((name for name in names if os.path.isfile(name)), None)
+    nearest = next(filter(is_file, names), None)
     return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
 
 
@@ -145,7 +146,7 @@ class TableBeside:
         """Read the table that is already at the path of the output's."""
         self._begun = True
         path = self._path(words)
-        if path is None or self._words_out is not None or not os.path.isfile(path):
+        if path is None or self._words_out is not None or not is_file(path):
             return
         if words is None:
             raise OptionError(f"{path} would be taken for the new lattices' symbol table; move it away")
@@ -159,7 +160,7 @@ class TableBeside:
         folder = os.path.isdir(self._place)
         path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
         own = words is not None and (words.path is None or words.path.endswith(_BESIDE))
-        return path if own or os.path.isfile(path) else None
+        return path if own or is_file(path) else None
 
 
 class Names:

@@ -1,0 +1,240 @@
+"""Files of object stores and other file systems, named by URLs (``s3://…``, ``gs://…``, ``hdfs://…``), by fsspec.
+
+Sources are read in ranges. Outputs are written to a file of this machine and put when they are whole: an exception
+inside an open file of S3 would close it, and so publish half of it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ninja.errors import DependencyError, InputError, NinjaError, OutputError, StoreError
+
+INSTALL = "pip install 'ninja-asr[cloud]'"
+FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes asked for at once, of a file that is read on and on
+_URL = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]+://.")
+_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}  # where an object appears once it is put as a whole
+_MAGIC = re.compile(r"[*?[]")
+
+
+def is_remote(path: str) -> bool:
+    """Tell whether a name is the URL of a file elsewhere; nothing is imported or asked for it."""
+    return _URL.match(path) is not None
+
+
+def is_file(path: str) -> bool:
+    """Tell whether a path or a URL is that of a file."""
+    if not is_remote(path):
+        return os.path.isfile(path)
+    with _asking(path):
+        system, name = _system(path)
+        return bool(system.isfile(name))
+
+
+def identity_of(url: str) -> str:
+    """Return one spelling of all URLs of a file."""
+    with _asking(url):
+        system, name = _system(url)
+        return str(system.unstrip_protocol(name))
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the URLs that a pattern names, in any order; a plain URL stands for itself.
+
+    ``JOB`` in the name of the file stands for a number.
+    """
+    base = pattern.rpartition("/")[2]
+    if "JOB" not in base and not _MAGIC.search(pattern):
+        return [pattern]
+    with _asking(pattern):
+        system, name = _system(pattern)
+        system.invalidate_cache()
+        found = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
+        urls = [str(system.unstrip_protocol(each)) for each in found]
+    shape = re.compile(re.escape(base).replace("JOB", r"\d+")) if "JOB" in base else re.compile(r"[^.].*", re.DOTALL)
+    return [url for url in urls if shape.fullmatch(url.rpartition("/")[2])]
+
+
+def listing(folder: str) -> tuple[list[str], list[str]]:
+    """Return the URLs of the files and of the folders in a folder, without hidden ones, in any order."""
+    found: tuple[list[str], list[str]] = [], []
+    with _asking(folder):
+        system, name = _system(folder)
+        system.invalidate_cache()
+        for entry in system.ls(name, detail=True):
+            url = str(system.unstrip_protocol(entry["name"])).rstrip("/")
+            if not url.rpartition("/")[2].startswith(".") and url != folder.rstrip("/"):
+                found[entry["type"] == "directory"].append(url)
+    return found
+
+
+def fetch(url: str, path: str) -> None:
+    """Copy a file to this machine."""
+    with _asking(url):
+        system, name = _system(url)
+        system.get_file(name, path)
+
+
+def put(path: str, url: str) -> None:
+    """Copy a file of this machine to a URL, where it appears whole or not at all.
+
+    Raises:
+        OutputError: It cannot be written there.
+    """
+    with _asking(url, OutputError):
+        system, name = _system(url)
+        if url.partition("://")[0] in _STORES:
+            system.put_file(path, name)
+        else:
+            folder, _, base = name.rpartition("/")
+            part = f"{folder}/.{base}.{os.urandom(4).hex()}.part"
+            system.makedirs(folder, exist_ok=True)
+            try:
+                system.put_file(path, part)
+                if system.exists(name):  # some do not rename to a name that there is
+                    system.rm_file(name)
+                system.mv(part, name)
+            except BaseException:
+                if system.exists(part):
+                    system.rm_file(part)
+                raise
+        system.invalidate_cache()
+
+
+def remove(url: str) -> None:
+    """Remove a file, if there is one."""
+    with _asking(url, OutputError):
+        system, name = _system(url)
+        if system.isfile(name):
+            system.rm_file(name)
+            system.invalidate_cache()
+
+
+def check_target(url: str) -> None:
+    """Refuse the URL of an output that can never be put: without credentials, in a bucket that there is not.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    with _asking(url, OutputError):
+        system, name = _system(url)
+        if url.partition("://")[0] in _STORES:
+            with suppress(PermissionError):  # one who may put objects may not be allowed to list them
+                system.info(name.strip("/").partition("/")[0])
+
+
+def part_of(url: str) -> str:
+    """Return the temporary file of this machine in which an output is written, in a folder of the user's own.
+
+    Raises:
+        OutputError: There is no such folder, or it is somebody else's.
+    """
+    import hashlib
+    import tempfile
+
+    folder = os.path.join(tempfile.gettempdir(), f"ninja-{os.getuid()}")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        is_own = os.lstat(folder).st_uid == os.getuid()
+    except OSError as error:
+        raise OutputError(f"cannot be made: {error.strerror}; set TMPDIR to another folder", folder) from error
+    if not is_own:
+        raise OutputError("belongs to another user; set TMPDIR to another folder", folder)
+    digest = hashlib.sha256(identity_of(url).encode()).hexdigest()[:16]
+    return os.path.join(folder, f".{os.path.basename(url)[-100:]}.{digest}.part")
+
+
+class RemoteFile(io.RawIOBase):
+    """A file that is read in ranges, each twice as long as the one before it while they follow one another.
+
+    Raises:
+        InputError: It cannot be opened.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        with _asking(url):
+            self._system, self._name = _system(url)
+            self.size = int(self._system.info(self._name)["size"])
+        self._position = 0
+        self._range = b""
+        self._begin = 0  # of the range
+        self._length = FIRST_RANGE
+
+    def readable(self) -> bool:
+        """Tell Python's own layers that this can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell Python's own layers that ``seek`` works."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to an offset."""
+        before = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        self._position = before + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill some of a buffer; 0 is the end."""
+        view = memoryview(buffer).cast("B")
+        at = self._position - self._begin
+        if not 0 <= at < len(self._range):
+            if self._position >= self.size or not len(view):
+                return 0
+            self._ask(follows=at == len(self._range))
+            at = 0
+        count = min(len(view), len(self._range) - at)
+        view[:count] = self._range[at : at + count]
+        self._position += count
+        return count
+
+    def _ask(self, *, follows: bool) -> None:
+        self._length = min(2 * self._length, LARGEST_RANGE) if follows else FIRST_RANGE
+        begin, end = self._position, min(self._position + self._length, self.size)
+        try:
+            found = self._system.cat_file(self._name, start=begin, end=end)
+        except Exception as error:  # of the store's library
+            raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
+        if len(found) != end - begin:
+            raise StoreError(f"{len(found)} bytes came instead of {end - begin}; was it written over?", self._url)
+        self._range, self._begin = found, begin
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and its name there."""
+    protocol = url.partition("://")[0]
+    try:
+        from fsspec.core import url_to_fs
+
+        system, name = url_to_fs(url)
+    except ImportError as error:
+        library = getattr(error.__cause__, "name", None) or error.name or "a library"
+        raise DependencyError(f"{protocol}:// needs {library}, which is not installed; {INSTALL}") from error
+    except ValueError as error:
+        raise InputError(f"{protocol}:// is no protocol that fsspec knows, such as s3://", url) from error
+    return system, str(name)
+
+
+@contextmanager
+def _asking(url: str, kind: type[InputError] | type[OutputError] = InputError) -> Iterator[None]:
+    """Turn the errors of the stores' libraries, of any type, into ours."""
+    try:
+        yield
+    except NinjaError:
+        raise
+    except Exception as error:
+        what = "cannot be read" if kind is InputError else "cannot be written"
+        raise kind(f"{what}: {_reason(error)}", url) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file or bucket"
+    text = getattr(error, "strerror", None) or str(error)
+    return (text.partition("\n")[0] or type(error).__name__)[:200]
