@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, parallel, rescoring, show, tune
     from ninja.ctc import from_ctc
     from ninja.errors import (
+        BusyError,
+        ClosedError,
         DependencyError,
         FormatError,
         InputError,
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     BIN_DIR: str
 
 __all__ = [
+    "BusyError",
     "ChosenScales",
+    "ClosedError",
     "DependencyError",
     "FormatError",
     "InputError",

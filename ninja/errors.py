@@ -133,6 +133,18 @@ class WorkerError(NinjaError, RuntimeError):
     of_run = True
 
 
+class BusyError(NinjaError, TimeoutError):
+    """As many lattices are in flight as may be, and the time to wait for one of them is over."""
+
+    of_run = True
+
+
+class ClosedError(NinjaError, RuntimeError):
+    """A lattice was given to something that is closed, or not done when it was closed."""
+
+    of_run = True
+
+
 def described(default: Default, help: str) -> Default:
     """Make a field of an options dataclass with its help text."""
     found: Default = field(default=default, metadata={"help": help})

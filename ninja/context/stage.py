@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
-from ninja.context.entities.lists import Entities
+from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
@@ -116,13 +117,25 @@ class Contextual:
             else:
                 yield key, result
 
-    def apply(self, lattice: Lattice) -> Lattice:
-        """Add the context to one lattice, once the stage is bound to its words."""
+    def live(self, lattice: Lattice, entities: Entities | Mapping[str, Any] | None, log: Log) -> Lattice:
+        """Add the context to a lattice as it comes, with phrases given with it beside those of the files.
+
+        Args:
+            entities: Entities, or the content of a JSON file of them, such as ``{"@name": ["tom chen"]}``.
+        """
+        if lattice.words is not None:
+            self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
+        if entities is not None and not isinstance(entities, Entities):
+            entities = Entities.from_dict(entities, words=lattice.words)
+        return self.apply(lattice, () if entities is None else entities.of(lattice.key))
+
+    def apply(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
+        """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
         if lattice.words is None:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
         assert self.entities is not None
         assert self.tracker is not None
-        lists = self.entities.of(lattice.key)
+        lists = (*self.entities.of(lattice.key), *more)
         if self._augmenter is not None:
             lattice, self.added = self._augmenter(lattice, lists)
         return add_context(lattice, self.tracker, lists)

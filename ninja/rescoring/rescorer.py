@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, VocabularyError, check_range
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import pairs
+from ninja.lattice.keyed import pairs, refuse_pair
+from ninja.lattice.lattice import check
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
+from ninja.rescoring.service import Request, Service
+
+NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 
 
 class ContextStage(Protocol):
@@ -30,15 +36,31 @@ class ContextStage(Protocol):
     def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
         """Yield the lattices with their context, and None where the next is awaited."""
 
+    def live(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
+        """Return a lattice with its context, and phrases given with it."""
+
 
 class Rescorer:
-    """Rescores lattices with language models: a stage for ``ninja.parallel.stream``, and what `rescore` calls.
+    """Rescores lattices with language models, whoever brings them: threads, coroutines, or an iterable.
+
+        with ninja.Rescorer(lm, options) as rescorer:
+            future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
+            lattice = await rescorer.rescore(lattice)  in a coroutine
+        for key, lattice in rescorer(pairs): ...       as `rescore`; a stage for ``ninja.parallel.stream``
+
+    Lattices that are in flight at once are rescored in one batch by a thread of the Rescorer's own, which others join
+    and leave as they come and are done. The models are not to be used elsewhere meanwhile.
 
     Args:
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
             files, which are loaded when the first lattice is seen; only these can go to worker processes.
         carry_over: Order of utterances, for a model with context from earlier ones.
-        context: What lattices go through first.
+        context: What lattices go through first, as ``ninja.context.Contextual``.
+        max_latency: Seconds, >= 0, that a lattice which finds nothing in flight waits for others to be rescored with.
+        max_waiting: Lattices in flight, >= 1: submitted and not done. `submit` waits when there are as many.
+
+    Raises:
+        OptionError: ``max_latency`` or ``max_waiting`` is out of range.
     """
 
     def __init__(
@@ -49,13 +71,22 @@ class Rescorer:
         old_lm: Model = None,
         carry_over: CarryOver | None = None,
         context: ContextStage | None = None,
+        max_latency: float = 0.01,
+        max_waiting: int = 512,
     ) -> None:
+        check_range("max_latency", max_latency, least=0, finite=True)
+        check_range("max_waiting", max_waiting, least=1)
         self.options = options or RescoreOptions()
+        self.max_latency = max_latency
+        self.max_waiting = max_waiting
         self.files = lm if isinstance(lm, ModelFiles) else None
         self.old_lm = old_lm  # once it is loaded
         self.carry_over = carry_over
         self.context = context
         self._passes: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
+        self._live_models: BoundModels | None = None
+        self._service: Service | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def of_passes(
@@ -97,7 +128,8 @@ class Rescorer:
             lattices = chain([first], lattices)
         old_lm = self.old_lm
         for lm, options in self._passes:
-            lattices = self._engine(BoundModels(lm, old_lm, options), options, log).results(lattices)
+            queue = RecordingQueue(self.carry_over)
+            lattices = self._engine(BoundModels(lm, old_lm, options), options, queue, log).results(lattices)
             old_lm = None  # it is taken out when the first of the models is put in
         if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
             self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
@@ -109,10 +141,113 @@ class Rescorer:
             self.old_lm = self.context.old_model
         self._passes, self.old_lm = self.files.load(self.options, lattice.words, log, self.old_lm)
 
-    def _engine(self, models: BoundModels, options: RescoreOptions, log: RescoreReport) -> Engine:
+    def submit(self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None) -> Future[Lattice]:
+        """Rescore a lattice together with those of other callers; to be called from any thread.
+
+        Args:
+            lattice: A lattice with its symbol table; callers should share one table, to which the model is bound.
+            entities: Phrases of this utterance, for the context: ``Entities``, or what ``Entities.from_dict`` takes,
+                such as ``{"@name": ["tom chen"]}``.
+            timeout: Seconds to wait while ``max_waiting`` lattices are in flight; None: as long as it takes.
+
+        Returns:
+            A future of the rescored lattice. What is wrong with the lattice, or befalls it, is raised by its
+            ``result()`` and is of no consequence to others. One that is cancelled before its turn is dropped.
+
+        Raises:
+            BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
+            ClosedError: The Rescorer is closed.
+            OptionError: There are entities, but no context; several models take turns; or this is no lattice.
+        """
+        service = self._opened(entities)
+        request = Request(lattice, entities, Future())
+        if _is_sound(request):
+            service.wait_for_place(timeout)
+            service.put(request)
+        return request.future
+
+    async def rescore(self, lattice: Lattice, entities: Any = None) -> Lattice:
+        """Rescore a lattice together with those of other callers; to be awaited.
+
+        While ``max_waiting`` lattices are in flight this waits for its turn, and no thread is blocked. Who is cancelled
+        gives its place to the next. Arguments and errors, of the lattice too, are those of `submit`.
+        """
+        import asyncio  # loaded where it is awaited
+
+        service = self._opened(entities)
+        request = Request(lattice, entities, Future())
+        if _is_sound(request):
+            place = service.place()
+            try:
+                await asyncio.wrap_future(place)
+            except BaseException:
+                service.give_up(place)
+                raise
+            service.put(request)
+        return await asyncio.wrap_future(request.future)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more lattices, and finish those in flight; leaving ``with`` does it.
+
+        Args:
+            timeout: Seconds; the futures of lattices that are not done by then fail with ``ClosedError``. None: as long
+                as it takes.
+        """
+        with self._opening:
+            if self._service is None:
+                self._service = self._new_service()
+        self._service.close(timeout)
+
+    @property
+    def report(self) -> RescoreReport:
+        """Counts and notes of the lattices that were submitted; failures are with their futures."""
+        return self._opened(None).report
+
+    def __enter__(self) -> Rescorer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.close(None if kind is None else 0.0)
+
+    def _opened(self, entities: Any) -> Service:
+        """Return the service, made for the first lattice."""
+        if entities is not None and self.context is None:
+            raise OptionError(
+                "entities need a context to know their boosts; give Rescorer(..., context=Contextual(...))"
+            )
+        if len(self._passes) > 1 or (self.files is not None and self.files.directions):
+            raise OptionError("several models that take turns go over an iterable; submit to a Rescorer for each")
+        with self._opening:
+            if self._service is None:
+                self._service = self._new_service()
+            return self._service
+
+    def _new_service(self) -> Service:
+        return Service(
+            self._prepared,
+            self._live_engine,
+            carry_over=self.carry_over,
+            batch_arcs=self.options.batch_arcs,
+            max_latency=self.max_latency,
+            max_waiting=self.max_waiting,
+        )
+
+    def _prepared(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
+        return lattice if self.context is None else self.context.live(lattice, entities, log)
+
+    def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: RescoreReport) -> Engine:
+        if not self._passes:
+            self._load(lattice, log)
+        if self._live_models is None:
+            lm, options = self._passes[0]
+            self._live_models = BoundModels(lm, self.old_lm, options)
+        return self._engine(self._live_models, self._passes[0][1], queue, log)
+
+    def _engine(
+        self, models: BoundModels, options: RescoreOptions, queue: RecordingQueue, log: RescoreReport
+    ) -> Engine:
         if self.carry_over is not None and options.backward:
             raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
-        queue = RecordingQueue(self.carry_over)
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
         return engine(models, options, queue, log)
 
@@ -122,6 +257,22 @@ class Rescorer:
         if self.files is None:
             raise OptionError("worker processes load models for themselves: give ModelFiles, or use one process")
         return partial(Rescorer, context=self.context), (self.files, self.options)
+
+
+def _is_sound(request: Request) -> bool:
+    """Check a lattice in its caller's thread; what is wrong with it fails its future."""
+    refuse_pair(request.lattice)
+    if not isinstance(request.lattice, Lattice):
+        name = type(request.lattice).__name__
+        raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
+    try:
+        check(request.lattice)
+        if request.lattice.words is None:
+            raise VocabularyError(NO_TABLE, key=request.lattice.key)
+    except Exception as error:
+        request.future.set_exception(error)
+        return False
+    return True
 
 
 def rescore(

@@ -1,0 +1,436 @@
+"""Rescorer.submit: one batch for all callers, and each caller's result, failure or place is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM, symbols
+from test_rescore import random_lattice
+
+import ninja
+from ninja.context import Context, ContextOptions, Contextual, Entities
+from ninja.errors import BusyError, ClosedError, LatticeError, ModelError, OptionError, TableError, VocabularyError
+from ninja.lattice import Lattice
+from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, rescore, service
+
+MANY = [random_lattice(seed) for seed in range(30)]
+ALGORITHMS = ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
+OPTIONS = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
+
+
+def expected(lattices: list[Lattice] = MANY, options: RescoreOptions = OPTIONS) -> list[Lattice]:
+    return [made for _, made in rescore([(each.key, each) for each in lattices], FakeLM(), options)]
+
+
+def running() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-rescorer", "language-model")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    yield
+    assert running() == []
+
+
+class Gated(FakeLM):
+    """A model that answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.gate = threading.Event(), threading.Event()
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        self.asked.set()
+        assert self.gate.wait(60)
+        return super().advance(slots, words)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_many_threads_get_what_one_run_over_all_gives(algorithm: str) -> None:
+    options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5, algorithm=algorithm)  # type: ignore[arg-type]
+    lm = FakeLM()
+    with Rescorer(lm, options) as rescorer, ThreadPoolExecutor(16) as callers:
+        found = list(callers.map(lambda lattice: rescorer.submit(lattice).result(), MANY))
+    assert all(one.identical(other) for one, other in zip(found, expected(options=options), strict=True))
+    assert rescorer.report.lattices == len(MANY)
+    assert not lm.history
+
+
+def test_coroutines_get_it_too_and_wait_for_their_places() -> None:
+    async def main() -> list[Lattice]:
+        with Rescorer(FakeLM(), OPTIONS, max_waiting=3) as rescorer:
+            return await asyncio.gather(*(rescorer.rescore(lattice) for lattice in MANY))
+
+    found = asyncio.run(main())
+    assert all(one.identical(other) for one, other in zip(found, expected(), strict=True))
+
+
+def test_one_lattice_may_be_submitted_twice() -> None:
+    with Rescorer(FakeLM(), OPTIONS) as rescorer:
+        futures = [rescorer.submit(MANY[0]) for _ in range(5)]
+        found = [future.result() for future in futures]
+    assert all(each.identical(expected(MANY[:1])[0]) for each in found)
+
+
+def broken_lattices() -> dict[str, tuple[Lattice, type[Exception]]]:
+    good = MANY[0]
+    graph = good.graph.copy()
+    graph[3] = np.nan
+    back = good.dst.copy()
+    back[5] = 0
+    dead = np.full_like(good.final_graph, np.inf)
+    dead[0] = 0.0
+    cut = Lattice.from_arrays("cut", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0], words=symbols())
+    return {
+        "nan": (good.replace(graph=graph), LatticeError),
+        "cycle": (good.replace(dst=back), LatticeError),
+        "no path": (cut, LatticeError),
+        "no table": (good.with_words(None), VocabularyError),
+        "other table": (good.with_words(symbols(3)), TableError),
+        "short": (good.replace(graph=good.graph[:-1]), LatticeError),
+        "costs of another kind": (good.replace(acoustic=good.acoustic.astype(np.float64)), TypeError),
+    }
+
+
+@pytest.mark.parametrize("kind", broken_lattices())
+def test_a_bad_lattice_is_its_callers_own(kind: str) -> None:
+    bad, error = broken_lattices()[kind]
+    with Rescorer(FakeLM(), OPTIONS) as rescorer:
+        futures = [rescorer.submit(each) for each in (*MANY[:5], bad, *MANY[5:])]
+        failed = futures.pop(5)
+        with pytest.raises(error):
+            failed.result()
+        found = [future.result() for future in futures]
+    assert all(one.identical(other) for one, other in zip(found, expected(), strict=True))
+
+
+def test_a_failure_names_its_lattice() -> None:
+    with Rescorer(FakeLM(unk=False), OPTIONS) as rescorer:
+        alike = [lattice.with_key("the same") for lattice in MANY[:2]]
+        for future in [rescorer.submit(lattice) for lattice in alike]:
+            with pytest.raises(VocabularyError, match="'the same'"):
+                future.result()
+
+
+class Allergic(FakeLM):
+    """A model that dies of a word."""
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        if (words == self.vocabulary.id("w7")).any():
+            raise RuntimeError("the card is gone")
+        return super().logprob(slots, words)
+
+
+def test_who_kills_the_model_dies_alone() -> None:
+    mild = [lattice.replace(word=np.minimum(lattice.word, 6)) for lattice in MANY]
+    wild = mild[0].replace(word=np.full_like(mild[0].word, 7))
+    lm = Allergic()
+    with Rescorer(lm, OPTIONS) as rescorer:
+        futures = [rescorer.submit(each) for each in (*mild[:5], wild, *mild[5:])]
+        with pytest.raises(RuntimeError, match="the card is gone"):
+            futures.pop(5).result()
+        found = [future.result() for future in futures]
+    assert all(one.identical(other) for one, other in zip(found, expected(mild), strict=True))
+    assert not lm.history
+
+
+def test_a_model_that_cannot_be_loaded_fails_every_lattice_but_no_caller_waits() -> None:
+    with Rescorer(ModelFiles(("not/there.pt",)), OPTIONS) as rescorer:
+        for future in [rescorer.submit(lattice) for lattice in MANY[:3]]:
+            with pytest.raises(ModelError, match=r"not/there\.pt"):
+                future.result()
+
+
+def test_a_model_of_other_words_is_refused() -> None:
+    stranger = FakeLM(num_words=1)
+    with Rescorer(stranger, RescoreOptions()) as rescorer:
+        for future in [rescorer.submit(random_lattice(seed, 200, 4)) for seed in range(3)]:
+            with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
+                future.result()
+
+
+def test_submit_waits_for_a_place_or_gives_up() -> None:
+    lm = Gated()
+    with Rescorer(lm, OPTIONS, max_waiting=2) as rescorer:
+        futures = [rescorer.submit(lattice) for lattice in MANY[:2]]
+        for timeout in (0, 0.01):
+            with pytest.raises(BusyError, match="2 lattices are in flight, and none was done within"):
+                rescorer.submit(MANY[2], timeout=timeout)
+        with ThreadPoolExecutor(1) as caller:
+            third = caller.submit(rescorer.submit, MANY[2])
+            with pytest.raises(TimeoutError if sys.version_info >= (3, 11) else Exception):
+                third.result(0.05)
+            lm.gate.set()
+            assert third.result().result().identical(expected(MANY[2:3])[0])
+        assert all(future.result() for future in futures)
+
+
+def test_a_cancelled_lattice_is_dropped_and_its_place_is_free() -> None:
+    lm = Gated()
+    with Rescorer(lm, OPTIONS, max_waiting=3) as rescorer:
+        first = rescorer.submit(MANY[0])
+        assert lm.asked.wait(60)
+        before = lm.num_advanced
+        waiting = [rescorer.submit(lattice) for lattice in MANY[1:3]]  # the engine waits for the model: not taken
+        assert waiting[0].cancel()
+        assert rescorer.submit(MANY[3], timeout=0) is not None
+        lm.gate.set()
+        first.result()
+        with pytest.raises(CancelledError):
+            waiting[0].result()
+        assert waiting[1].result().identical(expected(MANY[2:3])[0])
+    assert rescorer.report.lattices == 3
+    assert before == 0
+
+
+def test_a_cancelled_coroutine_leaves_its_place_to_the_next() -> None:
+    lm = Gated()
+
+    async def main() -> Lattice:
+        with Rescorer(lm, OPTIONS, max_waiting=1) as rescorer:
+            first = asyncio.create_task(rescorer.rescore(MANY[0]))
+            await asyncio.sleep(0.01)
+            second, third = (asyncio.create_task(rescorer.rescore(lattice)) for lattice in MANY[1:3])
+            await asyncio.sleep(0.01)
+            second.cancel()
+            await asyncio.sleep(0.01)
+            lm.gate.set()
+            await first
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            return await third
+
+    assert asyncio.run(main()).identical(expected(MANY[2:3])[0])
+
+
+def test_closing_finishes_what_is_in_flight() -> None:
+    rescorer = Rescorer(FakeLM(), OPTIONS)
+    futures = [rescorer.submit(lattice) for lattice in MANY]
+    rescorer.close()
+    assert all(future.done() for future in futures)
+    assert all(f.result().identical(each) for f, each in zip(futures, expected(), strict=True))
+    rescorer.close()
+    with pytest.raises(ClosedError, match="open another"):
+        rescorer.submit(MANY[0])
+    with pytest.raises(ClosedError):
+        asyncio.run(rescorer.rescore(MANY[0]))
+
+
+@pytest.mark.parametrize("timeout", [0, 0.05])
+def test_closing_in_haste_fails_what_is_not_done_and_loses_no_future(timeout: float) -> None:
+    lm = Gated()
+    rescorer = Rescorer(lm, OPTIONS, max_waiting=8)
+    futures: list[Future[Lattice]] = []
+    refused: list[Exception] = []
+
+    def call(lattices: list[Lattice]) -> None:
+        for lattice in lattices:
+            try:
+                futures.append(rescorer.submit(lattice))
+            except ClosedError as error:
+                refused.append(error)
+
+    callers = [threading.Thread(target=call, args=(MANY[first::4],)) for first in range(4)]
+    for caller in callers:
+        caller.start()
+    assert lm.asked.wait(60)
+    rescorer.close(timeout)
+    for caller in callers:  # those that waited for a place are told, too
+        caller.join(60)
+        assert not caller.is_alive()
+    assert len(futures) + len(refused) == len(MANY)
+    for future in futures:
+        with pytest.raises(ClosedError, match="key 'seed-"):
+            future.result(60)
+    lm.gate.set()
+    while running():
+        time.sleep(0.001)
+    assert not lm.history
+
+
+def test_closing_at_any_moment_loses_no_future() -> None:
+    for patience in np.linspace(0, 0.03, 12):
+        rescorer = Rescorer(FakeLM(), OPTIONS, max_latency=0.0)
+        with ThreadPoolExecutor(8) as callers:
+
+            def call(lattice: Lattice, rescorer: Rescorer = rescorer) -> str:
+                try:
+                    return rescorer.submit(lattice).result(60).key
+                except ClosedError:
+                    return "closed"
+
+            futures = [callers.submit(call, lattice) for lattice in MANY]
+            time.sleep(patience)
+            rescorer.close(0)
+            found = [future.result(60) for future in futures]
+        assert all(key in ("closed", lattice.key) for key, lattice in zip(found, MANY, strict=True))
+        while running():
+            time.sleep(0.001)
+
+
+def test_an_exception_within_with_does_not_wait() -> None:
+    lm = Gated()
+    rescorer = Rescorer(lm, OPTIONS)
+    future = rescorer.submit(MANY[0])
+    rescorer.__exit__(KeyError)
+    with pytest.raises(ClosedError):
+        future.result(0)
+    lm.gate.set()
+    while running():
+        time.sleep(0.001)
+
+
+def test_a_slow_consumer_bounds_the_lattices_in_memory() -> None:
+    alive: set[int] = set()
+    most = 0
+
+    def use(future: Future[Lattice]) -> None:
+        nonlocal most
+        most = max(most, len(alive))
+        time.sleep(0.001)
+        assert future.result().num_arcs
+
+    with Rescorer(FakeLM(), OPTIONS, max_waiting=4) as rescorer:
+        rescorer.submit(random_lattice(0, 300, 4)).result()  # of the first 1,000 arcs the words are examined
+        for seed in range(100):
+            lattice = random_lattice(seed, 8, 2)
+            alive.add(seed)
+            weakref.finalize(lattice.graph, alive.remove, seed)
+            rescorer.submit(lattice).add_done_callback(use)
+            del lattice
+    assert rescorer.report.lattices == 101
+    assert most <= 16  # the places, and those done that the engine has not let go yet
+
+
+def test_a_callback_may_submit_though_all_places_are_taken() -> None:
+    found: list[Future[Lattice]] = []
+    with Rescorer(FakeLM(), OPTIONS, max_waiting=1) as rescorer:
+        done = threading.Event()
+
+        def again(future: Future[Lattice]) -> None:
+            found.append(rescorer.submit(MANY[1]))
+            found.append(rescorer.submit(MANY[2]))
+            done.set()
+
+        rescorer.submit(MANY[0]).add_done_callback(again)
+        assert done.wait(60)
+        assert [future.result(60).key for future in found] == ["seed-1", "seed-2"]
+
+
+def test_lattices_that_come_within_the_latency_are_one_batch() -> None:
+    options = RescoreOptions(max_unknown=1.0, algorithm="nbest")
+    calls = []
+    for max_latency in (0.0, 30.0):
+        lm = FakeLM()
+        rescorer = Rescorer(lm, options, max_latency=max_latency, max_waiting=3)  # the third has none to wait for
+        futures = []
+        for lattice in MANY[:3]:
+            futures.append(rescorer.submit(lattice))
+            time.sleep(0.05)
+        assert all(future.result(25) for future in futures)
+        calls.append(rescorer.report.calls)
+        rescorer.close()
+    assert calls[1] < calls[0]
+
+
+def test_carried_over_words_go_from_one_utterance_to_the_next() -> None:
+    carry_over = CarryOver()
+    given = [(lattice.key, lattice) for lattice in MANY[:6]]
+    offline = [made for _, made in rescore(given, FakeLM(), OPTIONS, carry_over=CarryOver())]
+    with Rescorer(FakeLM(), OPTIONS, carry_over=carry_over) as rescorer:
+        together = [rescorer.submit(lattice) for lattice in MANY[:3]]
+        found = [future.result() for future in together]
+        found += [rescorer.submit(lattice).result() for lattice in MANY[3:6]]
+    assert all(one.identical(other) for one, other in zip(found, offline, strict=True))
+    assert not found[5].identical(expected(MANY[5:6])[0])
+
+
+def test_entities_come_with_their_lattice() -> None:
+    options = ContextOptions(keyword_boost=3.0)
+    lists: list[dict[str, list[str]] | None] = [{"@name": ["w1 w2"]}, None, {"@name": ["w3", "w4 w5"]}] * 3
+    plain = Contextual(Context(Entities.from_dict({"@place": ["w6"]}), options=options), lm_weight=0.5)
+    offline = []
+    for lattice, phrases in zip(MANY, lists, strict=False):
+        every = {"@place": ["w6"], **(phrases or {})}
+        stage = Contextual(Context(Entities.from_dict(every), options=options), lm_weight=0.5)
+        offline += [made for _, made in Rescorer(FakeLM(), OPTIONS, context=stage)([(lattice.key, lattice)])]
+    with Rescorer(FakeLM(), OPTIONS, context=plain) as rescorer:
+        ready = Entities.from_dict({"@name": ["w1 w2"]}, words=MANY[0].words)
+        futures = [rescorer.submit(lattice, phrases) for lattice, phrases in zip(MANY, lists, strict=False)]
+        wrong = rescorer.submit(MANY[0], {"@name": [""]})
+        again = rescorer.submit(MANY[0], ready)
+        found = [future.result() for future in futures]
+        assert again.result().identical(found[0])
+        with pytest.raises(ninja.FormatError):
+            wrong.result()
+    costs = [[ninja.graph.best_path(each, OPTIONS.scales).cost() for each in some] for some in (found, offline)]
+    assert costs[0] == pytest.approx(costs[1], abs=1e-4)
+    assert [each.key for each in found] == [each.key for each in offline]
+
+
+def test_a_thread_without_work_ends_and_a_forgotten_rescorer_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "IDLE_SECONDS", 0.01)
+    rescorer = Rescorer(FakeLM(), OPTIONS)
+    for _ in range(2):
+        assert rescorer.submit(MANY[0]).result().identical(expected(MANY[:1])[0])
+        while running():
+            time.sleep(0.001)
+    forgotten = weakref.ref(rescorer)
+    del rescorer
+    gc.collect()
+    assert forgotten() is None
+
+
+def test_a_program_that_forgets_to_close_ends() -> None:
+    program = """
+import sys; sys.path.insert(0, "tests")
+from fake_lm import FakeLM
+from test_rescore import random_lattice
+import ninja
+rescorer = ninja.Rescorer(FakeLM(), ninja.RescoreOptions(max_unknown=1.0))
+futures = [rescorer.submit(random_lattice(seed)) for seed in range(20)]
+print(futures[0].result().key)
+"""
+    root = ninja.__path__[0].rpartition("/")[0]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "seed-0\n"), done.stderr
+
+
+def test_what_makes_no_sense_is_refused_at_once() -> None:
+    with pytest.raises(OptionError, match="max_waiting is 0"):
+        Rescorer(FakeLM(), max_waiting=0)
+    with pytest.raises(OptionError, match="max_latency is -1"):
+        Rescorer(FakeLM(), max_latency=-1)
+    with Rescorer(FakeLM(), OPTIONS) as rescorer:
+        with pytest.raises(OptionError, match="entities need a context"):
+            rescorer.submit(MANY[0], {"@name": ["a"]})
+        with pytest.raises(OptionError, match="leave the key out"):
+            rescorer.submit((MANY[0].key, MANY[0]))  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="lattice is of type str"):
+            rescorer.submit("lat.ark")  # type: ignore[arg-type]
+    passes = Rescorer.of_passes([(FakeLM(), OPTIONS), (FakeLM(salt=1), OPTIONS)])
+    with pytest.raises(OptionError, match="several models that take turns"):
+        passes.submit(MANY[0])
+
+
+def test_nan_of_the_model_is_the_lattices_own() -> None:
+    class Broken(FakeLM):
+        def score(self, history: tuple[int, ...], word: int) -> float:
+            return np.nan if word == self.vocabulary.id("w7") else super().score(history, word)
+
+    mild = [lattice.replace(word=np.minimum(lattice.word, 6)) for lattice in MANY[:3]]
+    with Rescorer(Broken(), OPTIONS) as rescorer:
+        futures = [rescorer.submit(each) for each in (mild[0], MANY[0].with_key("bad"), *mild[1:])]
+        with pytest.raises(ModelError, match=r"'bad'.*NaN"):
+            futures.pop(1).result()
+        assert all(future.result() for future in futures)
