@@ -154,7 +154,7 @@ def test_a_model_that_cannot_be_loaded_fails_every_lattice_but_no_caller_waits()
 def test_a_model_of_other_words_is_refused() -> None:
     stranger = FakeLM(num_words=1)
     with Rescorer(stranger, RescoreOptions()) as rescorer:
-        for future in [rescorer.submit(random_lattice(seed, 200, 4)) for seed in range(3)]:
+        for future in [rescorer.submit(random_lattice(seed, 300, 4)) for seed in range(3)]:
             with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
                 future.result()
 
