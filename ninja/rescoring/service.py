@@ -212,12 +212,15 @@ class Service:
 
     def _serve(self) -> None:
         while self._is_wanted():
+            failure: BaseException | None = None
             try:
                 self._run(self._requests())
             except _Aborted:
                 return
             except BaseException as error:  # whatever it is, no future may be lost
-                self._rescore_alone(error)
+                failure = error
+            if failure is not None:
+                self._rescore_alone(failure)
 
     def _is_wanted(self) -> bool:
         """Tell whether a lattice waits; if not, this thread is no longer the service's."""
