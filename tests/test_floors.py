@@ -178,6 +178,8 @@ WAITING = {
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.cli.main", "ninja.doctor"): "for --version only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
+    ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",
+    ("ninja.cli.options", "ninja.parallel.plan"): "with --shard only",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.train", "ninja.lm.train.loop"): "imports torch",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",

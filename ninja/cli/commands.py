@@ -66,6 +66,8 @@ SECTIONS = {
         "copy-backoff": ("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
         "merge": ("archives", "Merge archives: one after the other, each key once."),
         "split": ("archives", "Split lattices into several archives."),
+        "gather": ("gather", "Join the results of all shards of a run."),
+        "shard-script": ("gather", "Print the array script of a run in shards, for Slurm, SGE or Kubernetes."),
         "to-fst": ("archives", "Convert lattices to OpenFst FSTs, without costs unless scales are given."),
         "linear-to-nbest": ("kaldi.linear", "Make single-path lattices from alignments, words and costs."),
         "string-to-lattice": ("kaldi.linear", "Make a lattice from each line of word ids, or of words with --words."),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import click
 from click.core import ParameterSource
 
-from ninja.cli.files import InputFile, LatticeFile, OutputFile, check_stdin, guard
+from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
 from ninja.errors import OptionError
 from ninja.files.output import opened_as_text, target
 
@@ -56,6 +56,32 @@ def writes(
     return click.option(name, *names, type=kind or OutputFile(), help=text, **given)
 
 
+NO_SHARDS = (  # commands whose results need all lattices
+    *("merge", "split", "nbest-to-lattice"),
+    *("score", "tune", "show", "report"),
+)
+
+
+class ShardType(click.ParamType):
+    """One of the equal parts of a run, ``i/n``."""
+
+    name = "i/n"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Understand it."""
+        from ninja.parallel.plan import Shard
+
+        return Shard.parse(value)
+
+
+def _shard() -> click.Option:
+    """Make the option ``--shard``."""
+    text = "Do one of n equal parts; ninja gather joins them.  [job arrays: docs/howto/cluster.md]"
+    option = click.Option(["--shard"], type=ShardType(), metavar="i/n", help=text)
+    vars(option)["section"] = LAST_SECTIONS[1]
+    return option
+
+
 class Several(click.ParamType):
     """Values with a separator between, as a tuple; ``what`` names them in messages."""
 
@@ -81,7 +107,17 @@ class Several(click.ParamType):
 
 
 class Sectioned(click.Command):
-    """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``."""
+    """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``.
+
+    One that writes lattices or texts of lattices, each from one lattice, has ``--shard``.
+    """
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        reads = any(isinstance(each.type, Lattices) and isinstance(each, click.Argument) for each in self.params)
+        writes = any(isinstance(each.type, OutputFile) for each in self.params)
+        if reads and writes and self.name not in NO_SHARDS:
+            self.params.append(_shard())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, section by section."""
@@ -114,13 +150,21 @@ class Sectioned(click.Command):
         """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
         with guard(self, ctx.params):
             check_stdin(self, ctx.params)
-            ctx.params.pop("config", None)  # its options are here
-            for each in self.params:
-                load = getattr(each.type, "load", None)
-                if load is not None and ctx.params[name := each.name or ""] is not None:
-                    ctx.params[name] = load(ctx.params[name])
-            self._invert_scale(ctx)
-            return super().invoke(ctx)
+            shard = ctx.params.pop("shard", None)
+            if shard is None:
+                return self._invoke(ctx)
+            from ninja.cli.shards import run_in_shard
+
+            return run_in_shard(ctx, shard, lambda: self._invoke(ctx))
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        ctx.params.pop("config", None)  # its options are here
+        for each in self.params:
+            load = getattr(each.type, "load", None)
+            if load is not None and ctx.params[name := each.name or ""] is not None:
+                ctx.params[name] = load(ctx.params[name])
+        self._invert_scale(ctx)
+        return super().invoke(ctx)
 
     def _invert_scale(self, ctx: click.Context) -> None:
         """Make --inv-acoustic-scale the acoustic scale."""

@@ -94,7 +94,7 @@ def results(
                 bar.step(key, share=_share(shares, key))
             yield key, result
     done_now, failed = (now - then for now, then in zip(_counts(source), before, strict=True))
-    if done_now or (may_be_empty and not failed):
+    if done_now or (may_be_empty and not failed) or source.shard is not None:
         return
     if failed:
         raise LatticeError(f"not one lattice of {failed} could be used; nothing is written")

@@ -15,6 +15,7 @@ import click
 from ninja.cli.console import Console
 from ninja.cli.files import Lattices
 from ninja.cli.options import Command, Destination, jobs, reads, section, typed
+from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.errors import NinjaError, OptionError
 from ninja.files.place import SPECIFIER, STDIN
 from ninja.files.stream import open_stream
@@ -52,12 +53,15 @@ class Source:
     formats: Counter[str] = field(default_factory=Counter)  # names of those met, with their numbers of files
     unnamed: OptionError | None = None  # why ids of the source have no names, where an output spells them
     is_part: bool = False  # one file of several, of which others can be read
+    shard: ShardSource | None = None  # what is read of the places, where that is not all
     _words: Words | None = None
     _begun: Reading | None = None
     _current: Reading | None = None
 
     def __post_init__(self) -> None:
         """Let failures end the command unless they are to be skipped."""
+        if self.shard is not None:
+            self.shard.source = self
         self.console.tolerant = self.on_error == "skip"
         self.console.use_log(self.console.log)
 
@@ -101,7 +105,8 @@ class Source:
         """Read the sources, one after the other."""
         reading, self._begun = self._begun, None
         self._current = reading or self._reading(self.places, self.on_failure)
-        return self._watched(self._current)
+        found = self._watched(self._current)
+        return found if self.shard is None else self.shard.noted(found)
 
     @property
     def share(self) -> float | None:
@@ -131,7 +136,7 @@ class Source:
     def like(self, places: tuple[str, ...]) -> Source:
         """Return another source that is read in the same way, with the same words."""
         self.table()
-        return replace(self, places=places, console=Console(), _begun=None)
+        return replace(self, places=places, console=Console(), _begun=None, shard=None)
 
     def part(self, place: str) -> Source:
         """Return one file of this source as a source with the same words, console and log."""
@@ -141,6 +146,8 @@ class Source:
         return found
 
     def _reading(self, places: Places, on_error: Callable[[NinjaError], None] | None) -> Reading:
+        if places is self.places and self.shard is not None:
+            return Reading(self.shard.tables, self._options(), on_error=on_error)
         if places is self.places and not self.is_part:
             _refuse_missing(self.places)
         return Reading(places, self._options(), on_error=on_error, allow_pipes=self.allow_pipes)
@@ -229,7 +236,8 @@ def opened(places: tuple[str, ...], options: dict[str, Any], **given: Any) -> di
         rest["destination"] = Destination(**{name: rest.pop(name) for name in OUTPUT_OPTIONS if name in rest})
         destination = rest["destination"]
         given["spelled_output"] = lambda: spells_words(destination.output_file, destination.to)
-    rest["source"] = Source(places, **chosen, **given)
+    context = click.get_current_context(silent=True)
+    rest["source"] = Source(places, **chosen, **given, shard=None if context is None else context.meta.get(SHARD))
     return rest
 
 

@@ -27,6 +27,8 @@ class Place:
     path: str  # of a file, or its URL; "-" is the standard input
     offset: int = 0
     command: str | None = None  # a shell command whose output is read instead
+    end: int | None = None  # byte of the file before which reading ends; None: the file's end
+    line: int = 0  # lines of a text file before the offset
 
     @property
     def name(self) -> str:

@@ -28,6 +28,7 @@ class Stream:
     Args:
         raw: Stream of the bytes as they are.
         head: Bytes of it that have been read already.
+        place: A stretch of a file, where it is one.
     """
 
     def __init__(
@@ -37,8 +38,11 @@ class Stream:
         size: int | None = None,
         process: subprocess.Popen[bytes] | None = None,
         head: bytes = b"",
+        place: Place | None = None,
     ) -> None:
         self.name = name
+        self.begin = 0 if place is None else place.offset  # in the file
+        self.lines = 0 if place is None else place.line  # of the file, before
         self._process = process
         self._raw = raw
         self._left = size
@@ -169,6 +173,8 @@ def open_stream(place: Place, *, is_input: bool = True) -> Stream:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return Stream(process.stdout, place.name, process=process)
+    if place.end is not None:
+        return _open_range(place, place.end, is_input=is_input)
     if (looked_at := _take_looked_at(place.path)) is not None:
         stream = looked_at
     elif place.path == STDIN or place.path in _peeked:
@@ -193,6 +199,37 @@ def _size(raw: IO[bytes]) -> int | None:
         return raw.size
     status = os.fstat(raw.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _open_range(place: Place, end: int, *, is_input: bool) -> Stream:
+    """Open a stretch of a plain file."""
+    raw = open_raw(place.path, is_input=is_input)
+    raw.seek(place.offset)
+    return Stream(cast("IO[bytes]", _Range(raw, end - place.offset)), place.name, place=place)
+
+
+class _Range:
+    """The next bytes of a file, so many."""
+
+    def __init__(self, raw: IO[bytes], size: int) -> None:
+        self._raw = raw
+        self._left = size
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def read(self, size: int) -> bytes:
+        content = self._raw.read(min(size, self._left))
+        self._left -= len(content)
+        return content
+
+    def readinto(self, buffer: memoryview) -> int:
+        count: int = self._raw.readinto(buffer[: self._left])  # type: ignore[attr-defined]
+        self._left -= count
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 _looked_at: dict[str, tuple[Stream, tuple[int, ...]]] = {}  # with the state of each file when it was opened

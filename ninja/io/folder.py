@@ -54,6 +54,8 @@ def lattice_files(folder: str) -> list[str]:
 def size_of(table: Table) -> int | None:
     """Return how many bytes a file, or those of a folder, have; None: not known, as of a pipe."""
     path = table.place.path
+    if table.place.end is not None:
+        return table.place.end - table.place.offset
     try:
         if is_remote(path):
             return None

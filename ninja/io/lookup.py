@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
+from ninja.files.place import Table
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.io.reader import Reading
 from ninja.io.sources import ReadOptions, Source, Words, tables
@@ -53,7 +54,7 @@ class Lookup:
             is_pipe = table.place.command is not None or gives_bytes_once(table.place.path)
             if not is_pipe and table.kind != "folder":
                 open_stream(table.place).close()
-        self._name = source if isinstance(source, str | os.PathLike) else " ".join(map(str, source))
+        self._name = str(source) if isinstance(source, str | os.PathLike | Table) else " ".join(map(str, source))
         self._on_error = on_error
         self._first_fault: NinjaError | None = None
         options = options or ReadOptions(Words(SymbolTable.growing(), own=True))

@@ -368,7 +368,7 @@ def is_kaldi(head: bytes) -> bool:
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
 
-Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Source = str | os.PathLike[str] | Table | Sequence[str | os.PathLike[str] | Table]
 
 LARGEST_LIST = 1 << 24  # bytes of a list that is looked into before it is read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
@@ -389,6 +389,8 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
 
     Source: Kaldi util/kaldi-table.cc (ClassifyRspecifier), util/kaldi-io.cc (ClassifyRxfilename).
     """
+    if isinstance(source, Table):
+        return [source]
     if isinstance(source, os.PathLike):
         return _of_path(os.fspath(source))
     if not isinstance(source, str):

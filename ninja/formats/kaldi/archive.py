@@ -112,6 +112,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     """Read an archive from a stream of any kind."""
     reader = vocabulary.reader(stream.name)
+    reader.skip(stream.begin)
     count = 1
     while count and not reader.broken:
         count = _fill(reader, stream, CHUNK)
@@ -197,7 +198,7 @@ def script(
 def rows(script: Stream) -> Iterator[tuple[int, str]]:
     """Yield the lines of a script file with their numbers."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
-    number = 0
+    number = script.lines
     rest = b""
     while count := script.readinto(buffer):
         *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")

@@ -1,0 +1,124 @@
+"""``ninja gather`` and ``ninja shard-script``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from ninja.cli.console import SHOWN
+from ninja.cli.files import OutputFile
+from ninja.cli.options import Sectioned, command
+from ninja.cli.shards import plan_of
+from ninja.errors import OptionError
+from ninja.files.output import target
+from ninja.parallel.gather import gather as join
+from ninja.parallel.gather import remove
+
+SCRIPTS = {
+    "slurm": """\
+#!/bin/bash
+# sbatch THIS, then: ninja gather {output}
+#SBATCH --job-name=ninja
+#SBATCH --array=1-{shards}
+#SBATCH --output={logs}/%a.log
+exec {command} --shard "$SLURM_ARRAY_TASK_ID/{shards}"
+""",
+    "sge": """\
+#!/bin/bash
+# qsub THIS, then: ninja gather {output}
+#$ -N ninja
+#$ -cwd -V -S /bin/bash
+#$ -t 1-{shards}
+#$ -j y -o {logs}/$TASK_ID.log
+exec {command} --shard "$SGE_TASK_ID/{shards}"
+""",
+    "kubernetes": """\
+# kubectl apply -f THIS, with an image that has ninja and volumes for the files; then: ninja gather {output}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: ninja
+spec:
+  completionMode: Indexed
+  completions: {shards}
+  parallelism: {shards}
+  backoffLimitPerIndex: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: ninja
+        image: NAME-OF-YOUR-IMAGE
+        command: [bash, -c]
+        args:
+        - |
+          exec {command} --shard "$((JOB_COMPLETION_INDEX + 1))/{shards}"
+""",
+}
+
+
+@command
+@click.argument("output", type=OutputFile(or_folder=True))
+@click.option("--remove-parts", is_flag=True, help="Remove the parts once they are joined.")
+def gather(output: str, remove_parts: bool) -> None:
+    """Join the results of all shards of a run.
+
+    OUTPUT is what -o named, or the folder OUTPUT.shards. The parts are checked against their records: that all are
+    there, of the same sources, options and models, and as they were written. What one run writes appears under the
+    names that the command was given. Exit code 1 if shards are missing, or a lattice failed.
+
+    \b
+    Example:
+      ninja gather rescored.ark.gz
+    """
+    found = join(output)
+    if remove_parts:
+        remove(found)
+    failures = [failure for record in found.records for failure in record.failures]
+    for failure in failures[:SHOWN]:
+        click.echo(f"ninja: failed: {failure.message}", err=True)
+    failed = f", {len(failures)} failed" if failures else ""
+    files = " ".join(found.written)
+    click.echo(f"ninja: {files}: {found.lattices} lattices of {found.plan.shards} shards{failed}", err=True)
+    click.get_current_context().exit(1 if failures else 0)
+
+
+@click.command(cls=Sectioned, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--slurm", type=click.IntRange(1), metavar="N", help="For sbatch, N tasks.")
+@click.option("--sge", type=click.IntRange(1), metavar="N", help="For qsub, N tasks.")
+@click.option("--kubernetes", type=click.IntRange(1), metavar="N", help="For kubectl, a job with N indices.")
+@click.argument("arguments", nargs=-1, required=True, metavar="COMMAND...")
+def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
+    """Print the array script of a run in shards, for Slurm, SGE or Kubernetes.
+
+    \b
+    Example:
+      ninja shard-script --slurm 64 prune lat.ark -o pruned.ark > job.sh
+    """
+    chosen = [(kind, shards) for kind, shards in schedulers.items() if shards is not None]
+    if len(chosen) != 1:
+        raise click.UsageError("say for which scheduler: --slurm, --sge or --kubernetes")
+    ((kind, shards),) = chosen
+    plan = plan_of(_context_of(arguments), shards)
+    os.makedirs(plan.folder, exist_ok=True)  # for the logs
+    names = {"output": shlex.quote(target(plan.outputs[0].name).archive), "logs": shlex.quote(plan.folder)}
+    click.echo(SCRIPTS[kind].format(command=f"ninja {shlex.join(arguments)}", shards=shards, **names), nl=False)
+
+
+def _context_of(arguments: Sequence[str]) -> click.Context:
+    """Return the context of a command with its arguments, which is not run.
+
+    Raises:
+        OptionError: It cannot be run in shards.
+        click.UsageError: The arguments are wrong.
+    """
+    group = click.get_current_context().find_root().command
+    assert isinstance(group, click.Group)
+    context = click.get_current_context()
+    name, found, left = group.resolve_command(context, list(arguments))
+    if found is None or not any(each.name == "shard" for each in found.params):
+        raise OptionError(f"{name} cannot be run in shards: its results need all lattices, or it has none")
+    return found.make_context(name, left, parent=context)

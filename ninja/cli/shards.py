@@ -1,0 +1,186 @@
+"""``--shard i/n``: one command on one shard of its sources."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, names_job
+from ninja.cli.shard_source import SHARD, ShardSource
+from ninja.doctor import installed_version
+from ninja.errors import NinjaError, OptionError
+from ninja.files.place import STDIN as STDOUT
+from ninja.io.scales_beside import find_scales
+from ninja.io.symbol_tables import find_table
+from ninja.io.writer import KALDI, format_of
+from ninja.parallel.plan import PartOutput, Plan, Shard, units
+from ninja.parallel.record import Failure, Record
+from ninja.parallel.shard import Outcome, Part, checksum, parts_folder, run_shard
+
+_NO_MATTER = ("shard", "jobs", "resume", "config", "source", "first")  # to the results, or said otherwise
+
+
+def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
+    """Run the command of a context on one shard, unless that is done, and end it.
+
+    Args:
+        body: Runs the command.
+    """
+    plan = plan_of(context, shard.of)
+    ran: list[int] = []
+
+    def work(part: Part) -> Outcome:
+        ran.append(shard.number)
+        return do_part(context, part, body)
+
+    record = run_shard(plan, shard, work)
+    if not ran:
+        click.echo(f"ninja: shard {shard.number} of {shard.of} {_found(record)}", err=True)
+    context.exit(1 if record.failures else 0)
+
+
+def plan_of(context: click.Context, shards: int) -> Plan:
+    """Return the plan of a command in shards.
+
+    Raises:
+        OptionError: Its results cannot be joined.
+    """
+    command, values = context.command, context.params
+    outputs = tuple(_outputs(command, values))
+    if not outputs:
+        raise OptionError("--shard needs a file for its results: name it with -o")
+    for name in ("strict", "carry_over"):
+        if values.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise OptionError(
+                f"{option} needs all lattices, of which a shard has a part; leave {option} or --shard out"
+            )
+    places = _sources(command, values)
+    found, states = units(places, format=values.get("format"), allow_pipes=True)
+    options: dict[str, Any] = {}
+    for each in command.params:
+        name = each.name or ""
+        if name in _NO_MATTER or isinstance(each.type, OutputFile) or values.get(name) is None:
+            continue
+        value = values[name]
+        if isinstance(each.type, Lattices):
+            others = units(value, allow_pipes=True)[1]
+            states.extend(others)
+            options[name] = len(others)
+        elif isinstance(each.type, InputFile):
+            names = value if isinstance(value, tuple) else (value,)
+            options[name] = [_content(each.type, path) for path in names]
+        else:
+            options[name] = value if isinstance(value, bool | int | float | str) else repr(value)
+    if values.get("words") is None and (table := _table_beside(places)) is not None:
+        options["words"] = [_checksum([table])]
+    if (scales := _scales_beside(places)) is not None:
+        options["scales"] = scales
+    return Plan(
+        parts_folder(outputs[0].name),
+        shards,
+        command.name or "",
+        options,
+        installed_version(),
+        outputs,
+        tuple(states),
+        tuple(found),
+    )
+
+
+def do_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
+    """Run the command of a context on a part of its sources.
+
+    Args:
+        body: Runs the command, in that context.
+    """
+    context.params |= part.outputs
+    if "resume" in context.params:
+        context.params["resume"] = False
+    context.meta[SHARD] = shard = ShardSource(part.tables)
+    with contextlib.suppress(click.exceptions.Exit):  # commands end so; failures are in the log
+        body()
+    source = shard.source
+    assert source is not None
+    words = source.table()
+    if words is not None and words.grows and source.words is None and _has_tables(part):
+        raise OptionError("--shard needs --words here: each shard would give words ids of its own")
+    log = source.console.log
+    failures = tuple(Failure(each.key, each.path, str(each)) for each in log.failures)
+    return Outcome(log.lattices, failures, shard.keys.hexdigest())
+
+
+def _has_tables(part: Part) -> bool:
+    """Tell whether a symbol table was written beside an output."""
+    return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
+
+
+def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOutput]:
+    """Yield the outputs of a command.
+
+    Raises:
+        OptionError: One that has no parts which can be joined.
+    """
+    names: dict[str, str] = {}
+    for each in command.params:
+        name = each.name or ""
+        value = values.get(name)
+        if not isinstance(each.type, OutputFile) or value is None:
+            continue
+        option = each.opts[0]
+        if value == STDOUT:
+            raise OptionError(f"--shard needs a file for its results: name it with {option}")
+        if isinstance(each.type, OutputFolder) or value.endswith(os.sep) or os.path.isdir(value) or names_job(value):
+            raise OptionError(f"{value}: --shard writes the parts of one output; name a file with {option}")
+        if isinstance(each.type, LatticeFile):
+            form = format_of(value, values.get("to"))[0]
+            if form.name not in KALDI:
+                raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, convert it then")
+        kind = "lattices" if isinstance(each.type, LatticeFile) else "same" if name == "words_out" else "text"
+        base = os.path.basename(value)
+        if base in names:
+            raise OptionError(f"{names[base]} and {value} need different names with --shard")
+        names[base] = value
+        yield PartOutput(name, value, kind)  # type: ignore[arg-type]
+
+
+def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
+    value = values["source"] if "source" in values else values["first"]
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _content(kind: InputFile, name: str) -> str:
+    """Return a checksum of the files that a name stands for; the name itself where there are none."""
+    found = [path for path in kind.files(name) if os.path.isfile(path)]
+    if not found:
+        return name
+    return _checksum(sorted(found))
+
+
+def _checksum(paths: list[str]) -> str:
+    return hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()
+
+
+def _table_beside(places: tuple[str, ...]) -> str | None:
+    try:
+        return find_table(places)
+    except NinjaError:
+        return None
+
+
+def _scales_beside(places: tuple[str, ...]) -> str | None:
+    try:
+        found = find_scales(places, allow_pipes=True)  # no command is run for it
+    except NinjaError:
+        return None
+    return None if found is None else repr(found.values())
+
+
+def _found(record: Record) -> str:
+    failed = f", {len(record.failures)} failed" if record.failures else ""
+    return f"is done already: {record.lattices} lattices{failed}"

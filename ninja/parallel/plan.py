@@ -1,0 +1,273 @@
+"""The cutting of sources into shards: stretches of about equal size, in the order of the sources.
+
+Plain Kaldi archives are cut where lattices begin, script files between lines (by the bytes of the lattices that they
+name), files of any other kind, and packed ones, are taken as a whole. Where the cuts lie follows from the sources and
+the number of shards alone, so every worker computes its own stretch, and the results of all shards, one after the
+other, are those of one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any, Literal
+
+from ninja.errors import NinjaError, OptionError
+from ninja.files.place import Place, Table, resolve
+from ninja.files.stream import gives_bytes_once, open_stream
+from ninja.formats.format import of_folder, reader
+from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
+from ninja.io import folder
+from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
+from ninja.parallel.cuts import LONGEST_HEAD, next_lattice
+
+State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both: it is not there
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of the equal parts of a run's sources, counted from 1."""
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        """Refuse a shard that there is not."""
+        if not 1 <= self.number <= self.of:
+            raise OptionError(f"shard {self.number}/{self.of}: shards are counted from 1 to their number")
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Understand ``i/n``."""
+        number, slash, of = text.partition("/")
+        if not slash or not number.isdecimal() or not of.isdecimal():
+            raise OptionError(f"shard is {text!r}, but must be i/n, such as 3/8")
+        return cls(int(number), int(of))
+
+    @property
+    def name(self) -> str:
+        """Name of its files, ``00003-of-00008``."""
+        return f"{self.number:05d}-of-{self.of:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One file of the sources."""
+
+    table: Table
+    size: int  # bytes, or those of the lattices that a script file names
+    lines: tuple[tuple[int, int], ...] = ()  # of a script file: begin of each, and the size of the lattices before
+    whole: bool = False  # never cut
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutput:
+    """One output of a command."""
+
+    option: str  # by which it is named
+    name: str  # as typed: a path, or Kaldi's way of naming one
+    kind: Literal["lattices", "text", "same"]  # "same": all shards write the same
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that the results of a run in shards depend on, and where they go.
+
+    Attributes:
+        folder: For the parts and their records.
+        shards: Their number.
+        command: Name of the command.
+        options: Its options; of files, a checksum of their content.
+        version: Of Ninja.
+        outputs: Of the command.
+        states: Of the files of the sources, of those that script files name, and of other archives of the command.
+        units: Files of the sources; None in a plan that was read from a folder.
+    """
+
+    folder: str
+    shards: int
+    command: str
+    options: Mapping[str, Any]
+    version: str
+    outputs: tuple[PartOutput, ...]
+    states: tuple[State, ...]
+    units: tuple[Unit, ...] | None = field(default=None, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Checksum by which results of the same plan are told from others."""
+        return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the digest is of; two plans are the same if all of it is."""
+        return {
+            "version": self.version,
+            "command": self.command,
+            "options": dict(self.options),
+            "outputs": [[each.option, os.path.basename(each.name), each.kind] for each in self.outputs],
+            "shards": self.shards,
+            "sources": [list(state) for state in self.states],
+        }
+
+    def tables(self, shard: Shard) -> tuple[Table, ...]:
+        """Return the files and stretches of files of a shard, in the order of the sources; some shards have none.
+
+        Raises:
+            InputError: A file cannot be read.
+        """
+        assert self.units is not None
+        assert shard.of == self.shards
+        ends = list(accumulate(unit.size for unit in self.units))
+        begin, end = (self._cut(number, ends) for number in (shard.number - 1, shard.number))
+        found = []
+        for index in range(begin[0], min(end[0] + 1, len(self.units))):
+            unit = self.units[index]
+            first = begin[1] if index == begin[0] else 0
+            last = end[1] if index == end[0] else None
+            if last == 0 or (first and first == last):
+                continue
+            if not first and last is None:
+                found.append(unit.table)
+                continue
+            size = os.path.getsize(unit.table.place.path)
+            if first >= size:
+                continue
+            line = 0 if not unit.lines else bisect_right([at for at, _ in unit.lines], first) - 1
+            stretch = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
+            found.append(replace(unit.table, place=stretch))
+        return tuple(found)
+
+    def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
+        """Return the unit, and the byte in it, at which a shard ends and the next begins."""
+        assert self.units is not None
+        if number == self.shards:
+            return len(self.units), 0
+        if number == 0:
+            return 0, 0
+        wanted = ends[-1] * number // self.shards if ends else 0
+        index = bisect_right(ends, wanted)
+        if index == len(ends):
+            return index, 0
+        unit = self.units[index]
+        offset = wanted - (ends[index] - unit.size)
+        if unit.lines:
+            at = bisect_right([before for _, before in unit.lines], offset) - 1
+            return index, unit.lines[at][0]
+        shape = "whole" if unit.whole or not offset else _shape(unit.table)
+        if shape == "whole":
+            return (index, 0) if 2 * offset <= unit.size else (index + 1, 0)
+        return index, next_lattice(unit.table.place.path, offset, text=shape == "text")
+
+
+def units(source: Source, *, format: str | None = None, allow_pipes: bool = False) -> tuple[list[Unit], list[State]]:
+    """Return the files of a source, and the states of these and of the files that script files name.
+
+    Args:
+        source: As for `ninja.read`.
+        format: As for `ninja.read`.
+
+    Raises:
+        OptionError: A pipe, which has no parts.
+        NinjaError: As for `ninja.read`.
+    """
+    found: list[Unit] = []
+    states: dict[str, State] = {}
+    foreign = format is not None and reader(format).format.read != KALDI_READ
+    for table in _files(source, format, allow_pipes):
+        path = table.place.path
+        if table.kind == "folder":
+            states |= {each: state_of(each) for each in folder.files(path)}
+            found.append(Unit(table, folder.size_of(table) or 0, whole=True))
+            continue
+        states[path] = state_of(path)
+        script = _script(table, states) if table.kind == "scp" else None
+        found.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
+    return found, list(states.values())
+
+
+def state_of(path: str) -> State:
+    """Return the state of a file, by which a change is told."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, status.st_size, status.st_mtime_ns
+
+
+def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Table]:
+    """Yield the files of a source, and the folders that are one thing."""
+    for table in tables(source, allow_pipes=allow_pipes):
+        place = table.place
+        if place.command is not None or gives_bytes_once(place.path):
+            raise OptionError(f"{place.name} cannot be cut into shards; name files")
+        if table.kind == "folder":
+            whole = of_folder(place.path, "utf-8") if format is None else reader(format)
+            if whole is not None and whole.format.of_folder is not None:
+                yield table
+            elif format is None:
+                yield from (Table(Place(path)) for path in folder.lattice_files(place.path))
+            else:
+                yield from (Table(Place(path)) for path in folder.files(place.path) if not folder.is_companion(path))
+            continue
+        kind, content = look_into(table)
+        if kind == "list":
+            yield from names_in(content)
+        else:
+            yield replace(table, kind=kind)
+
+
+def _script(table: Table, states: dict[str, State]) -> Unit | None:
+    """Return a script file with the sizes of the lattices that it names; None: it is packed.
+
+    A lattice's size is the distance to the next one of its file that is named, or to the file's end.
+    """
+    try:
+        with open_stream(table.place, is_input=False) as stream:
+            if not stream.seekable:
+                return None
+            content = stream.rest()
+    except NinjaError:  # as reading it will say
+        return None
+    rows: list[tuple[int, str, int]] = []  # begin, file, and offset in it
+    begin = 0
+    for line in content.split(b"\n"):
+        if fields := line.split(None, 1):
+            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else ""
+            path, colon, at = name.rpartition(":")
+            rows.append((begin, path, int(at)) if colon and at.isdigit() else (begin, _path(name), 0))
+        begin += len(line) + 1
+    for path in dict.fromkeys(path for _, path, _ in rows if path):
+        states[path] = state_of(path)
+    end_of: dict[tuple[str, int], int] = {}
+    named = sorted({(path, offset) for _, path, offset in rows})
+    for (path, offset), (other, following) in pairwise([*named, ("", 0)]):
+        end_of[path, offset] = following if other == path else states.get(path, ("", 0, 0))[1]
+    sizes = [max(1, end_of[path, offset] - offset) for _, path, offset in rows]
+    lines = tuple(zip((at for at, _, _ in rows), accumulate(sizes, initial=0), strict=False))
+    return Unit(table, sum(sizes), lines)
+
+
+def _path(name: str) -> str:
+    """Return the path of a file that a line of a script file names; "" where it is none."""
+    try:
+        places = resolve(name)
+    except NinjaError:
+        return ""
+    return places[0].path if len(places) == 1 else ""
+
+
+def _shape(table: Table) -> Literal["whole", "binary", "text"]:
+    """Tell whether a file can be cut: a plain Kaldi archive, binary or text."""
+    try:
+        with open_stream(table.place, is_input=False) as stream:
+            head = stream.head(LONGEST_HEAD)
+            if not stream.seekable or not is_kaldi(head) or head.startswith(MAGIC):
+                return "whole"
+    except NinjaError:  # as reading it will say
+        return "whole"
+    return "binary" if KALDI_IMAGE.match(head) else "text"

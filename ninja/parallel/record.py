@@ -1,0 +1,197 @@
+"""Records of the shards that are done, and the plan that they belong to, as JSON files in the folder of the parts.
+
+``00003-of-00008.json`` stands there when shard 3 is done, ``plan.json`` from the first attempt on. A record counts if
+it is of the same plan and the parts that it names have the sizes that it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from ninja.errors import FormatError, OptionError
+from ninja.files.output import reported
+from ninja.parallel.plan import PartOutput, Plan, Shard
+
+PLAN = "plan.json"
+_RECORD = re.compile(r"\d+-of-\d+\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A lattice that failed."""
+
+    key: str | None
+    path: str | None
+    message: str  # with its place
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """A file that a shard wrote."""
+
+    option: str | None  # of the output that it is; None: it lies beside one
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Facts of a shard that is done."""
+
+    plan: str  # digest
+    shard: int
+    of: int
+    lattices: int  # results
+    failures: tuple[Failure, ...]
+    keys: str  # sha256 of the keys read, each with a newline behind it
+    parts: dict[str, PartFile]  # by the name of each file
+    host: str
+    seconds: float
+    version: str
+
+
+def record_path(plan: Plan, shard: Shard) -> str:
+    """Return the path of a shard's record."""
+    return os.path.join(plan.folder, f"{shard.name}.json")
+
+
+def read_record(plan: Plan, shard: Shard) -> Record | None:
+    """Return the record of a shard that is done; None: it must run, for the first time or again.
+
+    Raises:
+        OptionError: It was done by another plan.
+    """
+    path = record_path(plan, shard)
+    try:
+        found = _record(_load(path))
+    except FileNotFoundError:
+        return None
+    except (KeyError, TypeError, ValueError):
+        return None  # cut short
+    if found.plan != plan.digest:
+        raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
+    for name, part in found.parts.items():
+        try:
+            if os.path.getsize(os.path.join(plan.folder, name)) != part.size:
+                return None
+        except OSError:
+            return None
+    return found
+
+
+def write_record(plan: Plan, record: Record, temporary: str) -> None:
+    """Write a record, which appears whole.
+
+    Args:
+        temporary: Folder for it meanwhile.
+    """
+    shard = Shard(record.shard, record.of)
+    path = record_path(plan, shard)
+    with reported(path):
+        _dump(dataclasses.asdict(record), os.path.join(temporary, "record"))
+        os.replace(os.path.join(temporary, "record"), path)
+
+
+def settle_plan(plan: Plan) -> None:
+    """Write the plan into its folder, or see that the one which stands there is the same.
+
+    One of which no shard is done is replaced.
+
+    Raises:
+        OptionError: It is another one; it is said in what.
+        OutputError: It cannot be written.
+    """
+    path = os.path.join(plan.folder, PLAN)
+    if not os.path.exists(path):
+        _write_plan(plan, path, replace=False)
+    found = read_plan(plan.folder)
+    if found.digest != plan.digest:
+        if any(_RECORD.fullmatch(name) for name in os.listdir(plan.folder)):
+            raise OptionError(_other_plan(plan.folder, _difference(found.facts(), plan.facts())))
+        _write_plan(plan, path, replace=True)
+
+
+def _write_plan(plan: Plan, path: str, *, replace: bool) -> None:
+    facts = plan.facts() | {"outputs": [dataclasses.asdict(each) for each in plan.outputs]}
+    temporary = os.path.join(plan.folder, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
+    with reported(path):
+        try:
+            _dump(facts, temporary)
+            try:
+                (os.replace if replace else os.link)(temporary, path)  # a link never replaces another worker's plan
+            except FileExistsError:
+                pass
+            except OSError:  # no links there
+                os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)
+
+
+def read_plan(folder: str) -> Plan:
+    """Read the plan of a folder of parts.
+
+    Raises:
+        FormatError: There is none, or it is damaged.
+    """
+    path = os.path.join(folder, PLAN)
+    try:
+        facts = _load(path)
+        return Plan(
+            folder,
+            facts["shards"],
+            facts["command"],
+            facts["options"],
+            facts["version"],
+            tuple(PartOutput(**each) for each in facts["outputs"]),
+            tuple((name, size, changed) for name, size, changed in facts["sources"]),
+        )
+    except FileNotFoundError:
+        raise FormatError("there is no plan.json: these are no parts of a run with --shard", folder) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError("is damaged; remove the folder and run the shards again", path) from error
+
+
+def _other_plan(folder: str, difference: str) -> str:
+    return f"{folder} holds parts made with {difference}; remove it, or name another output"
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Say in what two plans differ."""
+    for name, what in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
+        if before[name] != now[name]:
+            return what.format(before[name])
+    old, new = before["options"], now["options"]
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    if changed:
+        return f"another {', '.join('--' + name.replace('_', '-') for name in changed)}"
+    if before["sources"] != now["sources"]:
+        old, new = ({state[0]: state for state in map(tuple, each["sources"])} for each in (before, now))
+        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        return f"other sources, or {names[0]} before it was written anew" if names else "sources in another order"
+    return "other outputs"
+
+
+def _record(facts: dict[str, Any]) -> Record:
+    failures = tuple(Failure(**each) for each in facts.pop("failures"))
+    parts = {name: PartFile(**each) for name, each in facts.pop("parts").items()}
+    return Record(**facts, failures=failures, parts=parts)
+
+
+def _load(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def _dump(facts: dict[str, Any], path: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=1)  # ASCII, also of names that are no UTF-8
+        file.write("\n")
