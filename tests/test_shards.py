@@ -1,6 +1,7 @@
 """Runs in shards: cut, done by any worker in any order, killed, joined; the same bytes as of one run."""
 
 import gzip
+import hashlib
 import json
 import os
 import pickle
@@ -15,9 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ninja as package
+from ninja.cli.shards import CommandWork
+from ninja.errors import OptionError
 from ninja.graph import from_arcs
 from ninja.parallel import cuts
 from ninja.parallel.plan import Plan, Shard, units
+from ninja.parallel.shard import missing, run_shard
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -370,3 +374,29 @@ def test_words_of_the_sources_own_order_need_a_table(here, ninja):
     in_shards(ninja, 4, "convert", "slf", "--words", "table.txt", "-o", "out.ark")
     assert ninja("gather", "out.ark")[0] == 0
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
+
+
+def test_records_hold_a_checksum_of_the_keys(here, ninja):
+    in_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
+    in_shards(ninja, 2, "best", "lat.ark", "-o", "out.txt")
+    for number in (1, 2):
+        found = [json.loads(Path(f"{name}.shards/0000{number}-of-00002.json").read_text())["keys"]
+                 for name in ("out.ark", "out.txt")]  # fmt: skip
+        keys = "".join(f"{key}\n" for key in package.keys(f"out.ark.shards/0000{number}-of-00002.out.ark"))
+        assert found == 2 * [hashlib.sha256(keys.encode()).hexdigest()]
+
+
+def test_a_command_is_work_for_other_processes(here, ninja):
+    command = ("prune", "lat.ark", "--beam", "4", "-o", "out.ark")
+    work = pickle.loads(pickle.dumps(CommandWork(command)))
+    plan = work.plan(3)
+    assert ninja(*command, "--shard", "2/3")[0] == 0
+    assert [shard.number for shard in missing(plan)] == [1, 3]  # the plan is the same
+    for shard in missing(plan):
+        assert run_shard(plan, shard, work).failures == ()
+    assert ninja("gather", "out.ark")[0] == 0
+    expected = Path("out.ark").read_bytes()
+    assert ninja(*command)[0] == 0
+    assert Path("out.ark").read_bytes() == expected
+    with pytest.raises(OptionError, match="merge cannot be run in shards"):
+        CommandWork(("merge", "lat.ark", "-o", "out.ark")).plan(3)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 
 import click
 
 from ninja.cli.console import SHOWN
 from ninja.cli.files import OutputFile
 from ninja.cli.options import Sectioned, command
-from ninja.cli.shards import plan_of
-from ninja.errors import OptionError
+from ninja.cli.shards import CommandWork
 from ninja.files.output import target
 from ninja.parallel.gather import gather as join
 from ninja.parallel.gather import remove
@@ -102,23 +100,7 @@ def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
     if len(chosen) != 1:
         raise click.UsageError("say for which scheduler: --slurm, --sge or --kubernetes")
     ((kind, shards),) = chosen
-    plan = plan_of(_context_of(arguments), shards)
+    plan = CommandWork(arguments).plan(shards)
     os.makedirs(plan.folder, exist_ok=True)  # for the logs
     names = {"output": shlex.quote(target(plan.outputs[0].name).archive), "logs": shlex.quote(plan.folder)}
     click.echo(SCRIPTS[kind].format(command=f"ninja {shlex.join(arguments)}", shards=shards, **names), nl=False)
-
-
-def _context_of(arguments: Sequence[str]) -> click.Context:
-    """Return the context of a command with its arguments, which is not run.
-
-    Raises:
-        OptionError: It cannot be run in shards.
-        click.UsageError: The arguments are wrong.
-    """
-    group = click.get_current_context().find_root().command
-    assert isinstance(group, click.Group)
-    context = click.get_current_context()
-    name, found, left = group.resolve_command(context, list(arguments))
-    if found is None or not any(each.name == "shard" for each in found.params):
-        raise OptionError(f"{name} cannot be run in shards: its results need all lattices, or it has none")
-    return found.make_context(name, left, parent=context)

@@ -152,12 +152,13 @@ class Sectioned(click.Command):
             check_stdin(self, ctx.params)
             shard = ctx.params.pop("shard", None)
             if shard is None:
-                return self._invoke(ctx)
+                return self.run(ctx)
             from ninja.cli.shards import run_in_shard
 
-            return run_in_shard(ctx, shard, lambda: self._invoke(ctx))
+            return run_in_shard(ctx, shard, lambda: self.run(ctx))
 
-    def _invoke(self, ctx: click.Context) -> Any:
+    def run(self, ctx: click.Context) -> Any:
+        """Run the command, whose files are checked."""
         ctx.params.pop("config", None)  # its options are here
         for each in self.params:
             load = getattr(each.type, "load", None)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import click
 
-from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, names_job
+from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, guard, names_job
 from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.doctor import installed_version
 from ninja.errors import NinjaError, OptionError
@@ -42,6 +44,44 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
     if not ran:
         click.echo(f"ninja: shard {shard.number} of {shard.of} {_found(record)}", err=True)
     context.exit(1 if record.failures else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandWork:
+    """A command as the work of `run_shard` in any process: the same as with ``--shard``.
+
+    Args:
+        arguments: The words behind ``ninja``, without ``--shard``.
+    """
+
+    arguments: tuple[str, ...]
+
+    def plan(self, shards: int) -> Plan:
+        """Return the plan of the command in shards.
+
+        Raises:
+            OptionError: Its results cannot be joined.
+            click.UsageError: The arguments are wrong.
+        """
+        context = self._context()
+        with context, guard(context.command, context.params):
+            context.params.pop("shard")
+            return plan_of(context, shards)
+
+    def __call__(self, part: Part) -> Outcome:
+        """Run the command on a part."""
+        context = self._context()
+        with context, guard(context.command, context.params):
+            context.params.pop("shard")
+            return do_part(context, part, lambda: cast(Any, context.command).run(context))
+
+    def _context(self) -> click.Context:
+        group = cast(click.Group, importlib.import_module("ninja.cli.main").group)
+        parent = click.Context(group, info_name="ninja", **group.context_settings)
+        name, command, left = group.resolve_command(parent, list(self.arguments))
+        if command is None or not any(each.name == "shard" for each in command.params):
+            raise OptionError(f"{name} cannot be run in shards: its results need all lattices, or it has none")
+        return command.make_context(name, left, parent=parent)
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:

@@ -15,7 +15,8 @@ from contextlib import closing
 from ninja.errors import NinjaError
 from ninja.files.place import Place
 from ninja.files.stream import open_raw, open_stream
-from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC, Vocabulary, archive
+from ninja.formats.content import Content
+from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC, read_entries
 from ninja.io.sources import is_kaldi
 from ninja.lattice import Lattice
 
@@ -85,13 +86,12 @@ def _is_begin(path: str, place: int, size: int) -> bool:
     sound = 0
     try:
         with open_stream(Place(path, place, end=size), is_input=False) as stream:
-            for batch in archive(stream, Vocabulary()):
-                for _, found in batch.entries:
-                    if not isinstance(found, Lattice):
-                        return False
-                    sound += 1
-                    if sound == 2:
-                        return True
+            for _, found in read_entries(Content(stream, path), None, None):
+                if not isinstance(found, Lattice):
+                    return False
+                sound += 1
+                if sound == 2:
+                    return True
     except NinjaError:
         return False
     return sound == 1
