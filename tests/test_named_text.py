@@ -18,6 +18,7 @@ from ninja.formats.kaldi.named_text import NamedTextOptions, read_named_text
 from ninja.formats.nbest.kaldi import read_linear_lists
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.lattice import Lattice, check
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 # Compact, then raw; a word that is a number, a weight that is left out, and states in no order.
@@ -76,10 +77,11 @@ def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
     space[: len(ids)] = ids
     space.release()
     reader.advance(len(ids))
-    ((key, kaldi),) = reader.parse(0)
+    items, _ = reader.parse(0)
+    (kaldi,) = Batch(items)
     ((one, plain),) = found(ids, words="ids")
     ((other, named),) = found(with_names(ids, ["<eps>", *names]), table, words="names")
-    assert key == one == other == lattice.key
+    assert kaldi.key == one == other == lattice.key
     assert plain.identical(kaldi)
     assert named.identical(kaldi)
     assert named.words is table

@@ -75,31 +75,54 @@ def counted(lattices, log):
         yield key, lattice.words is WORDS
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_results_come_in_input_order_and_a_failure_is_its_lattices_own(jobs):
+WAYS = [{"jobs": 1}, {"jobs": 2}, {"jobs": 2, "processes": True, "batch_arcs": 2}]
+each_way = pytest.mark.parametrize("how", WAYS, ids=["caller", "threads", "processes"])
+
+
+@each_way
+def test_results_come_in_input_order_and_a_failure_is_its_lattices_own(how):
     failures = []
     log = Log(on_error=failures.append)
-    answers = list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2, log=log))
+    answers = list(stream(lattices(9), Each(cost), log=log, **how))
     assert answers == [(f"utt{index}", float(index)) for index in range(9) if index != 3]
     assert [str(failure) for failure in failures] == ["key 'utt3': it is the third"]
     assert (log.lattices, log.failures) == (8, failures)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_without_a_listener_the_first_failure_is_raised(jobs):
+@each_way
+def test_without_a_listener_the_first_failure_is_raised_behind_the_results_before_it(how):
+    answers = []
     with pytest.raises(LatticeError, match="key 'utt3': it is the third"):
-        list(stream(lattices(9), Each(cost), jobs=jobs, batch_arcs=2))
+        answers.extend(key for key, _ in stream(lattices(9), Each(cost), **how))
+    assert answers == ["utt0", "utt1", "utt2"][: len(answers)]
+    assert "processes" in how or len(answers) == 3
 
 
-def test_workers_are_processes_and_several():
-    answers = dict(stream(lattices(40), Each(process_of), jobs=2, batch_arcs=1))
+def thread_of(lattice):
+    time.sleep(0.01)
+    return threading.get_ident()
+
+
+def test_workers_are_several_threads():
+    answers = dict(stream(lattices(100), Each(thread_of), jobs=2))
+    assert threading.get_ident() not in answers.values()
+    assert len(set(answers.values())) == 2
+
+
+def test_workers_are_several_processes_on_request():
+    answers = dict(stream(lattices(40), Each(process_of), jobs=2, processes=True, batch_arcs=1))
     assert os.getpid() not in answers.values()
     assert len(set(answers.values())) == 2
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_words_reach_the_stage_and_come_back_as_the_same_table(jobs):
-    for index, (key, lattice) in enumerate(stream(lattices(3, words=WORDS), Each(spelled), jobs=jobs)):
+def test_threads_cannot_share_a_stage_of_several_lattices():
+    with pytest.raises(OptionError, match="cannot be shared by threads"):
+        next(stream(lattices(1), counted, jobs=2, processes=False))
+
+
+@each_way
+def test_words_reach_the_stage_and_come_back_as_the_same_table(how):
+    for index, (key, lattice) in enumerate(stream(lattices(3, words=WORDS), Each(spelled), **how)):
         assert lattice.key == key
         assert lattice.words is WORDS
         assert lattice.graph[0] == index + 1
@@ -109,7 +132,7 @@ def test_words_reach_the_stage_and_come_back_as_the_same_table(jobs):
 
 def test_a_workers_death_is_told_and_does_not_hang():
     with pytest.raises(WorkerError, match="one of 2 worker processes died"):
-        list(stream(lattices(20), Each(dies), jobs=2, batch_arcs=1, log=Log(on_error=[].append)))
+        list(stream(lattices(20), Each(dies), jobs=2, processes=True, batch_arcs=1, log=Log(on_error=[].append)))
 
 
 def test_a_lattice_too_large_for_the_memory_is_one_failure():
@@ -118,11 +141,13 @@ def test_a_lattice_too_large_for_the_memory_is_one_failure():
     assert "more memory than there is" in str(failures[0])
 
 
-def test_input_is_read_no_further_than_workers_need():
+@pytest.mark.parametrize("processes", [False, True])
+def test_input_is_read_no_further_than_workers_need(processes):
     seen = []
-    results = stream(lattices(1000, seen=seen), Each(cost), jobs=2, batch_arcs=1, log=Log(on_error=[].append))
+    log = Log(on_error=[].append)
+    results = stream(lattices(1000, seen=seen), Each(cost), jobs=2, processes=processes, batch_arcs=1, log=log)
     next(results)
-    assert len(seen) < 20
+    assert len(seen) < 150
     results.close()
 
 
@@ -142,8 +167,9 @@ def test_the_logs_of_workers_are_merged(jobs):
     assert log.notes == told == ["model loaded"]
 
 
-def test_no_input_gives_no_results_and_starts_nobody():
-    assert list(stream(lattices(0), Each(cost), jobs=2)) == []
+@each_way
+def test_no_input_gives_no_results(how):
+    assert list(stream(lattices(0), Each(cost), **how)) == []
 
 
 @pytest.mark.parametrize("option", ["jobs", "batch_arcs"])
@@ -163,11 +189,13 @@ def leaves(lattice):
 # Workers, and the thread that manages them, are gone when a stream ends, however it ends.
 
 
+@pytest.mark.parametrize("processes", [False, True])
 @pytest.mark.parametrize("how", ["read to its end", "left early", "a worker died"])
-def test_no_thread_outlives_a_stream(how):
+def test_no_thread_outlives_a_stream(how, processes):
     # One that does is woken by Python at its end through a pipe that it may be closing: "Bad file descriptor".
     before = set(threading.enumerate())
-    found = stream(lattices(8), Each(leaves if how == "a worker died" else arcs), jobs=2, batch_arcs=2)
+    stage = Each(leaves if how == "a worker died" else arcs)
+    found = stream(lattices(8), stage, jobs=2, processes=processes, batch_arcs=2)
     if how == "a worker died":
         with pytest.raises((WorkerError, SystemExit)):
             next(found)
@@ -186,7 +214,7 @@ def much(lattice):
 @pytest.mark.parametrize("attempt", range(4))
 def test_workers_that_are_ended_within_an_answer_hold_nobody_up(attempt):
     before = set(threading.enumerate())
-    found = stream(lattices(64), Each(much), jobs=2, batch_arcs=1)
+    found = stream(lattices(64), Each(much), jobs=2, processes=True, batch_arcs=1)
     next(found)
     found.close()
     assert not set(threading.enumerate()) - before
@@ -211,11 +239,10 @@ def is_alive(process):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no /proc: not Linux")
-@pytest.mark.parametrize("verb", ["prune", "rescore"])
-def test_workers_end_when_their_parent_is_killed(tmp_path, verb):
+def test_workers_end_when_their_parent_is_killed(tmp_path):
     pipe, words = tmp_path / "lat.ark", ["--words", str(EXAMPLES / "words.txt")]
     os.mkfifo(pipe)
-    line = [sys.executable, "-m", "ninja", verb, str(pipe), "-o", str(tmp_path / "out.ark"), "--jobs", "2", *words]
+    line = [sys.executable, "-m", "ninja", "rescore", str(pipe), "-o", str(tmp_path / "out.ark"), "--jobs", "2", *words]
     with subprocess.Popen(line, stderr=subprocess.PIPE) as parent, open(pipe, "wb", buffering=0) as source:
         content = gzip.decompress((EXAMPLES / "lat.ark.gz").read_bytes())
         feeder = threading.Thread(target=lambda: feed(source, content), daemon=True)

@@ -103,6 +103,7 @@ def broken(monkeypatch):
         write(self, item, **how)
 
     monkeypatch.setattr("ninja.io.lattice_writer.LatticeWriter.write", put)
+    monkeypatch.setattr("ninja.io.kaldi_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
 
 
 def test_an_interrupted_command_says_what_is_kept(ninja, broken):

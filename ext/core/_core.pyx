@@ -2,17 +2,22 @@
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport core.kernels as c
+from core.batch cimport Item, Items, Memory, capsule_of, items_of
 from core.lattice cimport (
-    Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of,
-    int32s, int64s, new_array, string_view,
+    Alignments, Arcs, FstArcs, alignments_of, arcs_of, array_in, copied, data_of, doubles, filled,
+    freeze, fst_of, int32s, int64s, new_array, pools_fit, string_view,
 )
 
 import numpy
+
+from ninja.errors import LatticeError
 
 np.import_array()
 
@@ -193,3 +198,117 @@ def depth_per_frame(object lattice not None, object time not None, int64_t frame
     with nogil:
         c.depth_per_frame(arcs, alignments, moment, frames, counts)
     return depth
+
+
+def gathered(lattices not None):
+    """Return the items of lattices, which must be kept: their arrays are only borrowed."""
+    cdef Items items
+    cdef Item item
+    for number, lattice in enumerate(lattices):
+        item.arcs = arcs_of(lattice)
+        item.labels = alignments_of(lattice)
+        if not pools_fit(item.arcs, item.labels, lattice):
+            raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
+        item.key = lattice.key.encode("utf-8", "surrogateescape")
+        item.time = NULL
+        if lattice.time is not None:
+            item.time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, item.arcs.num_states)
+        item.compact = lattice.kind == "compact"
+        item.origin = number
+        items.push_back(item)
+    return capsule_of(items)
+
+
+def count(object items not None):
+    """Return how many items there are."""
+    return items_of(items).size()
+
+
+def arcs_in(object items not None):
+    """Return how many arcs all items have."""
+    cdef int64_t arcs = 0
+    cdef size_t number
+    cdef Items* given = items_of(items)
+    for number in range(given.size()):
+        arcs += given[0][number].arcs.num_arcs
+    return arcs
+
+
+def all_compact(object items not None):
+    """Tell whether all items are compact lattices."""
+    cdef size_t number
+    cdef Items* given = items_of(items)
+    for number in range(given.size()):
+        if not given[0][number].compact:
+            return False
+    return True
+
+
+def keys(object items not None):
+    """Return the keys of items."""
+    cdef list found = []
+    cdef size_t number
+    cdef Items* given = items_of(items)
+    for number in range(given.size()):
+        found.append(_key(given[0][number]))
+    return found
+
+
+cdef inline str _key(const Item& item):
+    return PyUnicode_DecodeUTF8(item.key.data(), item.key.size(), "surrogateescape")
+
+
+cdef void _release(object owner) noexcept:
+    _drop(<Memory*>PyCapsule_GetPointer(owner, NULL))
+
+
+cdef void _drop(Memory* memory) noexcept:
+    del memory
+
+
+def lattice_at(object items not None, size_t number, object blank, tuple slots not None, object words,
+               origins not None):
+    """Fill a blank lattice with the arrays of an item, without copying them; one that is as it came is returned.
+
+    Args:
+        blank: ``object.__new__(Lattice)``.
+        slots: Where a lattice keeps its fields, in their order.
+        words: Symbol table of items that were made of no lattice.
+        origins: The lattices that the others were made of.
+    """
+    cdef Items* given = items_of(items)
+    if number >= given.size():
+        raise IndexError(number)
+    cdef Item* item = &given[0][number]
+    frame_shift = None
+    if item.origin >= 0:
+        origin = origins[item.origin]
+        if item.memory.get() == NULL:
+            return origin
+        words, frame_shift = origin.words, origin.frame_shift
+    cdef Memory* kept = new Memory(item.memory)
+    cdef object owner
+    try:
+        owner = PyCapsule_New(kept, NULL, _release)
+    except MemoryError:
+        _drop(kept)
+        raise
+    cdef np.npy_intp num_states = item.arcs.num_states
+    cdef np.npy_intp num_arcs = item.arcs.num_arcs
+    return filled(blank, slots, (
+        _key(item[0]),
+        array_in(<void*>item.arcs.arc_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(<void*>item.arcs.dst, num_arcs, np.NPY_INT32, owner),
+        array_in(<void*>item.arcs.word, num_arcs, np.NPY_INT32, owner),
+        array_in(<void*>item.arcs.graph, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(<void*>item.arcs.acoustic, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(<void*>item.labels.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
+        array_in(<void*>item.labels.ali, item.labels.ali_begin[num_arcs], np.NPY_INT32, owner),
+        array_in(<void*>item.arcs.final_graph, num_states, np.NPY_FLOAT32, owner),
+        array_in(<void*>item.arcs.final_acoustic, num_states, np.NPY_FLOAT32, owner),
+        array_in(<void*>item.labels.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(<void*>item.labels.final_ali, item.labels.final_ali_begin[num_states], np.NPY_INT32, owner),
+        "compact" if item.compact else "raw",
+        None if item.time == NULL else array_in(<void*>item.time, num_states, np.NPY_INT32, owner),
+        frame_shift, words,
+    ))

@@ -26,19 +26,21 @@ struct Block {
   float* final_acoustic = nullptr;
   int32_t* final_ali = nullptr;
   int32_t* ali = nullptr;
+  int32_t* time = nullptr;  // [num_states], where wanted
 };
 
 // Readable bytes behind every window, writable ones behind every pool of labels.
 constexpr int64_t kSlack = 4 * kLabelSlack;
 
-inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels) {
+inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels,
+                       bool timed = false) {
   Block block;
   block.num_states = num_states;
   block.num_arcs = num_arcs;
   block.num_labels = num_labels;
   block.num_final_labels = num_final_labels;
   const int64_t size = 8 * (2 * (num_states + 1) + num_arcs + 1) + 16 * num_arcs + 8 * num_states +
-                       4 * (num_labels + num_final_labels) + kSlack;
+                       4 * (num_labels + num_final_labels + (timed ? num_states : 0)) + kSlack;
   block.memory = std::malloc(size);
   if (block.memory == nullptr) throw std::bad_alloc();
   char* at = static_cast<char*>(block.memory);
@@ -55,6 +57,7 @@ inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels,
   take(block.acoustic, num_arcs);
   take(block.final_graph, num_states);
   take(block.final_acoustic, num_states);
+  if (timed) take(block.time, num_states);
   take(block.final_ali, num_final_labels);
   take(block.ali, num_labels);  // last, for copy_labels writes a little past its end
   return block;

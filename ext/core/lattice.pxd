@@ -102,6 +102,7 @@ cdef extern from "core/block.hpp" namespace "ninja" nogil:
         float* final_acoustic
         int32_t* final_ali
         int32_t* ali
+        int32_t* time
     Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels) except +
 
 cdef extern from "Python.h":
@@ -148,6 +149,15 @@ cdef inline Alignments alignments_of(object lattice) except *:
     alignments.final_ali_begin = <const int64_t*>data_of(lattice.final_ali_begin, np.NPY_INT64, -1)
     alignments.final_ali = <const int32_t*>data_of(lattice.final_ali, np.NPY_INT32, -1)
     return alignments
+
+
+cdef inline cbool pools_fit(Arcs arcs, Alignments alignments, object lattice) except *:
+    """Tell whether the label pools are as long as the lattice says; kernels would read beyond shorter ones."""
+    return not (np.PyArray_DIM(<np.ndarray>lattice.ali_begin, 0) != arcs.num_arcs + 1
+                or np.PyArray_DIM(<np.ndarray>lattice.final_ali_begin, 0) != arcs.num_states + 1
+                or alignments.ali_begin[arcs.num_arcs] != np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
+                or alignments.final_ali_begin[arcs.num_states] != np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
+                or arcs.arc_begin[arcs.num_states] != arcs.num_arcs)
 
 
 cdef inline FstArcs fst_of(object arc_begin, object dst, object ilabel, object olabel, object cost,
@@ -262,6 +272,8 @@ cdef inline object lattice_in(Block* block, object blank, tuple slots, object ke
     cdef object owner = owner_of(block)
     cdef np.npy_intp num_states = block.num_states
     cdef np.npy_intp num_arcs = block.num_arcs
+    if block.time != NULL:
+        time = array_in(block.time, num_states, np.NPY_INT32, owner)
     return filled(blank, slots, (
         key,
         array_in(block.arc_begin, num_states + 1, np.NPY_INT64, owner),

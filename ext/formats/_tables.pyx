@@ -14,9 +14,10 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport formats.tables as c
+from core.batch cimport Items, capsule_of, items_of
 from core.lattice cimport (
-    Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_in,
-    string_view,
+    Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, int64s, lattice_in,
+    pools_fit, string_view,
 )
 
 import os
@@ -52,21 +53,21 @@ cdef object _error(c.Fault* fault, object path, object key, cbool archive):
     )
 
 
-cdef int64_t _wrap(vector[c.Entry]& entries, object path, object words, list result) except -1:
-    """Append ``(key, lattice or error)`` for each entry; returns how many are faulty."""
-    cdef int64_t num_faults = 0
+cdef tuple _gathered(vector[c.Entry]& entries, object path):
+    """Return the items of entries, and ``(number of items before it, error)`` of each that is faulty."""
+    cdef Items items
+    cdef list faults = []
     cdef size_t number
     cdef c.Entry* entry
-    cdef object key
+    items.reserve(entries.size())
     for number in range(entries.size()):
         entry = &entries[number]
-        key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
         if entry.fault.kind == c.kNone:
-            result.append((key, _lattice(key, &entry.block, words)))
+            c.take_entry(entry[0], items)
         else:
-            num_faults += 1
-            result.append((key, _error(&entry.fault, path, key, True)))
-    return num_faults
+            key = PyUnicode_DecodeUTF8(entry.key.data(), entry.key.size(), "surrogateescape")
+            faults.append((items.size(), _error(&entry.fault, path, key, True)))
+    return capsule_of(items), faults
 
 
 cdef class FileBatches:
@@ -75,7 +76,7 @@ cdef class FileBatches:
     Args:
         path: Name of the file in errors.
         file: Its descriptor, at the begin of an archive; it is closed in the end.
-        known, words: As for ``TableReader``.
+        known: As for ``TableReader``.
         chunk: Bytes read at once.
         ahead: Bytes read ahead, at most (or one batch).
         largest: Bytes that one entry may take.
@@ -84,17 +85,13 @@ cdef class FileBatches:
     cdef c.FileReader* reader
     cdef object path
     cdef object known
-    cdef object words
     cdef readonly int64_t size  # of the last batch, in bytes of the file
-    cdef readonly int64_t num_faults  # in it
 
-    def __init__(self, object path, int file, object known, object words, *, int64_t chunk, int64_t ahead,
-                 int64_t largest):
+    def __init__(self, object path, int file, object known, *, int64_t chunk, int64_t ahead, int64_t largest):
         if self.reader != NULL:
             raise RuntimeError("begun already")
         self.path = path
         self.known = known
-        self.words = words
         cdef const uint8_t* ids = NULL
         cdef int64_t num_ids = 0
         if known is not None:
@@ -103,10 +100,9 @@ cdef class FileBatches:
         self.reader = new c.FileReader(file, ids, num_ids, chunk, ahead, largest)
 
     def next(self):
-        """Return ``(key, lattice)``, or ``(key, error)``, of each entry of the next batch; an empty list at the end."""
+        """Return the items of the next batch, and its faults, as ``TableReader.parse`` does; None at the end."""
         cdef c.EntryBatch batch
         cdef c.ReaderState state = c.kWait
-        cdef list result = []
         if self.reader == NULL:
             raise RuntimeError("closed")
         while state == c.kWait:
@@ -118,10 +114,10 @@ cdef class FileBatches:
         if state == c.kTooLarge:
             raise FormatError("a lattice that seems to be larger than any can be; the rest of this archive is not read",
                               self.path, byte=self.reader.position())
-        if state == c.kBatch:
-            self.num_faults = _wrap(batch.entries, self.path, self.words, result)
-            self.size = batch.size
-        return result
+        if state != c.kBatch:
+            return None
+        self.size = batch.size
+        return _gathered(batch.entries, self.path)
 
     def close(self):
         """End the thread and close the file."""
@@ -154,7 +150,6 @@ cdef class TableReader:
     cdef object path
     cdef object known
     cdef object words  # the symbol table attached to the lattices
-    cdef readonly int64_t num_faults  # of the last `parse`
     cdef readonly list offsets  # in the file, of the lattices of the last `parse` (behind their keys)
 
     def __init__(self, object path, object known=None, object words=None):
@@ -222,7 +217,7 @@ cdef class TableReader:
         return window
 
     def parse(self, int64_t bytes_behind):
-        """Return ``(key, lattice)``, or ``(key, error)`` where one is faulty, of all whole entries that wait.
+        """Return the items of all whole entries that wait, and ``(items before it, error)`` of each that is faulty.
 
         Args:
             bytes_behind: Bytes of the file still to come; 0 at its end, a huge number where unknown.
@@ -230,17 +225,15 @@ cdef class TableReader:
         cdef c.Window window = self._window(bytes_behind)
         cdef int64_t consumed = 0
         cdef int64_t before = self.offset
-        cdef list result = []
         try:
             with nogil:
                 consumed = self.parser.parse(window, self.entries)
             self.begin += consumed
             self.offset += consumed
             self.offsets = [before + (entry.object - window.begin) for entry in self.entries]
-            self.num_faults = _wrap(self.entries, self.path, self.words, result)
+            return _gathered(self.entries, self.path)
         finally:
             self._clear()
-        return result
 
     def parse_one(self, str key not None, int64_t bytes_behind):
         """Return the lattice, or the error, at the window's begin, where no key stands; None: more bytes are needed."""
@@ -294,7 +287,8 @@ cdef class TableWriter:
         cdef string_view name = string_view(<const char*>key, len(key))
         cdef int64_t begin = self.output.size()
         cdef LatticeArrays raw
-        _check(arcs, alignments, lattice)
+        if not pools_fit(arcs, alignments, lattice):
+            raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
         with nogil:
             if not compact and not c.fits_raw(arcs, alignments):
                 raw = c.expand(arcs, alignments)
@@ -306,6 +300,19 @@ cdef class TableWriter:
                 c.write_binary(name, arcs, alignments, compact, self.output)
         return begin + len(key) + 1
 
+    def append_all(self, object items not None, object compact):
+        """Append an entry for each item; return their offsets, int64 [items], as those of ``append``.
+
+        Args:
+            compact: Whether they are written as compact lattices; None: each as it is.
+        """
+        cdef Items* given = items_of(items)
+        cdef int kind = -1 if compact is None else int(compact)
+        cdef vector[int64_t] begins
+        with nogil:
+            c.write_all(given[0], kind, self.text, begins, self.output)
+        return int64s(begins)
+
     def view(self):
         """Return the pending bytes as a read-only view, valid until the next call of ``append`` or ``clear``."""
         return PyMemoryView_FromMemory(<char*>self.output.data(), self.output.size(), PyBUF_READ)
@@ -313,17 +320,6 @@ cdef class TableWriter:
     def clear(self):
         """Forget the pending bytes."""
         self.output.clear()
-
-
-cdef int _check(Arcs arcs, Alignments alignments, object lattice) except -1:
-    """Make sure that the label pools are as long as the lattice says, or the kernels would read beyond them."""
-    if (np.PyArray_DIM(<np.ndarray>lattice.ali_begin, 0) != arcs.num_arcs + 1
-            or np.PyArray_DIM(<np.ndarray>lattice.final_ali_begin, 0) != arcs.num_states + 1
-            or alignments.ali_begin[arcs.num_arcs] != np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
-            or alignments.final_ali_begin[arcs.num_states] != np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
-            or arcs.arc_begin[arcs.num_states] != arcs.num_arcs):
-        raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
-    return 0
 
 
 cdef class Rows:

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch.hpp"
 #include "formats/kaldi_read.hpp"
 #include "formats/kaldi_text.hpp"
 #include "formats/staging.hpp"
@@ -19,6 +20,14 @@ struct Entry {
   Block block;                   // no memory where the lattice is faulty
   Fault fault;
 };
+
+// Add the lattice of an entry to a batch.
+inline void take_entry(Entry& entry, Items& items) {
+  Item& item = items.emplace_back();
+  item.key.assign(entry.key);
+  item.compact = entry.block.compact;
+  adopt(entry.block, item);
+}
 
 struct Window {
   const char* begin;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch.hpp"
 #include "core/block.hpp"
 #include "core/decimal.hpp"
 #include "core/lattice.hpp"
@@ -204,6 +205,28 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
   }
   *to++ = '\n';
   output.keep(to);
+}
+
+// Write all items of a batch, as compact lattices (kind 1), raw ones (0), or each as it is (-1); `begins` gets where each
+// lattice begins, behind its key.
+inline void write_all(const Items& items, int kind, bool text, std::vector<int64_t>& begins, Output& output) {
+  for (const Item& item : items) {
+    const bool compact = kind < 0 ? item.compact : kind == 1;
+    begins.push_back(output.size() + static_cast<int64_t>(item.key.size()) + 1);
+    const auto write = [&](const Arcs& arcs, const Alignments& labels) {
+      if (text) {
+        write_text(item.key, arcs, labels, compact, output);
+      } else {
+        write_binary(item.key, arcs, labels, compact, output);
+      }
+    };
+    if (compact || fits_raw(item.arcs, item.labels)) {
+      write(item.arcs, item.labels);
+    } else {
+      const LatticeArrays raw = expand(item.arcs, item.labels);
+      write(raw.arcs(), raw.alignments());
+    }
+  }
 }
 
 }  // namespace ninja

@@ -5,6 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from core.batch cimport Item, Items
 from core.lattice cimport Alignments, Arcs, Block, LatticeArrays, string_view
 
 cdef extern from "formats/kaldi_table.hpp" namespace "ninja" nogil:
@@ -48,6 +49,8 @@ cdef extern from "formats/kaldi_table.hpp" namespace "ninja" nogil:
         int64_t parse(const Window&, vector[Entry]&) except +
         Scan parse_one(const Window&, const char*&, Entry&) except +
 
+    void take_entry(Entry& entry, Items& items) except +
+
 cdef extern from "formats/read_ahead.hpp" namespace "ninja" nogil:
     cdef cppclass EntryBatch:
         EntryBatch() except +
@@ -77,6 +80,7 @@ cdef extern from "formats/kaldi_write.hpp" namespace "ninja" nogil:
     cbool fits_raw(const Arcs&, const Alignments&)
     LatticeArrays expand(const Arcs&, const Alignments&) except +
     void write_binary(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
+    void write_all(const Items& items, int kind, cbool text, vector[int64_t]& begins, Output& output) except +
     void write_text(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
 
 cdef extern from "formats/rows_text.hpp" namespace "ninja" nogil:

@@ -6,6 +6,7 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport graph.kernels as c
+from core.batch cimport Items, Results, items_of, results_of
 from core.lattice cimport (
     Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze,
     fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block,
@@ -25,18 +26,15 @@ cdef object no_path(object lattice):
     return LatticeError("no path leads from the start to a final state", key=lattice.key)
 
 
-cdef object time_for(c.NewLattice& to, object lattice, int64_t num_states):
-    """Let the times of a lattice, if it has any, be written, too; return the array for them, or None."""
-    if lattice.time is None:
-        return None
-    cdef object time = new_array(num_states, np.NPY_INT32)
-    to.old_time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, -1)
-    to.time = <int32_t*>np.PyArray_DATA(<np.ndarray>time)
-    return freeze(time)
+cdef int take_time(c.NewLattice& to, object lattice) except -1:
+    """Let the times of a lattice, if it has any, be written, too."""
+    if lattice.time is not None:
+        to.old_time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, -1)
+    return 0
 
 
-cdef object made_like(object lattice, c.NewLattice& to, object time):
-    return lattice_like(lattice, <Block*>&to, _new(Lattice), _SLOTS, lattice.kind, time)
+cdef object made_like(object lattice, c.NewLattice& to):
+    return lattice_like(lattice, <Block*>&to, _new(Lattice), _SLOTS, lattice.kind, None)
 
 
 cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignments, c.Selection& selection,
@@ -48,7 +46,7 @@ cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignme
         c.give_back(selection)
         return (lattice, np.PyArray_Arange(0, arcs.num_arcs, 1, np.NPY_INT64)) if arc_map else lattice
     cdef c.NewLattice to
-    cdef object time = time_for(to, lattice, selection.num_states)
+    take_time(to, lattice)
     cdef object old_arc = None
     if arc_map:
         old_arc = new_array(selection.num_arcs, np.NPY_INT64)
@@ -57,7 +55,7 @@ cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignme
     with nogil:
         c.write_selection(arcs, alignments, selection, to)
         c.give_back(selection)
-    cdef object smaller = made_like(lattice, to, time)
+    cdef object smaller = made_like(lattice, to)
     return (smaller, old_arc) if arc_map else smaller
 
 
@@ -82,6 +80,32 @@ def prune(object lattice not None, double beam, double acoustic_scale, double lm
     with nogil:
         c.prune(arcs, alignments, scales, beam, selection)
     return selected(lattice, arcs, alignments, selection, arc_map)
+
+
+def prune_each(object items not None, double beam, double acoustic_scale, double lm_scale, double word_penalty):
+    cdef Items* given = items_of(items)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    cdef Results found
+    with nogil:
+        found = c.prune_each(given[0], scales, beam)
+    return results_of(found)
+
+
+def connect_each(object items not None):
+    cdef Items* given = items_of(items)
+    cdef Results found
+    with nogil:
+        found = c.connect_each(given[0])
+    return results_of(found)
+
+
+def best_path_each(object items not None, double acoustic_scale, double lm_scale, double word_penalty):
+    cdef Items* given = items_of(items)
+    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    cdef Results found
+    with nogil:
+        found = c.best_path_each(given[0], scales)
+    return results_of(found)
 
 
 def limit_depth(object lattice not None, object time not None, int64_t frames, int64_t max_arcs_per_frame,
@@ -157,11 +181,11 @@ def path_lattice(object lattice not None, object path_arcs not None):
     if not size.graph_cost + size.acoustic_cost < float("inf"):
         raise LatticeError(f"the path ends in state {at}, which is not final", key=lattice.key)
     cdef c.NewLattice to
-    cdef object time = time_for(to, lattice, length + 1)
+    take_time(to, lattice)
     c.make_room(to, length + 1, length, size.num_labels - final_labels, final_labels)
     with nogil:
         c.write_linear(arcs, alignments, path, length, to)
-    return made_like(lattice, to, time)
+    return made_like(lattice, to)
 
 
 def posteriors(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):

@@ -5,6 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from core.batch cimport Items, Results
 from core.lattice cimport Alignments, Arcs, Block, FstArcs, LatticeArrays, Scales
 
 cdef extern from "graph/select.hpp" namespace "ninja" nogil:
@@ -23,12 +24,16 @@ cdef extern from "graph/select.hpp" namespace "ninja" nogil:
         NewLattice()
         int64_t* arc_map
         const int32_t* old_time
-        int32_t* time
 
     void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
                    int64_t num_final_labels) except +
     void write_selection(const Arcs& arcs, const Alignments& alignments, const Selection& selection,
                          const NewLattice& to) noexcept
+
+cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
+    Results prune_each(const Items& items, const Scales& scales, double beam) except +
+    Results connect_each(const Items& items) except +
+    Results best_path_each(const Items& items, const Scales& scales) except +
 
 cdef extern from "graph/connect.hpp" namespace "ninja" nogil:
     void connect(const Arcs& arcs, const Alignments& alignments, const uint8_t* wanted,

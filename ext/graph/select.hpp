@@ -52,12 +52,11 @@ inline void give_back(Selection& selection) {
 struct NewLattice : Block {
   int64_t* arc_map = nullptr;         // old arc of each new one, where wanted
   const int32_t* old_time = nullptr;  // where there is none, `time` is not written
-  int32_t* time = nullptr;
 };
 
 inline void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
                       int64_t num_final_labels) {
-  static_cast<Block&>(to) = new_block(num_states, num_arcs, num_labels, num_final_labels);
+  static_cast<Block&>(to) = new_block(num_states, num_arcs, num_labels, num_final_labels, to.old_time != nullptr);
 }
 
 // Take away the arcs that enter dead ends; needs `keep_arc` and `keep_final`, fills `alive`.

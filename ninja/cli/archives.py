@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -33,6 +33,7 @@ from ninja.io.fst_table import opened_table
 from ninja.io.selection import part_of
 from ninja.io.writer import KALDI, format_of
 from ninja.lattice import Kind, Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.parallel.pipeline import Each
 
@@ -60,7 +61,7 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
             if count[key] == 1:
                 yield key, lattice
 
-    write(Each(unchanged), source, destination, first_ones)
+    write(Each(unchanged, batches=True), source, destination, first_ones)
     twice = [key for key, times in count.items() if times > 1]
     source.console.say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
     message = f"{source.console.log.lattices} lattices, {source.console.seconds:.1f} s"
@@ -165,8 +166,11 @@ def to_fst(
     source.console.close_counting()
 
 
-def unchanged(lattice: Lattice) -> Lattice:
-    """Return the lattice itself: readers have sorted its states already."""
+Same = TypeVar("Same", Lattice, Batch)
+
+
+def unchanged(lattice: Same) -> Same:
+    """Return the lattice, or batch, itself: readers have sorted its states already."""
     return lattice
 
 

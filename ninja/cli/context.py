@@ -166,10 +166,10 @@ def context(
     """
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
-    if report is not None and (source.jobs > 1 or destination.resume):
+    if report is not None and (source.workers > 1 or destination.resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     words = source.need_table()
-    if source.jobs > 1 and context.options.unk_penalty is None:
+    if source.workers > 1 and context.options.unk_penalty is None:
         words.complete()  # workers know only the words so far
     log = source.console.use_log(RescoreReport())
     context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)

@@ -88,7 +88,7 @@ def decoded(
 ) -> Iterator[tuple[str, Lattice]]:
     """Yield the lattices of the matrices of a source."""
     log = Log(on_error=source.on_failure)
-    for key, found in stream(_matrices(source), Each(function), jobs=source.jobs, log=log):
+    for key, found in stream(_matrices(source), Each(function), jobs=source.threads, log=log):
         if isinstance(symbols, GrowingTable):
             symbols.add(found)
         try:

@@ -29,5 +29,5 @@ def prune(source: Source, destination: Destination, beam: float, scales: Scales)
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
-    arcs = write(Each(partial(remove_arcs, beam=beam, scales=scales)), source, destination)
+    arcs = write(Each(partial(remove_arcs, beam=beam, scales=scales), batches=True), source, destination)
     source.console.close_counting(f"lattices, {arcs} arcs left")

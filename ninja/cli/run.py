@@ -6,6 +6,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -22,17 +23,25 @@ from ninja.io.scales_beside import ChosenScales, find_scales, refuse_other_scale
 from ninja.io.symbol_tables import write_table
 from ninja.io.writer import KALDI, format_of, spells_words
 from ninja.lattice import Kind, Lattice, Scales
-from ninja.parallel.pipeline import Each, Keyed, Stage, stream
+from ninja.lattice.batch import Batch
+from ninja.log import Log
+from ninja.parallel.pipeline import ARCS_ON_A_THREAD, ON_A_THREAD, Each, Keyed, Stage, grouped, keep, stream
+from ninja.parallel.threads import in_order
 
 Result = TypeVar("Result")
 BATCH_ARCS = 200_000
 
 
 def run(
-    function: Callable[[Lattice], Lattice], source: Source, destination: Destination, *, kind: Kind | None = None
+    function: Callable[[Lattice], Lattice],
+    source: Source,
+    destination: Destination,
+    *,
+    kind: Kind | None = None,
+    batches: bool = False,
 ) -> NoReturn:
     """Write the function's result for each lattice, report their number, and end the command."""
-    write(Each(function), source, destination, kind=kind)
+    write(Each(function, batches), source, destination, kind=kind)
     source.console.close_counting()
 
 
@@ -83,7 +92,7 @@ def results(
     found = stream(
         noted(),
         stage,
-        jobs=source.jobs,
+        jobs=source.threads if isinstance(stage, Each) else source.workers,
         batch_arcs=batch_arcs,
         done=done,
         log=console.log,
@@ -93,6 +102,15 @@ def results(
             if bar is not None:
                 bar.step(key, share=_share(shares, key))
             yield key, result
+    _refuse_nothing(source, before, may_be_empty=may_be_empty)
+
+
+def _refuse_nothing(source: Source, before: tuple[int, int], *, may_be_empty: bool) -> None:
+    """Refuse to write nothing.
+
+    Raises:
+        LatticeError: There is not a single result.
+    """
     done_now, failed = (now - then for now, then in zip(_counts(source), before, strict=True))
     if done_now or (may_be_empty and not failed) or source.shard is not None:
         return
@@ -169,35 +187,161 @@ def _write_one(
     on_result: Callable[[Lattice], None] | None = None,
 ) -> int:
     """Write one output; return how many arcs its lattices have."""
-    console = source.console
-    arcs = untimed = 0
-    timed: dict[str, bool] = {}  # by the key: whether a lattice came with times, not labels
+    with open_output(destination, source, kind=kind) as taking:
+        times = _Times()
+        if isinstance(stage, Each) and on_result is None:
+            arcs = _write_batches(stage, source, taking, lattices, times, may_be_empty=may_be_empty)
+        else:
+            arcs = _write_each(
+                stage,
+                source,
+                taking,
+                lattices,
+                times,
+                may_be_empty=may_be_empty,
+                batch_arcs=batch_arcs,
+                on_result=on_result,
+            )
+    if times.lost:
+        source.console.say(f"the times of {times.lost} lattices are lost: states of different times became one")
+    return arcs
+
+
+class _Times:
+    """Counts lattices that had times, not labels, and whose results have neither."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._timed: dict[str, bool] = {}  # by the key
+
+    def read(self, lattice: Lattice) -> None:
+        self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)
+
+    def written(self, lattice: Lattice) -> None:
+        self.lost += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
+
+
+def _write_each(
+    stage: Stage[Lattice],
+    source: Source,
+    taking: LatticeOutput,
+    lattices: Callable[[Source], Keyed] | None,
+    times: _Times,
+    *,
+    may_be_empty: bool,
+    batch_arcs: int,
+    on_result: Callable[[Lattice], None] | None,
+) -> int:
+    """Write the lattices of any stage; return how many arcs they have."""
+    arcs = 0
 
     def noted() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices() if lattices is None else lattices(source):
-            timed[key] = lattice.time is not None or timed.get(key, False)
+            times.read(lattice)
             yield key, lattice
 
-    with open_output(destination, source, kind=kind) as taking:
-        for _, lattice in results(
-            stage,
-            source,
-            noted(),
-            to_stdout=destination.output_file == "-",
-            done=taking.keys_done,
-            batch_arcs=batch_arcs,
-            may_be_empty=may_be_empty,
-        ):
-            if not taking.take(lattice):
-                console.log.lattices -= 1
-                continue
-            arcs += lattice.num_arcs
-            untimed += lattice.time is None and not lattice.ali.size and timed.get(lattice.key, False)
-            if on_result is not None:
-                on_result(lattice)
-    if untimed:
-        console.say(f"the times of {untimed} lattices are lost: states of different times became one")
+    for _, lattice in results(
+        stage,
+        source,
+        noted(),
+        to_stdout=taking.is_stdout,
+        done=taking.keys_done,
+        batch_arcs=batch_arcs,
+        may_be_empty=may_be_empty,
+    ):
+        if not taking.take(lattice):
+            source.console.log.lattices -= 1
+            continue
+        arcs += lattice.num_arcs
+        times.written(lattice)
+        if on_result is not None:
+            on_result(lattice)
     return arcs
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A batch that a function was applied to."""
+
+    made: Batch
+    prepared: Any  # what the output needs of it
+    log: Log
+    error: BaseException | None  # which ended the work on it
+    last: str  # key
+    share: float | None  # of the sources that had been read with it
+
+
+def _write_batches(
+    stage: Each[Lattice],
+    source: Source,
+    taking: LatticeOutput,
+    lattices: Callable[[Source], Keyed] | None,
+    times: _Times,
+    *,
+    may_be_empty: bool,
+) -> int:
+    """Write what a function makes of each lattice, on threads; return how many arcs that has."""
+    console, log = source.console, source.console.log
+    before = _counts(source)
+    done = Counter(taking.keys_done)
+    seen: set[str] = set()
+    arcs = 0
+
+    def left() -> Iterator[tuple[Batch, float | None]]:
+        pairs = None if lattices is None else grouped(lattices(source), ARCS_ON_A_THREAD, ON_A_THREAD)
+        for batch in source.batches() if pairs is None else (Batch.of(each for _, each in group) for group in pairs):
+            keys = batch.keys
+            own = set(keys)
+            if len(own) == len(keys) and seen.isdisjoint(own):
+                seen.update(own)
+            else:
+                for key in keys:
+                    if key in seen:
+                        console.repeated.append(key)
+                    seen.add(key)
+            if done:
+                batch = _left_of(batch, keys, done)
+                log.skipped += len(keys) - len(batch)
+            for lattice in () if batch.is_plain else batch:
+                times.read(lattice)
+            if len(batch):
+                yield batch, source.share
+
+    def work(task: tuple[Batch, float | None]) -> _Done:
+        batch, share = task
+        part = type(log)(on_error=keep if log.on_error is not None else None)
+        made, prepared, error = Batch.of(()), None, None
+        try:
+            made = stage.on(batch, part)
+            prepared = taking.prepared(made)
+        except BaseException as raised:
+            error = raised
+        return _Done(made, prepared, part, error, batch.keys[-1], share)
+
+    with console.progress("lattices", to_stdout=taking.is_stdout) as bar:
+        for found in in_order(work, left(), source.threads):
+            log.merge(found.log)
+            if found.error is not None:
+                raise found.error
+            written = taking.take_all(found.made, found.prepared)
+            log.lattices += len(written)
+            arcs += written.num_arcs
+            for lattice in () if found.made.is_plain else written:
+                times.written(lattice)
+            if bar is not None:
+                bar.step(found.last, log.lattices + log.skipped, share=found.share)
+    _refuse_nothing(source, before, may_be_empty=may_be_empty)
+    return arcs
+
+
+def _left_of(batch: Batch, keys: list[str], done: Counter[str]) -> Batch:
+    """Return a batch without the lattices that are done, each as often as its key is."""
+    found: set[int] = set()
+    for place, key in enumerate(keys):
+        if done[key] > 0:
+            done[key] -= 1
+            found.add(place)
+    return batch.without(found) if found else batch
 
 
 SCALED = ("scale", "combine", "add-penalty")  # commands that write costs with their scales in them
@@ -208,9 +352,12 @@ class LatticeOutput:
 
     Args:
         source: Its console counts lattices that cannot be written.
+        is_stdout: Whether it is the standard output.
     """
 
-    def __init__(self, writer: LatticeWriter, source: Source) -> None:
+    def __init__(self, writer: LatticeWriter, source: Source, *, is_stdout: bool) -> None:
+        self.is_stdout = is_stdout
+        self.prepared = writer.prepared
         self._writer = writer
         self._source = source
 
@@ -231,6 +378,13 @@ class LatticeOutput:
             self._source.console.log.fail(error)
             return False
         return True
+
+    def take_all(self, batch: Batch, prepared: Any) -> Batch:
+        """Write a batch, as the writer prepared it; return the lattices that could be written."""
+        if prepared is not None and self._writer.write_all(batch, prepared):
+            return batch
+        failed = {place for place, lattice in enumerate(batch) if not self.take(lattice)}
+        return batch.without(failed) if failed else batch
 
 
 @contextmanager
@@ -262,7 +416,7 @@ def open_output(destination: Destination, source: Source, *, kind: Kind | None =
         with writer:
             if writer.resumed is not None:
                 source.console.say(writer.resumed)
-            yield LatticeOutput(writer, source)
+            yield LatticeOutput(writer, source, is_stdout=destination.output_file == STDOUT)
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"

@@ -17,6 +17,7 @@ from ninja.cli.files import Lattices
 from ninja.cli.options import Command, Destination, jobs, reads, section, typed
 from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.errors import NinjaError, OptionError
+from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN
 from ninja.files.stream import open_stream
 from ninja.io.lookup import Lookup
@@ -26,6 +27,7 @@ from ninja.io.sources import Source as Places
 from ninja.io.symbol_tables import find_table
 from ninja.io.writer import spells_words
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 WORDS_HELP = "Symbol table: a word and its id on each line."
@@ -44,7 +46,7 @@ class Source:
     encoding: str = "utf-8"
     allow_pipes: bool = False
     on_error: Literal["skip", "raise"] = "skip"
-    jobs: int = 1
+    jobs: int | None = None  # None: all cores where threads work, one process elsewhere
     beside: tuple[str, ...] = ()  # other sources whose words must be known before the first lattice
     are_lattices: bool = True  # whose own words may make a symbol table
     spelled_output: Callable[[], bool] | None = None  # whether an output needs names of ids
@@ -64,6 +66,16 @@ class Source:
             self.shard.source = self
         self.console.tolerant = self.on_error == "skip"
         self.console.use_log(self.console.log)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that compiled work is spread over."""
+        return self.jobs or num_cores()
+
+    @property
+    def workers(self) -> int:
+        """Number of processes that other work is spread over."""
+        return self.jobs or 1
 
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
@@ -107,6 +119,12 @@ class Source:
         self._current = reading or self._reading(self.places, self.on_failure)
         found = self._watched(self._current)
         return found if self.shard is None else self.shard.noted(found)
+
+    def batches(self) -> Iterator[Batch]:
+        """Read the sources in batches."""
+        reading, self._begun = self._begun, None
+        self._current = reading or self._reading(self.places, self.on_failure)
+        return self._current.batches()
 
     @property
     def share(self) -> float | None:

@@ -104,7 +104,7 @@ def tune(
     of_context = {name: given.pop(name) for name in OF_TUNING}
     options = RescoreOptions(**given)
     _refuse_others(context)
-    if source.jobs > 1:
+    if source.workers > 1:
         raise OptionError("one process tunes; leave --jobs out")
     if context is not None:
         context = replace(context, load_options=models.load_options)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ninja import _graph
 from ninja.errors import OptionError
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 
 
 @overload
@@ -20,13 +21,21 @@ def prune(
 def prune(
     lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[True]
 ) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+@overload
+def prune(lattice: Batch, beam: float = 10.0, scales: Scales = Scales()) -> Batch: ...
 def prune(
-    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
-) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    lattice: Lattice | Batch, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
+) -> Lattice | Batch | tuple[Lattice, npt.NDArray[np.int64]]:
     """Drop the arcs and final states whose best path is worse than the best of all by more than the beam, 0 or more.
 
     The scales serve the comparison only; the costs that stay are unscaled. Scaled costs are rounded to single precision
     as in Kaldi, so that the same arcs stay.
+
+    Args:
+        lattice: Or a batch, which gives a batch: lattices without a path are among its faults.
+        beam: 0 or more.
+        scales: Scales of the comparison.
+        return_arc_map: Return also the old arc of each arc; of one lattice only.
 
     Returns:
         What ``connect`` returns of the rest, which always holds the best path.
@@ -39,4 +48,6 @@ def prune(
     """
     if not beam >= 0.0:
         raise OptionError(f"beam is {beam}, but must be 0 or more")
+    if isinstance(lattice, Batch):
+        return lattice.made(_graph.prune_each(lattice.items, beam, scales.acoustic, scales.lm, scales.word_penalty))
     return _graph.prune(lattice, beam, scales.acoustic, scales.lm, scales.word_penalty, return_arc_map)

@@ -5,21 +5,32 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from ninja._tables import TableWriter
-from ninja.errors import OptionError
+from ninja.errors import LatticeError, OptionError
 from ninja.files.gzip import Packed
 from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.place import STDIN as STDOUT
-from ninja.io.lattice_writer import LatticeWriter, Output
+from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, Output
 from ninja.io.resume import ResumePoint, resume_point
 from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Kind, Lattice
+from ninja.lattice.batch import Batch
 
 FLUSH = 1 << 19  # bytes gathered before they are written
 KEPT_EVERY = 5.0  # seconds of work, at most, that a killed run loses of an output that is to be resumed
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The bytes of a batch."""
+
+    keys: list[str]
+    entries: TableWriter
+    begins: list[int]  # of each lattice among the bytes, where a script file is written
 
 
 class KaldiWriter(LatticeWriter):
@@ -43,6 +54,7 @@ class KaldiWriter(LatticeWriter):
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
         self._packed: Packed | None = None
+        self._spare: list[TableWriter] = []  # whose memory prepared batches can have
         self._kept_at = 0.0  # when all that is written could last be taken up again
 
     def _open(self) -> None:
@@ -71,15 +83,63 @@ class KaldiWriter(LatticeWriter):
 
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
-        if self._resume and lattice.words is not None and lattice.words.path is None:
-            message = "--resume needs --words (words=) here: the words would get other ids than in what is written"
-            raise OptionError(f"{message} already")
+        self._refuse_words_of_its_own(lattice)
         name = key.encode("utf-8", "surrogateescape")
         begin = self._entries.append(lattice, name, (self._kind or lattice.kind) == "compact")
         if self._script is not None:
             self._script_lines.append(self._script_line(key, self._position + begin))
         if self._entries.pending >= FLUSH:
             self._flush()
+        self._keep()
+
+    def prepared(self, batch: Batch) -> Prepared | None:
+        """Return the bytes of a batch."""
+        keys = batch.keys
+        if self._output.lossy == "refuse" or not self._are_ordinary(batch, keys):
+            return None
+        entries = self._spare.pop() if self._spare else TableWriter(text=self._target.text)
+        try:
+            begins = entries.append_all(batch.items, None if self._kind is None else self._kind == "compact")
+        except (LatticeError, UnicodeEncodeError):  # of one of them, which will be found
+            return None
+        return Prepared(keys, entries, begins.tolist() if self._target.script is not None else [])
+
+    def _are_ordinary(self, batch: Batch, keys: list[str]) -> bool:
+        """Tell whether nothing of the lattices is lost, and their keys are sound."""
+        if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
+            return False
+        return " ".join(keys).split() == keys and all(4 * len(key) <= LONGEST_KEY for key in keys)
+
+    def write_all(self, batch: Batch, prepared: Prepared) -> bool:
+        """Append the bytes of a batch, unless its words must be looked at."""
+        if not prepared.keys:
+            return True
+        first = batch[0]
+        one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
+        if not one_table or not self._names.are_of(first.words):
+            return False
+        self._table.check(first)
+        if self._table.is_particular:
+            return False
+        self._refuse_words_of_its_own(first)
+        self._flush()
+        content = prepared.entries.view()
+        (self._packed or self._opened).write(content)
+        if self._script is not None:
+            rows = zip(prepared.keys, prepared.begins, strict=True)
+            self._script.write(b"".join(self._script_line(key, self._position + begin) for key, begin in rows))
+        self._position += len(content)
+        content.release()
+        prepared.entries.clear()
+        self._spare.append(prepared.entries)
+        self._keys.update(prepared.keys)
+        self._names.take(first)
+        self._table.take(first)
+        self._keep()
+        return True
+
+    def _keep(self) -> None:
+        """Make what was written something that a resumed run can go on from, every few seconds."""
         if self._resume and time.monotonic() - self._kept_at >= KEPT_EVERY:
             self._flush()
             if self._packed is not None:
@@ -120,10 +180,19 @@ class KaldiWriter(LatticeWriter):
                 file.abandon(keep=file is self._file and self._is_kept())
         self._file = self._script = None
 
-    def _flush(self) -> None:
+    def _refuse_words_of_its_own(self, lattice: Lattice) -> None:
+        if self._resume and lattice.words is not None and lattice.words.path is None:
+            message = "--resume needs --words (words=) here: the words would get other ids than in what is written"
+            raise OptionError(f"{message} already")
+
+    @property
+    def _opened(self) -> PartFile | StandardOutput:
         assert self._file is not None
+        return self._file
+
+    def _flush(self) -> None:
         content = self._entries.view()
-        (self._packed or self._file).write(content)
+        (self._packed or self._opened).write(content)
         self._position += len(content)
         content.release()
         self._entries.clear()

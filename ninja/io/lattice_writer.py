@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from ninja.formats.format import FIELDS, Field, Format, WriteSettings
 from ninja.io.scales_beside import ChosenScales, ScalesBeside
 from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import refuse_pair
 from ninja.lattice.nbest import NBest, check
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
-
-if TYPE_CHECKING:
-    pass
 
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
@@ -176,6 +174,17 @@ class LatticeWriter:
             self._table.take(item)
         if lost:
             self.lost.update(lost)
+
+    def prepared(self, batch: Batch) -> Any | None:
+        """Return what `write_all` puts into the file for a batch; None: its lattices must be written one by one.
+
+        It may be called on any thread, and for batches in any order.
+        """
+        return None
+
+    def write_all(self, batch: Batch, prepared: Any) -> bool:
+        """Append a batch as `prepared`; return False if its lattices must be written one by one instead."""
+        raise NotImplementedError
 
     def notes(self) -> list[str]:
         """Return the messages for the user once the output is complete."""

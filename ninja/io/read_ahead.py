@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from ninja.formats.kaldi.archive import Batch
+from ninja.lattice.batch import Batch
 
 CREDITS = 32  # how far to read ahead, in units of
 CREDIT_BYTES = 1 << 20

@@ -6,27 +6,52 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import gives_bytes_once
-from ninja.formats.kaldi.archive import Batch
 from ninja.formats.textual import check_encoding
 from ninja.io.sources import ReadOptions, Source, Tables, Words, tables
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 
+@overload
 def read(
     source: Source,
     *,
+    batches: Literal[False] = False,
     words: SymbolTable | str | os.PathLike[str] | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
     on_error: Callable[[NinjaError], None] | None = None,
     allow_pipes: bool = False,
     read_ahead: bool = True,
-) -> Iterator[tuple[str, Lattice]]:
+) -> Iterator[tuple[str, Lattice]]: ...
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[True],
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[Batch]: ...
+def read(
+    source: Source,
+    *,
+    batches: bool = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
     """Yield the key and the lattice of each entry of one or many files of any format, in their order.
 
     Each file is opened once; its format, and whether it is packed with gzip, is seen from its content. States that the
@@ -40,6 +65,7 @@ def read(
         source: A file, a directory, a list of files (one a line), ``-`` for the standard input, a pattern
             (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or
             several of these. A lattice without a key of its own gets its file's name as its key.
+        batches: Yield `Batch` objects of many lattices each, which functions that take them work through in one call.
         words: Symbol table to attach, or its file; lattices with words it lacks are faulty then.
             ``SymbolTable.growing()`` takes in all words, also of files with tables of their own; then no file may hold
             ids alone.
@@ -70,7 +96,8 @@ def read(
     else:
         known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
     options = ReadOptions(known, format, encoding, read_ahead, late=on_error is None)
-    return Reading(source, options, on_error=on_error, allow_pipes=allow_pipes).lattices()
+    reading = Reading(source, options, on_error=on_error, allow_pipes=allow_pipes)
+    return reading.batches() if batches else reading.lattices()
 
 
 class Reading:
@@ -110,7 +137,7 @@ class Reading:
         seen: list[Batch] = []
         for batch in self._batches:
             seen.append(batch)
-            if any(isinstance(found, Lattice) for _, found in batch.entries):
+            if len(batch):
                 break
         self._batches = _behind(seen, self._batches)
         return self.options.words.found
@@ -119,8 +146,8 @@ class Reading:
         """Yield the key and the lattice of each entry."""
         try:
             for batch in self._batches:
-                step = max(0.0, batch.position - self._position) / max(1, len(batch.entries))
-                for key, found in batch.entries:
+                step = max(0.0, batch.position - self._position) / max(1, len(batch) + len(batch.faults))
+                for key, found in batch.entries():
                     self._position += step
                     if not isinstance(found, NinjaError):
                         yield key, found
@@ -128,6 +155,23 @@ class Reading:
                         raise found
                     else:
                         self._on_error(found)
+        finally:
+            self.close()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the lattices in batches, none of them empty, without faults, which are reported before their batch."""
+        try:
+            for batch in self._batches:
+                self._position = max(self._position, batch.position)
+                for before, found in batch.faults:
+                    if self._on_error is not None and not found.of_run:
+                        self._on_error(found)
+                        continue
+                    if before:
+                        yield batch.first(before)
+                    raise found
+                if len(batch):
+                    yield batch.without_faults()
         finally:
             self.close()
 

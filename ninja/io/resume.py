@@ -8,8 +8,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import cast
 
+from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError
 from ninja.files.output import Target, part_of, reported
 from ninja.files.remote import fetch, is_file, is_remote
 
@@ -63,10 +64,10 @@ def resume_point(chosen: Target) -> ResumePoint:
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
     """Parse the bytes read so far; tell whether they are sound, and only then add their entries."""
-    entries = reader.parse(1 << 62)
-    if reader.broken or any(isinstance(found, NinjaError) for _, found in entries):
+    items, faults = reader.parse(1 << 62)
+    if reader.broken or faults:
         return False
-    point.entries += [(key, offset) for (key, _), offset in zip(entries, reader.offsets, strict=True)]
+    point.entries += zip(_core.keys(items), reader.offsets, strict=True)
     return True
 
 

@@ -23,13 +23,14 @@ from ninja.formats.content import BOM, Content, Entry
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
-from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Batch, Vocabulary
+from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Vocabulary
 from ninja.io import folder
 from ninja.io.listed import LIST_HEAD, advice, is_list, names_script, other_kind
 from ninja.io.read_ahead import read_ahead
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 # What only Kaldi's own archives begin with: for the rest the catalogue is asked, which takes longer to load.
@@ -82,13 +83,13 @@ class Words:
         """Yield batches of Kaldi's lattices; refuse their ids where another file spells words."""
         for batch in batches:
             unseen = self.table.grows and not self._own and not self._ids_in
-            if unseen and any(map(self._is_of_ids, (found for _, found in batch.entries))):
+            if unseen and any(map(self._is_of_ids, batch)):
                 self._ids_in = name
                 self._refuse_both()
             yield batch
 
-    def _is_of_ids(self, found: Lattice | NinjaError) -> bool:
-        return isinstance(found, Lattice) and found.words is not self.table and bool(found.word.any())
+    def _is_of_ids(self, lattice: Lattice) -> bool:
+        return lattice.words is not self.table and bool(lattice.word.any())
 
     def fit(self, lattice: Lattice, name: str = "") -> Lattice:
         """Return a lattice of a file with the ids of the table.
@@ -185,7 +186,7 @@ class Tables:
             error.path = error.path or table.place.name
             if error.of_run:
                 raise
-            yield Batch([(error.key or "", error)], 0, True)
+            yield Batch.of_entries([(error.key or "", error)])
         self._before = max(self._before, end)
 
     def _behind(self, found: Iterator[Batch]) -> Iterator[Batch]:
@@ -275,24 +276,22 @@ class Tables:
 
     def _foreign(self, content: Content, reader: Reader) -> Iterator[Batch]:
         """Read a file that is not Kaldi's."""
-        batch = Batch()
+        entries: list[Entry] = []
+        size = position = 0
         try:
             for key, found in self._entries(content, reader):
-                batch.entries.append((key, found))
-                batch.position = content.stream.position
-                if isinstance(found, NinjaError):
-                    batch.faulty = True
-                else:
-                    batch.size += ARC_BYTES * found.num_arcs
-                if batch.size >= CHUNK or len(batch.entries) == _TOGETHER:
-                    yield batch
-                    batch = Batch()
+                entries.append((key, found))
+                position = content.stream.position
+                size += 0 if isinstance(found, NinjaError) else ARC_BYTES * found.num_arcs
+                if size >= CHUNK or len(entries) == _TOGETHER:
+                    yield Batch.of_entries(entries, size=size, position=position)
+                    entries, size = [], 0
         except NinjaError:  # it ends the reading of this file; what comes before is sound
-            if batch.entries:
-                yield batch
+            if entries:
+                yield Batch.of_entries(entries, size=size, position=position)
             raise
-        if batch.entries:
-            yield batch
+        if entries:
+            yield Batch.of_entries(entries, size=size, position=position)
 
     def _entries(self, content: Content, reader: Reader) -> Iterator[Entry]:
         """Read the lattices of a file as they are asked for."""

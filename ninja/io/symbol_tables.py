@@ -130,6 +130,11 @@ class TableBeside:
             message = "is another symbol table; name a folder without one, or give it as --words"
             raise OptionError(f"{self._standing.path} {message}")
 
+    @property
+    def is_particular(self) -> bool:
+        """Whether lattices of the same table must be checked one by one."""
+        return bool(self._barred) or self._standing is not None
+
     def take(self, lattice: Lattice) -> None:
         """Note the words of a lattice that was written."""
         self._words = lattice.words
@@ -190,6 +195,10 @@ class Names:
             before = "the one that was given" if self._given else "that of the lattices before"
             message = f"its symbol table gives its words other names than {before}; read all with one table: words= "
             raise SymbolError(message + "(--words), for one what ninja.vocabulary(source) finds", key=key)
+
+    def are_of(self, words: SymbolTable | None) -> bool:
+        """Tell whether every lattice of a table can be written, without a look at its words."""
+        return words is self._words or not self._settled or (words is None and self._given)
 
     def take(self, lattice: Lattice) -> None:
         """Note that a lattice was written."""

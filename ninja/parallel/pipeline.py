@@ -1,4 +1,4 @@
-"""A stage over many lattices: results in input order, in bounded memory, in one process or several."""
+"""A stage over many lattices: results in input order, in bounded memory, on threads or in several processes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import pickle
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
 from ninja.files.cores import num_cores
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import pairs
 from ninja.lattice.symbols import SymbolTable
 from ninja.log import Log
+from ninja.parallel.threads import in_order
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -42,9 +44,15 @@ class Stage(Protocol[Output]):
 
 @dataclass(frozen=True, slots=True)
 class Each(Generic[Result]):
-    """The stage that applies a function of one lattice to each."""
+    """The stage that applies a function of one lattice to each.
+
+    Args:
+        function: Called on several threads at once.
+        batches: The function also takes a batch, of which it returns one.
+    """
 
     function: Callable[[Lattice], Result]
+    batches: bool = False
 
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Result]]:
         """Yield the function's result for each lattice."""
@@ -61,12 +69,22 @@ class Each(Generic[Result]):
             else:
                 yield key, result
 
+    def on(self: Each[Lattice], batch: Batch, log: Log) -> Batch:
+        """Return the function's lattices for a batch."""
+        if not self.batches:
+            return Batch.of([made for _, made in self(((lattice.key, lattice) for lattice in batch), log)])
+        made: Batch = self.function(batch)  # type: ignore[arg-type, assignment]
+        for _, error in made.faults:
+            log.fail(error)
+        return made.without_faults()
+
 
 def stream(
     lattices: Keyed,
     stage: Stage[Result],
     *,
     jobs: int = 1,
+    processes: bool | None = None,
     batch_arcs: int = 200_000,
     done: Collection[str] = (),
     log: Log | None = None,
@@ -76,13 +94,15 @@ def stream(
     Args:
         lattices: Read as they are needed, never all at once.
         stage: ``Each(function)`` for a function of one lattice.
-        jobs: Worker processes; with 1 all is done in this one.
-        batch_arcs: Arcs in all workers' hands at once (one larger lattice is a batch of its own).
+        jobs: Workers; with 1 all is done by the caller's thread.
+        processes: Workers are processes, to which lattices are sent, rather than threads; None: threads for `Each`,
+            processes for other stages, which take several lattices at once.
+        batch_arcs: Arcs in all processes' hands at once (one larger lattice is a batch of its own).
         done: Keys whose lattices are left out; each as often as it stands there.
         log: Of the stage's kind; filled while the stream is read, and with the logs of the workers.
 
     Raises:
-        OptionError: `jobs` or `batch_arcs` is below 1.
+        OptionError: `jobs` or `batch_arcs` is below 1, or threads cannot share the stage.
         NinjaError: A lattice failed and the log has no `on_error`.
         WorkerError: A worker process died, killed for its memory for example.
     """
@@ -93,7 +113,14 @@ def stream(
     log = Log() if log is None else log
     lattices = pairs(lattices)
     left = _without(lattices, done, log) if done else lattices
-    results = stage(left, log) if jobs == 1 else _in_workers(left, stage, jobs, batch_arcs, log)
+    if jobs == 1:
+        results = stage(left, log)
+    elif isinstance(stage, Each) and not processes:
+        results = _on_threads(left, stage, jobs, log)
+    elif processes is False:
+        raise OptionError("a stage that takes several lattices at once cannot be shared by threads; use processes")
+    else:
+        results = _in_workers(left, stage, jobs, batch_arcs, log)
     for pair in results:
         log.lattices += 1
         yield pair
@@ -109,7 +136,35 @@ def _without(lattices: Keyed, done: Collection[str], log: Log) -> Iterator[tuple
             yield key, lattice
 
 
-Batch = list[tuple[str, Lattice]]
+ON_A_THREAD = 16  # lattices of a task, at most, ...
+ARCS_ON_A_THREAD = 20_000  # ... and arcs, unless one lattice has more
+
+
+def _on_threads(lattices: Keyed, stage: Each[Result], jobs: int, log: Log) -> Iterator[tuple[str, Result]]:
+    def work(batch: Sequence[tuple[str, Lattice]]) -> tuple[list[tuple[str, Result]], Log, BaseException | None]:
+        part = type(log)(on_error=keep if log.on_error is not None else None)
+        results: list[tuple[str, Result]] = []
+        try:
+            for pair in stage(batch, part):
+                results.append(pair)
+        except BaseException as error:  # raised once the results before it are given
+            return results, part, error
+        return results, part, None
+
+    batches = grouped(lattices, ARCS_ON_A_THREAD, ON_A_THREAD)
+    with closing(in_order(work, batches, jobs)) as found:  # type: ignore[type-var]
+        for results, part, error in found:
+            log.merge(part)
+            yield from results
+            if error is not None:
+                raise error
+
+
+def keep(error: NinjaError) -> None:
+    """Leave a failure in the log."""
+
+
+Group = list[tuple[str, Lattice]]
 
 
 def _in_workers(
@@ -119,7 +174,7 @@ def _in_workers(
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    batches = _batches(lattices, max(1, batch_arcs // (jobs * BATCHES_PER_WORKER)))
+    batches = grouped(lattices, max(1, batch_arcs // (jobs * BATCHES_PER_WORKER)), LATTICES_PER_BATCH)
     first = next(batches, None)
     if first is None:
         return
@@ -131,7 +186,7 @@ def _in_workers(
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start, (worker,))
     waiting: deque[Future[bytes]] = deque()
 
-    def packed(batch: Batch) -> bytes:
+    def packed(batch: Group) -> bytes:
         return _packed((words.since(known) if words is not None and words.grows else [], batch), words)
 
     def results(answer: bytes) -> Iterator[tuple[str, Result]]:
@@ -195,15 +250,21 @@ def _close(queue: Any, end: str) -> None:
         connection.close()
 
 
-def _batches(lattices: Keyed, batch_arcs: int) -> Iterator[Batch]:
-    batch: Batch = []
+def grouped(lattices: Keyed, batch_arcs: int, most: int) -> Iterator[Group]:
+    """Yield lattices in groups of so many arcs, or one larger lattice, and of `most` lattices."""
+    batch: Group = []
     arcs = 0
-    for pair in lattices:
-        if batch and (arcs + pair[1].num_arcs > batch_arcs or len(batch) == LATTICES_PER_BATCH):
+    try:
+        for pair in lattices:
+            if batch and (arcs + pair[1].num_arcs > batch_arcs or len(batch) == most):
+                yield batch
+                batch, arcs = [], 0
+            batch.append(pair)
+            arcs += pair[1].num_arcs
+    except NinjaError:  # of the source: what comes before is sound
+        if batch:
             yield batch
-            batch, arcs = [], 0
-        batch.append(pair)
-        arcs += pair[1].num_arcs
+        raise
     if batch:
         yield batch
 
@@ -243,7 +304,7 @@ def _end_with_parent() -> None:
 
 def _work(batch: bytes) -> bytes:
     """Return the results of a batch and the log of it, pickled."""
-    log = _worker.log_type(on_error=_keep if _worker.tolerant else None)
+    log = _worker.log_type(on_error=keep if _worker.tolerant else None)
     words = _worker.words
     new, lattices = _unpacked(batch, words)
     if words is not None and new:
@@ -251,10 +312,6 @@ def _work(batch: bytes) -> bytes:
     results = list(_worker.stage(lattices, log))
     log.on_error = None
     return _packed((results, log), words)
-
-
-def _keep(error: NinjaError) -> None:
-    """Leave a failure in the log."""
 
 
 class _Pickler(pickle.Pickler):

@@ -59,9 +59,10 @@ def copy(
             if listed is None or (key in wanted) == (include is not None):
                 yield key, lattice
 
-    stage = Each(graph.to_compact if write_compact else unchanged)
+    stage = Each(graph.to_compact if write_compact else unchanged, batches=True)
     kind: Kind = "compact" if write_compact else "raw"
-    write(stage, source, destination, selected, kind=kind, may_be_empty=ignore_missing)
+    chosen = None if listed is None else selected
+    write(stage, source, destination, chosen, kind=kind, may_be_empty=ignore_missing)
     unknown = [key for key in keys if key not in seen]
     console, log = source.console, source.console.log
     console.say_keys(unknown, f"keys of {listed} are not in {' '.join(source.places)}")

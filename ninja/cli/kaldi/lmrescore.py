@@ -78,8 +78,8 @@ def lmrescore(
         if not math.isfinite(value):
             raise OptionError(f"{name} is {value}, but must be finite")
     words = source.need_table()
-    if source.jobs > 1 and unk_penalty is None:
-        words.complete()  # workers know only the words so far
+    if source.threads > 1 and unk_penalty is None:
+        words.complete()  # what is unknown must not hang on how far the reading is
     model = loaded(lm, words, load_options)  # here, too: what is wrong with it is said once
     if model.oov_score is not None:
         source.console.say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")

@@ -23,13 +23,18 @@ from ninja.lattice.times import check_labelled, is_timed
 Operation = Callable[[Lattice], Lattice]
 
 
-def operation(kind: Kind | None = None) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns, given the options, the function to apply to each lattice."""
+def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
+    """Make a command of a function that returns, given the options, the function to apply to each lattice.
+
+    Args:
+        kind: Of the lattices that are written; None: as the function makes them.
+        batches: The function to apply also takes a batch, of which it returns one.
+    """
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
         def applied(source: Source, destination: Destination, **given: Any) -> None:
-            run(function(**given), source, destination, kind=kind)
+            run(function(**given), source, destination, kind=kind, batches=batches)
 
         return command(lattice_output()(reads_lattices(applied)))
 
@@ -82,7 +87,7 @@ def reverse() -> Operation:
     return graph.reverse
 
 
-@operation()
+@operation(batches=True)
 def topsort() -> Operation:
     """Sort the states of lattices topologically.
 

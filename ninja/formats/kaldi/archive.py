@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 KALDI = "kaldi"  # what these tables are called among the formats
@@ -42,16 +43,6 @@ class NonKaldiReader(Protocol):
 
     def close(self) -> None:
         """Close the last file."""
-
-
-@dataclass(slots=True)
-class Batch:
-    """Some entries in their order: a lattice or an error each."""
-
-    entries: list[tuple[str, Lattice | NinjaError]] = field(default_factory=list)
-    size: int = 0  # bytes
-    faulty: bool = False
-    position: int = 0  # bytes of the file, as they lie there, up to the end of the last entry; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +88,16 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
         stream.name,
         stream.descriptor(),
         vocabulary.known,
-        vocabulary.words,
         chunk=CHUNK,
         ahead=AHEAD,
         largest=LARGEST_ENTRY,
     )
     position = 0
     with closing(reader):
-        while entries := reader.next():
+        while found := reader.next():
             position += reader.size
-            yield Batch(entries, reader.size, reader.num_faults > 0, position)
+            items, faults = found
+            yield Batch(items, words=vocabulary.words, faults=faults, size=reader.size, position=position)
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
@@ -117,9 +108,11 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     while count and not reader.broken:
         count = _fill(reader, stream, CHUNK)
         before = reader.position
-        entries = reader.parse(stream.bytes_left if count else 0)
-        if entries:
-            yield Batch(entries, reader.position - before, reader.num_faults > 0, stream.position)
+        items, faults = reader.parse(stream.bytes_left if count else 0)
+        batch = Batch(items, words=vocabulary.words, faults=faults, size=reader.position - before)
+        if len(batch) or faults:
+            batch.position = stream.position
+            yield batch
 
 
 def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
@@ -144,7 +137,7 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
     size = reader.pending
     found = reader.parse_one(key, 0)
     assert found is not None  # all bytes are there
-    return Batch([(key, found)], size, isinstance(found, NinjaError), stream.position)
+    return Batch.of_entries([(key, found)], size=size, position=stream.position)
 
 
 def script(
@@ -158,8 +151,8 @@ def script(
         foreign: Reads files that are not Kaldi's; it is closed in the end.
         permissive: Pass over what cannot be read.
     """
-    batch = Batch()
-    position = 0  # in the script file
+    entries: list[Entry] = []
+    position = size = 0  # in the script file, and of the lattices
     with closing(_LastFile(vocabulary, foreign)) as last_file:
         for number, line in rows(script):
             position += len(line) + 1
@@ -184,15 +177,13 @@ def script(
             else:
                 if permissive and isinstance(found, NinjaError):
                     continue
-            batch.entries.append((key, found))
-            batch.faulty |= isinstance(found, NinjaError)
-            batch.size += last_file.last_size
-            batch.position = position
-            if batch.size >= CHUNK or len(batch.entries) == 64:
-                yield batch
-                batch = Batch()
-    if batch.entries:
-        yield batch
+            entries.append((key, found))
+            size += last_file.last_size
+            if size >= CHUNK or len(entries) == 64:
+                yield Batch.of_entries(entries, size=size, position=position)
+                entries, size = [], 0
+    if entries:
+        yield Batch.of_entries(entries, size=size, position=position)
 
 
 def rows(script: Stream) -> Iterator[tuple[int, str]]:
@@ -267,7 +258,7 @@ class _LastFile:
 def read_entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
     """Yield the entries of an archive, binary or text."""
     for batch in archive(content.stream, Vocabulary.of(words)):
-        yield from batch.entries
+        yield from batch.entries()
 
 
 # Times are kept where alignments say them.

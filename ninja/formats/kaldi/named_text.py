@@ -15,6 +15,7 @@ from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
 from ninja.formats.textual import EPSILON_NAME, Naming, check_encoding
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 _EPSILON = EPSILON_NAME.encode()
@@ -124,14 +125,15 @@ def _lattices(
             yield key, found
 
 
-def parse(text: bytes, vocabulary: Vocabulary, name: str) -> Iterable[tuple[str, Lattice | NinjaError]]:
+def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
     """Parse the bytes of an archive by Kaldi's parser."""
     reader = vocabulary.reader(name)
     space = reader.space(len(text))
     space[: len(text)] = text
     space.release()
     reader.advance(len(text))
-    return reader.parse(0)
+    items, faults = reader.parse(0)
+    return list(Batch(items, words=vocabulary.words, faults=faults).entries())
 
 
 class _Words:

@@ -227,7 +227,7 @@ def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
 def _of_archive(content: Content) -> Iterator[Lattice]:
     """Yield the lattices of an archive of Kaldi's."""
     for batch in archive(content.stream, Vocabulary()):
-        for key, found in batch.entries:
+        for key, found in batch.entries():
             if isinstance(found, NinjaError):
                 raise found
             yield found.with_key(key)

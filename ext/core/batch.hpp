@@ -1,0 +1,89 @@
+// Batches of lattices: an operation takes one and returns one, without Python in between.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/block.hpp"
+#include "core/lattice.hpp"
+
+namespace ninja {
+
+// A lattice with whatever owns its arrays.
+struct Item {
+  std::string key;
+  Arcs arcs{};
+  Alignments labels{};
+  const int32_t* time = nullptr;  // [num_states], or null
+  bool compact = true;
+  int64_t origin = -1;            // the Python object, by its number, whose other fields are this one's, too; -1: none
+  std::shared_ptr<void> memory;   // null: the arrays are those of the Python object
+};
+
+using Items = std::vector<Item>;
+
+// Give an item the arrays of a block, which it owns from now on.
+inline void adopt(Block& block, Item& item) {
+  item.memory = std::shared_ptr<void>(block.memory, std::free);
+  block.memory = nullptr;
+  item.arcs = {block.num_states, block.num_arcs, block.arc_begin, block.dst, block.word, block.graph, block.acoustic,
+               block.final_graph, block.final_acoustic};
+  item.labels = {block.ali_begin, block.ali, block.final_ali_begin, block.final_ali};
+  item.time = block.time;
+}
+
+// The same for arrays that a kernel made.
+inline void adopt(LatticeArrays&& made, Item& item) {
+  auto kept = std::make_shared<LatticeArrays>(std::move(made));
+  item.arcs = kept->arcs();
+  item.labels = kept->alignments();
+  item.time = nullptr;
+  item.memory = std::move(kept);
+}
+
+// An item that failed, and why.
+struct Failure {
+  int64_t place;
+  std::string message;
+};
+
+struct Results {
+  Items items;
+  std::vector<Failure> failures;
+};
+
+inline const char* const kNoPathLeads = "no path leads from the start to a final state";
+
+// Apply an operation to each item: `make(item, made)` fills in the arrays and returns "", or what is wrong.
+template <class Make>
+Results each(const Items& items, const Make& make) {
+  Results results;
+  results.items.reserve(items.size());
+  for (size_t place = 0; place < items.size(); ++place) {
+    const Item& item = items[place];
+    Item made;
+    made.key = item.key;
+    made.compact = item.compact;
+    made.origin = item.origin;
+    std::string wrong;
+    try {
+      wrong = make(item, made);
+    } catch (const std::bad_alloc&) {
+      wrong = "it takes more memory than there is; prune it first";
+    }
+    if (wrong.empty()) {
+      results.items.push_back(std::move(made));
+    } else {
+      results.failures.push_back({static_cast<int64_t>(place), std::move(wrong)});
+    }
+  }
+  return results;
+}
+
+}  // namespace ninja

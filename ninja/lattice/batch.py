@@ -1,0 +1,163 @@
+"""Batches of lattices, on which an operation is one call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from ninja import _core
+from ninja.errors import LatticeError, NinjaError
+from ninja.lattice.lattice import SLOTS, Lattice
+from ninja.lattice.symbols import SymbolTable
+
+Fault = tuple[int, NinjaError]  # number of the batch's lattices before it, and what is wrong
+Made = tuple[object, list[tuple[int, str]]]  # items, and the place and message of each lattice that failed
+
+
+class Batch:
+    """Some lattices in their order, and what is wrong with others among them.
+
+    ``ninja.read(source, batches=True)`` gives them; ``for lattice in batch`` makes `Lattice` objects of them, without
+    copying their arrays.
+
+    Attributes:
+        faults: (number of lattices before it, error) of each lattice that could not be had.
+        size: Bytes of the file.
+        position: Bytes of the file up to the end of the last lattice; 0: not known.
+        words: Symbol table of the lattices that have none of their own.
+    """
+
+    __slots__ = ("_items", "_origins", "faults", "position", "size", "words")
+
+    def __init__(
+        self,
+        items: object | None,
+        *,
+        origins: Sequence[Lattice] = (),
+        words: SymbolTable | None = None,
+        faults: Sequence[Fault] = (),
+        size: int = 0,
+        position: int = 0,
+    ) -> None:
+        self._items = items  # None: they are still to be gathered from the lattices
+        self._origins = origins
+        self.words = words
+        self.faults = faults
+        self.size = size
+        self.position = position
+
+    @classmethod
+    def of(cls, lattices: Iterable[Lattice]) -> Batch:
+        """Make a batch of lattices."""
+        return cls(None, origins=tuple(lattices))
+
+    @classmethod
+    def of_entries(
+        cls, entries: Iterable[tuple[str, Lattice | NinjaError]], *, size: int = 0, position: int = 0
+    ) -> Batch:
+        """Make a batch of lattices and of errors, each with its key."""
+        lattices: list[Lattice] = []
+        faults: list[Fault] = []
+        for key, found in entries:
+            if isinstance(found, NinjaError):
+                faults.append((len(lattices), found))
+            else:
+                lattices.append(found if found.key == key else found.with_key(key))
+        return cls(None, origins=lattices, faults=faults, size=size, position=position)
+
+    @property
+    def items(self) -> object:
+        """The lattices as the kernels take them.
+
+        Raises:
+            LatticeError: The arrays of one do not fit together.
+        """
+        if self._items is None:
+            self._items = _core.gathered(self._origins)
+        return self._items
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the lattices come from Kaldi's own files, with neither times nor fields of their own."""
+        return not self._origins
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether all lattices are compact."""
+        if self._items is None:
+            return all(lattice.kind == "compact" for lattice in self._origins)
+        return _core.all_compact(self._items)
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs of all lattices."""
+        if self._items is None:
+            return sum(lattice.num_arcs for lattice in self._origins)
+        return _core.arcs_in(self._items)
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the lattices; a new list each time."""
+        if self._items is None:
+            return [lattice.key for lattice in self._origins]
+        return _core.keys(self._items)
+
+    def __len__(self) -> int:
+        """Return the number of lattices."""
+        return len(self._origins) if self._items is None else _core.count(self._items)
+
+    def __getitem__(self, number: int) -> Lattice:
+        """Return a lattice by its place."""
+        if self._items is None:
+            return self._origins[number]
+        return _core.lattice_at(self._items, number, object.__new__(Lattice), SLOTS, self.words, self._origins)
+
+    def __iter__(self) -> Iterator[Lattice]:
+        """Yield the lattices."""
+        if self._items is None:
+            yield from self._origins
+            return
+        for number in range(len(self)):
+            yield self[number]
+
+    def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
+        """Yield each key with its lattice, or with what is wrong with it, in their order."""
+        faults = list(self.faults)
+        for number, lattice in enumerate(self):
+            while faults and faults[0][0] <= number:
+                error = faults.pop(0)[1]
+                yield error.key or "", error
+            yield lattice.key, lattice
+        for _, error in faults:
+            yield error.key or "", error
+
+    def first(self, number: int) -> Batch:
+        """Return the first lattices, without faults."""
+        return Batch.of([self[place] for place in range(number)])
+
+    def without(self, places: Collection[int]) -> Batch:
+        """Return the lattices but those at some places, without faults."""
+        return Batch.of([lattice for place, lattice in enumerate(self) if place not in places])
+
+    def without_faults(self) -> Batch:
+        """Return the lattices alone."""
+        return self._with(self._items, ()) if self.faults else self
+
+    def made(self, made: Made) -> Batch:
+        """Return the batch that a kernel has made of this one's items; lattices that failed join the faults."""
+        items, failures = made
+        if not failures:
+            return self._with(items, self.faults)
+        keys = self.keys
+        faults = [(before, 0, error) for before, error in self.faults]
+        faults += [(place, 1, LatticeError(message, key=keys[place])) for place, message in failures]
+        lost = 0
+        moved: list[Fault] = []
+        for place, failed, error in sorted(faults, key=lambda fault: fault[:2]):
+            moved.append((place - lost, error))
+            lost += failed
+        return self._with(items, moved)
+
+    def _with(self, items: object | None, faults: Sequence[Fault]) -> Batch:
+        return Batch(
+            items, origins=self._origins, words=self.words, faults=faults, size=self.size, position=self.position
+        )

@@ -1,0 +1,137 @@
+"""``ninja.lattice.batch``, and operations on batches: each gives what its function of one lattice gives."""
+
+import gc
+import gzip
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+
+import ninja
+from ninja import graph
+from ninja._tables import TableWriter
+from ninja.errors import LatticeError, NinjaError
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
+
+ARCHIVE = Path(__file__).parent / "data/english/formats/lat.ark.gz"
+SCALES = Scales(0.5, 1.25, 0.25)
+OPERATIONS = {
+    "prune": partial(graph.prune, beam=2.0, scales=SCALES),
+    "to_compact": graph.to_compact,
+}
+
+
+def dead_end(key):
+    """Return a lattice whose only final state cannot be reached."""
+    return Lattice.from_arrays(key, [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0])
+
+
+def one_by_one(function, lattices):
+    entries = []
+    for lattice in lattices:
+        try:
+            entries.append((lattice.key, function(lattice)))
+        except NinjaError as error:
+            entries.append((lattice.key, error))
+    return entries
+
+
+def same(found, expected):
+    assert len(found) == len(expected)
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        if isinstance(other, NinjaError):
+            assert str(one) == str(other)
+        else:
+            assert one.identical(other)
+            assert (one.words, one.frame_shift) == (other.words, other.frame_shift)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.booleans())
+def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, timed):
+    found.insert(place, dead_end("dead"))
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
+    function = OPERATIONS[name]
+    same(list(function(Batch.of(found)).entries()), one_by_one(function, found))
+
+
+def test_batches_of_an_archive_are_its_lattices():
+    batches = list(ninja.read(ARCHIVE, batches=True))
+    lattices = dict(ninja.read(ARCHIVE))
+    assert [key for batch in batches for key in batch.keys] == list(lattices)
+    assert sum(batch.num_arcs for batch in batches) == sum(lattice.num_arcs for lattice in lattices.values())
+    assert sum(map(len, batches)) == len(lattices)
+    for batch in batches:
+        assert all(lattice.identical(lattices[lattice.key]) for lattice in batch)
+
+
+def test_a_lattice_outlives_its_batch():
+    batch = next(ninja.read(ARCHIVE, batches=True))
+    pruned = graph.prune(batch, 1.0)
+    expected = graph.prune(batch[0], 1.0)
+    lattice = pruned[0]
+    del batch, pruned
+    gc.collect()
+    assert lattice.identical(expected)
+    with pytest.raises(ValueError, match="read-only"):
+        lattice.graph[0] = 1
+
+
+def test_what_is_unchanged_is_the_same_object():
+    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    assert graph.prune(Batch.of([lattice]), 1.0)[0] is lattice
+
+
+def test_faults_keep_their_places():
+    error = LatticeError("no", key="x")
+    ok = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    entries = [("x", error), ("a", ok), ("d", dead_end("d")), ("x", error), ("b", ok.with_key("b")), ("x", error)]
+    batch = Batch.of_entries(entries)
+    assert [key for key, _ in batch.entries()] == ["x", "a", "d", "x", "b", "x"]
+    pruned = graph.prune(batch, 1.0)
+    assert [(key, isinstance(found, NinjaError)) for key, found in pruned.entries()] == [
+        ("x", True), ("a", False), ("d", True), ("x", True), ("b", False), ("x", True)
+    ]  # fmt: skip
+    assert len(pruned.without_faults().faults) == 0
+
+
+def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
+    content = gzip.decompress(ARCHIVE.read_bytes())
+    (tmp_path / "a.ark").write_bytes(content[: len(content) // 2])
+    failures = []
+    batches = list(ninja.read(tmp_path / "a.ark", batches=True, on_error=failures.append))
+    assert len(failures) == 1
+    keys = [key for key, _ in ninja.read(tmp_path / "a.ark", on_error=[].append)]
+    assert [key for batch in batches for key in batch.keys] == keys != []
+    whole = ninja.read(tmp_path / "a.ark", batches=True)
+    seen = []
+    with pytest.raises(NinjaError):
+        seen.extend(key for batch in whole for key in batch.keys)
+    assert seen == keys
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("compact", [None, True, False])
+@given(found=st.lists(lattices(), max_size=4))
+def test_a_batch_is_written_as_its_lattices_are(text, compact, found):
+    writer, twin = TableWriter(text=text), TableWriter(text=text)
+    begins = writer.append_all(Batch.of(found).items, compact)
+    kinds = [(each.kind == "compact") if compact is None else compact for each in found]
+    offsets = [twin.append(each, each.key.encode(), kind) for each, kind in zip(found, kinds, strict=True)]
+    assert bytes(writer.view()) == bytes(twin.view())
+    # each begins behind those before it
+    assert begins.tolist() == offsets
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    short = np.zeros(1, np.int64)
+    short.setflags(write=False)
+    with pytest.raises(LatticeError, match="do not fit together"):
+        graph.prune(Batch.of([lattice.replace(ali_begin=short)]), 1.0)
