@@ -9,6 +9,7 @@ from typing import Any
 
 from ninja.files.place import Table
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 
 SHARD = "ninja.shard"  # key in a context's meta
 
@@ -20,6 +21,12 @@ class ShardSource:
     tables: tuple[Table, ...]
     source: Any = None  # the `Source` that reads them
     keys: Any = field(default_factory=sha256)  # checksum of the keys read
+
+    def noted_batches(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield batches, and note the keys of their lattices."""
+        for batch in batches:
+            self.keys.update(b"".join(key.encode("utf-8", "surrogateescape") + b"\n" for key in batch.keys))
+            yield batch
 
     def noted(self, lattices: Iterator[tuple[str, Lattice]]) -> Iterator[tuple[str, Lattice]]:
         """Yield lattices, and note their keys."""

@@ -124,7 +124,8 @@ class Source:
         """Read the sources in batches."""
         reading, self._begun = self._begun, None
         self._current = reading or self._reading(self.places, self.on_failure)
-        return self._current.batches()
+        found = self._current.batches()
+        return found if self.shard is None else self.shard.noted_batches(found)
 
     @property
     def share(self) -> float | None:
