@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from pathlib import Path
 import ninja
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "lat.ark.gz"
-COPIES = 60
+COPIES = 25
 SHARDS = 3
 COMMAND = ("determinize-pruned", "lat.ark", "--beam", "6")
 Names = Sequence[str]
@@ -51,7 +52,7 @@ def main() -> None:
             "--resume --jobs 2": [(*resumed, "--jobs", "2")],
             f"{SHARDS} shards": [
                 *((*COMMAND, "-o", "out.ark", "--shard", f"{number}/{SHARDS}") for number in range(1, SHARDS + 1)),
-                ("gather", "out.ark", "--remove-parts"),
+                ("gather", "out.ark"),
             ],
         }
         for name, commands in ways.items():
@@ -76,6 +77,7 @@ def trial(commands: Sequence[Names], seconds: float, expected: bytes) -> tuple[i
     if rest := left():
         sys.exit(f"temporary files are left: {rest}")
     os.remove("out.ark")
+    shutil.rmtree("out.ark.shards", ignore_errors=True)
     return kills, kept
 
 

@@ -14,6 +14,7 @@ from ninja.cli.shards import CommandWork
 from ninja.files.output import target
 from ninja.parallel.gather import gather as join
 from ninja.parallel.gather import remove
+from ninja.parallel.shard import SUFFIX
 
 SCRIPTS = {
     "slurm": """\
@@ -101,6 +102,7 @@ def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
         raise click.UsageError("say for which scheduler: --slurm, --sge or --kubernetes")
     ((kind, shards),) = chosen
     plan = CommandWork(arguments).plan(shards)
-    os.makedirs(plan.folder, exist_ok=True)  # for the logs
-    names = {"output": shlex.quote(target(plan.outputs[0].name).archive), "logs": shlex.quote(plan.folder)}
+    logs = os.path.basename(plan.folder).removesuffix(SUFFIX) + ".logs"
+    os.makedirs(logs, exist_ok=True)
+    names = {"output": shlex.quote(target(plan.outputs[0].name).archive), "logs": shlex.quote(logs)}
     click.echo(SCRIPTS[kind].format(command=f"ninja {shlex.join(arguments)}", shards=shards, **names), nl=False)

@@ -43,6 +43,18 @@ def identity_of(url: str) -> str:
         return str(system.unstrip_protocol(name))
 
 
+def state_of(url: str) -> tuple[int | None, str]:
+    """Return the size of a file, None if it is not there, and a mark that changes when it is written anew."""
+    with _asking(url):
+        system, name = _system(url)
+        try:
+            found = system.info(name)
+        except FileNotFoundError:
+            return None, ""
+    marks = (str(found[each]) for each in ("ETag", "etag", "mtime", "LastModified", "created") if found.get(each))
+    return int(found["size"]), next(marks, "")
+
+
 def matching(pattern: str) -> list[str]:
     """Return the URLs that a pattern names, in any order; a plain URL stands for itself.
 

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ninja.errors import FormatError, InputError, OutputError, named
+from ninja.errors import FormatError, OutputError, named
+from ninja.files import remote
 from ninja.files.output import PartFile as Output
 from ninja.files.output import target
+from ninja.parallel.parts import Parts
 from ninja.parallel.plan import PartOutput, Plan, Shard
 from ninja.parallel.record import Record, read_plan, read_record
-from ninja.parallel.shard import BLOCK, SUFFIX, remove_dead_attempts
+from ninja.parallel.shard import SUFFIX, parts_folder, remove_dead_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,7 @@ def gather(name: str) -> Gathered:
         OptionError: Parts of several plans.
         OutputError: An output cannot be written.
     """
-    folder = name.rstrip(os.sep) if os.path.isdir(name) else target(name).archive + SUFFIX
-    if not os.path.isdir(folder):
-        raise InputError("there are no parts of it: no such folder", folder)
+    folder = name.rstrip("/") if name.rstrip("/").endswith(SUFFIX) else parts_folder(name)
     plan = read_plan(folder)
     records = _records(plan)
     if not any(record.lattices for record in records):
@@ -77,15 +77,18 @@ def gather(name: str) -> Gathered:
             file.finish()
             written.append(file.name)
         stack.pop_all()
-    remove_dead_attempts(folder)
+    remove_dead_attempts(Parts(folder))
     return Gathered(plan, tuple(records), tuple(written))
 
 
 def remove(found: Gathered) -> None:
     """Remove the parts, their records and the plan."""
-    gone = f"{found.plan.folder}.joined"
-    os.rename(found.plan.folder, gone)  # at once: what is left of a folder is no folder of parts
-    shutil.rmtree(gone)
+    plan = found.plan.folder
+    if not remote.is_remote(plan):
+        os.rename(plan, f"{plan}.joined")  # at once: what is left of it, if this is killed, is no folder of parts
+        shutil.rmtree(f"{plan}.joined")
+    else:
+        Parts(plan).remove_all()
 
 
 def _records(plan: Plan) -> list[Record]:
@@ -113,7 +116,7 @@ def _join(plan: Plan, output: PartOutput, records: list[Record], file: Output) -
             continue
         first = first or part.sha256
         found = hashlib.sha256()
-        for block in _blocks(os.path.join(plan.folder, name)):
+        for block in Parts(plan.folder).blocks(name):
             found.update(block)
             file.write(block)
         if found.hexdigest() != part.sha256:
@@ -153,19 +156,10 @@ def _beside(plan: Plan, records: list[Record]) -> dict[str, bytes]:
 
 
 def _read(plan: Plan, record: Record, name: str) -> bytes:
-    content = b"".join(_blocks(os.path.join(plan.folder, name)))
+    content = b"".join(Parts(plan.folder).blocks(name))
     if hashlib.sha256(content).hexdigest() != record.parts[name].sha256:
         raise _changed(plan, record, name)
     return content
-
-
-def _blocks(path: str) -> Iterator[bytes]:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            while block := file.read(BLOCK):
-                yield block
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path) from error
 
 
 def _stem(record: Record) -> str:
@@ -174,8 +168,8 @@ def _stem(record: Record) -> str:
 
 def _changed(plan: Plan, record: Record, name: str) -> FormatError:
     advice = f"remove it and run --shard {record.shard}/{record.of} again"
-    return FormatError(f"is not as its record says; {advice}", os.path.join(plan.folder, name))
+    return FormatError(f"is not as its record says; {advice}", Parts(plan.folder).place(name))
 
 
 def _differing(plan: Plan, name: str) -> OutputError:
-    return OutputError("differs between shards; give the words of all with --words", os.path.join(plan.folder, name))
+    return OutputError("differs between shards; give the words of all with --words", Parts(plan.folder).place(name))

@@ -14,10 +14,12 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
+from ninja.files import remote
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import of_folder, reader
@@ -74,7 +76,7 @@ class PartOutput:
     kind: Literal["lattices", "text", "same"]  # "same": all shards write the same
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """All that the results of a run in shards depend on, and where they go.
 
@@ -98,7 +100,7 @@ class Plan:
     states: tuple[State, ...]
     units: tuple[Unit, ...] | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Checksum by which results of the same plan are told from others."""
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
@@ -134,13 +136,17 @@ class Plan:
             if not first and last is None:
                 found.append(unit.table)
                 continue
-            size = os.path.getsize(unit.table.place.path)
+            size = self._bytes(unit)
             if first >= size:
                 continue
             line = 0 if not unit.lines else bisect_right([at for at, _ in unit.lines], first) - 1
             stretch = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
             found.append(replace(unit.table, place=stretch))
         return tuple(found)
+
+    def _bytes(self, unit: Unit) -> int:
+        """Return the size of a unit's file."""
+        return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
         """Return the unit, and the byte in it, at which a shard ends and the next begins."""
@@ -192,6 +198,9 @@ def units(source: Source, *, format: str | None = None, allow_pipes: bool = Fals
 
 def state_of(path: str) -> State:
     """Return the state of a file, by which a change is told."""
+    if remote.is_remote(path):
+        size, mark = remote.state_of(path)
+        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
     try:
         status = os.stat(path)
     except OSError:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import reported
+from ninja.parallel.parts import Parts
 from ninja.parallel.plan import PartOutput, Plan, Shard
 
 PLAN = "plan.json"
@@ -57,33 +58,23 @@ class Record:
     version: str
 
 
-def record_path(plan: Plan, shard: Shard) -> str:
-    """Return the path of a shard's record."""
-    return os.path.join(plan.folder, f"{shard.name}.json")
-
-
 def read_record(plan: Plan, shard: Shard) -> Record | None:
     """Return the record of a shard that is done; None: it must run, for the first time or again.
 
     Raises:
         OptionError: It was done by another plan.
     """
-    path = record_path(plan, shard)
+    parts = Parts(plan.folder)
     try:
-        found = _record(_load(path))
-    except FileNotFoundError:
-        return None
+        facts = _load(parts, f"{shard.name}.json")
+        if facts is None:
+            return None
+        found = _record(facts)
     except (KeyError, TypeError, ValueError):
         return None  # cut short
     if found.plan != plan.digest:
         raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
-    for name, part in found.parts.items():
-        try:
-            if os.path.getsize(os.path.join(plan.folder, name)) != part.size:
-                return None
-        except OSError:
-            return None
-    return found
+    return found if all(parts.size(name) == part.size for name, part in found.parts.items()) else None
 
 
 def write_record(plan: Plan, record: Record, temporary: str) -> None:
@@ -92,11 +83,9 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
     Args:
         temporary: Folder for it meanwhile.
     """
-    shard = Shard(record.shard, record.of)
-    path = record_path(plan, shard)
-    with reported(path):
-        _dump(dataclasses.asdict(record), os.path.join(temporary, "record"))
-        os.replace(os.path.join(temporary, "record"), path)
+    path = os.path.join(temporary, "record")
+    _dump(dataclasses.asdict(record), path)
+    Parts(plan.folder).take(path, f"{Shard(record.shard, record.of).name}.json")
 
 
 def settle_plan(plan: Plan) -> None:
@@ -108,31 +97,26 @@ def settle_plan(plan: Plan) -> None:
         OptionError: It is another one; it is said in what.
         OutputError: It cannot be written.
     """
-    path = os.path.join(plan.folder, PLAN)
-    if not os.path.exists(path):
-        _write_plan(plan, path, replace=False)
+    parts = Parts(plan.folder)
+    if parts.size(PLAN) is None:
+        _write_plan(plan, replace=False)
     found = read_plan(plan.folder)
     if found.digest != plan.digest:
-        if any(_RECORD.fullmatch(name) for name in os.listdir(plan.folder)):
+        if any(_RECORD.fullmatch(name) for name in parts.names()):
             raise OptionError(_other_plan(plan.folder, _difference(found.facts(), plan.facts())))
-        _write_plan(plan, path, replace=True)
+        _write_plan(plan, replace=True)
 
 
-def _write_plan(plan: Plan, path: str, *, replace: bool) -> None:
+def _write_plan(plan: Plan, *, replace: bool) -> None:
     facts = plan.facts() | {"outputs": [dataclasses.asdict(each) for each in plan.outputs]}
-    temporary = os.path.join(plan.folder, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
-    with reported(path):
-        try:
-            _dump(facts, temporary)
-            try:
-                (os.replace if replace else os.link)(temporary, path)  # a link never replaces another worker's plan
-            except FileExistsError:
-                pass
-            except OSError:  # no links there
-                os.replace(temporary, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(temporary)
+    parts = Parts(plan.folder)
+    temporary = os.path.join(parts.attempts, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        _dump(facts, temporary)
+        parts.take(temporary, PLAN, replace=replace)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
 
 
 def read_plan(folder: str) -> Plan:
@@ -141,9 +125,10 @@ def read_plan(folder: str) -> Plan:
     Raises:
         FormatError: There is none, or it is damaged.
     """
-    path = os.path.join(folder, PLAN)
     try:
-        facts = _load(path)
+        facts = _load(Parts(folder), PLAN)
+        if facts is None:
+            raise FormatError("there is no plan.json: these are no parts of a run with --shard", folder)
         return Plan(
             folder,
             facts["shards"],
@@ -153,10 +138,9 @@ def read_plan(folder: str) -> Plan:
             tuple(PartOutput(**each) for each in facts["outputs"]),
             tuple((name, size, changed) for name, size, changed in facts["sources"]),
         )
-    except FileNotFoundError:
-        raise FormatError("there is no plan.json: these are no parts of a run with --shard", folder) from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError("is damaged; remove the folder and run the shards again", path) from error
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        message = "is damaged; remove the folder and run the shards again"
+        raise FormatError(message, Parts(folder).place(PLAN)) from error
 
 
 def _other_plan(folder: str, difference: str) -> str:
@@ -185,13 +169,15 @@ def _record(facts: dict[str, Any]) -> Record:
     return Record(**facts, failures=failures, parts=parts)
 
 
-def _load(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
+def _load(parts: Parts, name: str) -> dict[str, Any] | None:
+    """Return what a JSON file of a folder holds; None: it is not there."""
+    if parts.size(name) is None:
+        return None
+    found: dict[str, Any] = json.loads(b"".join(parts.blocks(name)))
     return found
 
 
 def _dump(facts: dict[str, Any], path: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+    with reported(path), open(path, "w", encoding="utf-8") as file:
         json.dump(facts, file, indent=1)  # ASCII, also of names that are no UTF-8
         file.write("\n")

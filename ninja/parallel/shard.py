@@ -21,7 +21,6 @@ run, ``ninja.parallel.gather.gather`` checks and joins the parts when there are 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -32,23 +31,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ninja.errors import OutputError
 from ninja.files.output import is_specifier, reported, target
 from ninja.files.place import Table
+from ninja.parallel.parts import BLOCK, Parts
 from ninja.parallel.plan import Plan, Shard
 from ninja.parallel.record import (
     Failure,
     PartFile,
     Record,
     read_record,
-    record_path,
     settle_plan,
     write_record,
 )
 
 SUFFIX = ".shards"  # of the folder of an output's parts
 _ATTEMPT = re.compile(r"\.(\d+-of-\d+)\.(.+)-(\d+)-[0-9a-f]{8}")
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ Work = Callable[[Part], Outcome]
 
 def parts_folder(output: str) -> str:
     """Return the folder of the parts of an output, named by a path or in Kaldi's way."""
-    return os.path.join(target(output).archive, "").rstrip(os.sep) + SUFFIX
+    return target(output).archive + SUFFIX
 
 
 def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
@@ -86,14 +83,15 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         OutputError: A part or the record cannot be written.
         NinjaError: What the work raises.
     """
-    _make(plan.folder)
+    folder = Parts(plan.folder)
+    folder.make()
     settle_plan(plan)
-    remove_dead_attempts(plan.folder, shard)
+    remove_dead_attempts(folder, shard)
     if (done := read_record(plan, shard)) is not None:
         return done
     begin = time.monotonic()
     host = socket.gethostname()
-    attempt = os.path.join(plan.folder, f".{shard.name}.{host}-{os.getpid()}-{secrets.token_hex(4)}")
+    attempt = os.path.join(folder.attempts, f".{shard.name}.{host}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with reported(attempt):
             os.mkdir(attempt)
@@ -106,11 +104,9 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         settle_plan(plan)  # another may have been begun meanwhile, while no shard was done
         if (done := read_record(plan, shard)) is not None:  # another worker was faster
             return done
-        with reported(plan.folder), contextlib.suppress(FileNotFoundError):
-            os.remove(record_path(plan, shard))  # of parts that are no longer as it says
+        folder.remove(f"{shard.name}.json")  # of parts that are no longer as it says
         for name in parts:
-            with reported(os.path.join(plan.folder, name)):
-                os.replace(os.path.join(attempt, name), os.path.join(plan.folder, name))
+            folder.take(os.path.join(attempt, name), name)
         seconds = round(time.monotonic() - begin, 3)
         record = Record(
             plan.digest,
@@ -140,13 +136,13 @@ def missing(plan: Plan) -> list[Shard]:
     return [shard for shard in shards if read_record(plan, shard) is None]
 
 
-def remove_dead_attempts(folder: str, shard: Shard | None = None) -> None:
-    """Remove what killed attempts left in a folder of parts.
+def remove_dead_attempts(folder: Parts, shard: Shard | None = None) -> None:
+    """Remove what killed attempts left of a folder of parts.
 
     Args:
         shard: Of this shard, by processes of this host that are no more; None: of all shards and hosts.
     """
-    for entry in list(os.scandir(folder)):
+    for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
         found = _ATTEMPT.fullmatch(entry.name)
         if shard is None:
             if found or (entry.name.startswith(".plan.json.") and entry.is_file()):
@@ -162,13 +158,6 @@ def checksum(path: str) -> str:
         while block := file.read(BLOCK):
             found.update(block)
     return found.hexdigest()
-
-
-def _make(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
 
 
 def _placed(name: str, folder: str, shard: Shard) -> str:

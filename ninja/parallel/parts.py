@@ -1,0 +1,121 @@
+"""The folder of the parts of a run: on a file system that all workers share, or in an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ninja.errors import InputError, OutputError
+from ninja.files import remote
+from ninja.files.output import reported
+from ninja.files.stream import open_raw
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A folder whose files appear whole.
+
+    Args:
+        path: Its path, or its URL.
+    """
+
+    path: str
+
+    def make(self) -> None:
+        """Make the folder, unless it is there."""
+        for path in {self.attempts} if remote.is_remote(self.path) else {self.path}:
+            try:
+                os.makedirs(path, exist_ok=True)
+            except OSError as error:
+                raise OutputError(f"cannot be made: {error.strerror or error}", path) from error
+
+    @property
+    def attempts(self) -> str:
+        """The folder of this machine in which attempts have theirs; on a shared file system it is the folder itself."""
+        if not remote.is_remote(self.path):
+            return self.path
+        digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]
+        return os.path.join(os.path.dirname(remote.part_of(self.path)), f"{digest}.shards")
+
+    def place(self, name: str) -> str:
+        """Return the path or the URL of a file."""
+        return f"{self.path}/{name}"
+
+    def names(self) -> list[str]:
+        """Return the names of the files, without hidden ones; none where there is no folder."""
+        if remote.is_remote(self.path):
+            try:
+                return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
+            except InputError:
+                return []
+        with contextlib.suppress(FileNotFoundError):
+            return [name for name in os.listdir(self.path) if not name.startswith(".")]
+        return []
+
+    def size(self, name: str) -> int | None:
+        """Return how many bytes a file has; None: it is not there."""
+        place = self.place(name)
+        if remote.is_remote(place):
+            return remote.state_of(place)[0]
+        return os.path.getsize(place) if os.path.isfile(place) else None
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of a file.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        with open_raw(self.place(name), is_input=False) as file:
+            try:
+                while block := file.read(BLOCK):
+                    yield block
+            except OSError as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"cannot be read: {error.strerror or error}", self.place(name)) from error
+
+    def take(self, path: str, name: str, *, replace: bool = True) -> None:
+        """Move a file of `attempts` into the folder.
+
+        Args:
+            replace: A file of that name is replaced; else it stays, and the other is removed.
+        """
+        place = self.place(name)
+        if remote.is_remote(place):
+            if replace or not remote.is_file(place):
+                remote.put(path, place)
+            os.remove(path)
+            return
+        with reported(place):
+            if not replace:
+                try:
+                    os.link(path, place)  # unlike a rename, it never replaces another worker's
+                except FileExistsError:
+                    pass
+                except OSError:  # no links there
+                    os.replace(path, place)
+                    return
+                os.remove(path)
+                return
+            os.replace(path, place)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        place = self.place(name)
+        if remote.is_remote(place):
+            remote.remove(place)
+            return
+        with reported(place), contextlib.suppress(FileNotFoundError):
+            os.remove(place)
+
+    def remove_all(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.attempts, ignore_errors=True)
+        for name in sorted(self.names(), reverse=True):  # the plan first: without it the rest are no parts
+            self.remove(name)
