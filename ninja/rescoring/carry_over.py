@@ -12,6 +12,7 @@ from ninja.formats.kaldi.tables import read_segments, read_speakers
 from ninja.lattice import Lattice
 
 MAX_WORDS = 64
+GONE = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,20 @@ class Utterance:
     recording: str | None = None  # None: it has nothing to do with its neighbours
     context: Sequence[int] = ()  # the language model's words to read before it
     is_done: bool = False
-    result: Lattice | None = None  # None once it is done: it failed
+    result: Lattice | None = None  # None once it is done: it failed, or was given out before its turn
+    num_arcs: int = field(init=False)  # read, at least 1: what it counts for in the limit of arcs in flight
+
+    def __post_init__(self) -> None:
+        self.num_arcs = max(self.lattice.num_arcs, 1)
 
     @property
     def key(self) -> str:
         """Utterance id."""
         return self.lattice.key
 
-    @property
-    def num_arcs(self) -> int:
-        """Arcs read, at least 1: what it counts for in the limit of arcs in flight."""
-        return max(self.lattice.num_arcs, 1)
+    def let_go(self) -> None:
+        """Let go of the lattice and the result, which was given out; its place behind slower ones remains."""
+        self.lattice, self.result = GONE, None
 
 
 class RecordingQueue:

@@ -97,6 +97,7 @@ class Service:
         self._running: dict[Future[Lattice], Request] = {}
         self._of_lattice: dict[int, Request] = {}  # running ones by the id of the lattice that the engine has
         self._thread: threading.Thread | None = None
+        self._calling_back = threading.local()
         self._closed = self._aborted = False
 
     # The callers' side: any thread.
@@ -111,8 +112,8 @@ class Service:
         with self._changed:
             if self._closed:
                 raise ClosedError(CLOSED)
-            # A callback of a future runs in the service's thread, where to wait would be to wait for itself.
-            if (self._free <= 0 or self._for_place) and threading.current_thread() is not self._thread:
+            # A callback of a future runs in a thread that rescores, where to wait would be to wait for itself.
+            if (self._free <= 0 or self._for_place) and not getattr(self._calling_back, "now", False):
                 self._for_place[place] = None
                 return place
             self._free -= 1
@@ -247,17 +248,14 @@ class Service:
             return bool(self._waiting)
 
     def _requests(self) -> Iterator[Coming]:
-        """Yield the lattices that wait, and None where none does."""
+        """Yield the lattices that wait, and None where none does; this never ends, to hear of a close in haste."""
         while True:
             request = self._taken()
-            if request is None:
-                if self._closed:
-                    return
-                yield None
-                continue
-            lattice = self._prepared(request)
+            lattice = None if request is None else self._prepared(request)
             if lattice is not None:
                 yield lattice.key, lattice
+            elif request is None:
+                yield None
 
     def _taken(self) -> Request | None:
         """Take the lattice that has waited longest."""
@@ -302,10 +300,11 @@ class Service:
         error, self.report.failure = self.report.failure, None
         if utterance.result is not None:
             self.report.lattices += 1
-        elif error is not None:
-            error.key = error.key or utterance.key
-        _finish(request, utterance.result, error)
-        utterance.result = None  # the engine keeps utterances until those before them are done
+        result = utterance.result
+        utterance.let_go()
+        self._calling_back.now = True
+        _finish(request, result, error)
+        self._calling_back.now = False
 
     def _rescore_alone(self, error: BaseException) -> None:
         """Rescore each lattice of a run that failed by itself, so that the fault of one is not the others'."""
