@@ -6,6 +6,9 @@
 The projection makes a cell wide (memory) while its output, which meets the vocabulary in the softmax,
 stays narrow (speed). Input and output share one embedding matrix, so the output needs only a bias.
 
+A small network may estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored with one
+product, where the exact normaliser takes one for each word of the vocabulary.
+
 Source: Sak, Senior, Beaufays, "Long short-term memory recurrent neural network architectures for large
 scale acoustic modeling", 2014 (projection); Press, Wolf, "Using the output embedding to improve language
 models", 2017 (tying).
@@ -14,7 +17,7 @@ models", 2017 (tying).
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +35,7 @@ class Config:
     hidden: int = 768  # LSTM cells per layer, more than `embedding`
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
+    normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0: there are none
 
 
 class LSTMLanguageModel(nn.Module):
@@ -50,6 +54,14 @@ class LSTMLanguageModel(nn.Module):
         )
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
+        if config.normaliser:
+            self.add_normaliser(config.normaliser)
+
+    def add_normaliser(self, width: int) -> None:
+        """Add untrained layers that estimate the log-normaliser from an output: [..., embedding] → [..., 1]."""
+        self.config = replace(self.config, normaliser=width)
+        hidden = nn.Linear(self.config.embedding, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+        self.normaliser = nn.Sequential(*hidden, nn.Linear(width, 1))
 
     def initialise(self) -> None:
         """Draw fresh weights from torch's global generator."""

@@ -1,5 +1,6 @@
 """Language models by slot: the network's one-step twin against its whole-sentence definition."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +12,7 @@ from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, sentence_logprobs
 from ninja.lm.protocol import LoadOptions
+from ninja.lm.trie import word_logprobs
 
 torch = pytest.importorskip("torch")
 
@@ -121,6 +123,33 @@ def test_without_normalisation_scores_are_off_by_one_constant_a_history():
     difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
     assert np.ptp(difference) < 1e-5
     assert abs(difference[0]) > 0.1
+
+
+def test_an_estimated_normaliser_takes_the_place_of_the_exact_one_unless_that_is_asked_for():
+    module = make_module(2)
+    plain = LstmLM(copy.deepcopy(module), VOCABULARY)
+    torch.manual_seed(1)
+    module.add_normaliser(5)
+    estimated, exact, raw = (LstmLM(module, VOCABULARY, LoadOptions(normalize=how)) for how in (None, True, False))
+    sentence = [5, 3, 2, 39, 5, 5]
+    output = module(torch.tensor([0, *sentence])[:, None])[:, 0]  # [time, embedding]
+    estimate = module.normaliser(output)[:, 0].detach().numpy()
+    scores = [word_logprobs(lm, [sentence])[0] for lm in (estimated, exact, raw, plain)]
+    assert scores[0] == pytest.approx(scores[2] - estimate, abs=0.02)  # bfloat16, where the processor has it
+    assert (scores[1] == scores[3]).all()
+    assert [lm.normalized for lm in (estimated, exact, raw, plain)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_row_of_a_product_has_the_same_bits_in_every_batch(half):
+    torch.manual_seed(1)
+    weight, bias, rows = torch.randn(96, 40), torch.randn(96), torch.randn(300, 40)
+    product = compute.linear(weight, bias, half=half)
+    whole = product(rows)
+    assert whole.dtype == torch.float32
+    assert whole == pytest.approx(rows @ weight.T + bias, abs=0.4 if half else 1e-4)
+    for size in (1, 2, 31, 32, 64, 257):
+        assert (product(rows[:size].contiguous()) == whole[:size]).all()
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 256])

@@ -52,12 +52,27 @@ def test_its_perplexity_is_that_of_a_trained_model(lm):
     assert math.exp(-logprob(lm, *sentences).sum() / tokens) < 100
 
 
-def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew(lm):
+def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew():
+    lm = load(normalize=True)
     slot = lm.advance(lm.start(1), np.array([lm.vocabulary.id("the")], np.int32))
     every = np.arange(len(lm.vocabulary), dtype=np.int32)
     probability = np.exp(lm.logprob(np.repeat(slot, len(every)), every).astype(np.float64))
     assert probability.sum() == pytest.approx(1, abs=1e-4)
     assert probability[lm.bos] < 1e-4
+
+
+def test_its_estimated_normaliser_is_near_the_exact_one(lm):
+    exact = load(normalize=True)
+    sentence = ["the", "old", "man", "opened", "the", "door", "slowly", "and", "asked", "us", "to", "come", "in"]
+    slots = lm.start(1), exact.start(1)
+    off = []
+    for word in lm.vocabulary.ids(sentence):
+        word = np.array([word], np.int32)
+        off.append(lm.logprob(slots[0], word)[0] - exact.logprob(slots[1], word)[0])
+        slots = lm.advance(slots[0], word), exact.advance(slots[1], word)
+    assert (lm.normalized, exact.normalized) == (False, True)
+    assert np.sqrt(np.mean(np.square(off))) < 0.3
+    assert np.ptp(off) > 0  # it is an estimate
 
 
 def test_its_card_tells_the_perplexity_of_its_checkpoint():

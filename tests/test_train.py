@@ -184,6 +184,21 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
     assert off < 0.2 if self_normalize else off > 0.5
 
 
+def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
+    train.train(*texts, tmp_path / "plain.pt", change(epochs=20))
+    train.train(*texts, tmp_path / "lm.pt", change(epochs=20, normaliser=16))
+    plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
+    weights = stored.module.state_dict()
+    assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
+    assert (plain.module.config.normaliser, stored.module.config.normaliser) == (0, 16)
+    estimated, exact = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
+    word = np.arange(3, 26, dtype=np.int32)
+    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated, exact)]
+    off = np.sqrt(np.square(scores[0] - scores[1]).mean())
+    assert off < 0.4
+    assert stored.card["normaliser_error"] < 0.4
+
+
 def stop_at(step):
     def progress(report):
         if report.step >= step:

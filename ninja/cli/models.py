@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import click
@@ -108,6 +109,14 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         ),
     )
     @word_options(*WORD_OPTIONS)
+    @section(
+        "Models",
+        click.option(
+            "--normalize/--no-normalize",
+            default=None,
+            help="Normalise scores exactly, or not at all.  [default: as the model was trained]",
+        ),
+    )
     @section("Running", click.option("--device", default="cpu", help="Device of the models: cpu, cuda, cuda:1, …"))
     @functools.wraps(command)
     def collected(
@@ -117,10 +126,12 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         utt2spk: str | None,
         segments: str | None,
         carry_words: int,
+        normalize: bool | None,
+        load_options: LoadOptions,
         **options: Any,
     ) -> None:
-        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device", "load_options"))
-        models = ModelFiles(_files(rnnlm), old_lm, *how)
+        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
+        models = ModelFiles(_files(rnnlm), old_lm, *how, replace(load_options, normalize=normalize))
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected

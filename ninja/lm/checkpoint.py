@@ -106,6 +106,8 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         config, state = rnnlm.pack(checkpoint.module)
     else:
         config = dataclasses.asdict(checkpoint.module.config)
+        if config.get("normaliser") == 0:  # then older versions of Ninja read it, too
+            del config["normaliser"]
         state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
         precision = " in half precision"
     for name, weight in state.items():
@@ -194,11 +196,13 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
             raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
     config_class, network_class = NETWORKS[kind]
     entries = {field.name for field in dataclasses.fields(config_class)}
+    if kind == "lstm":
+        config = {"normaliser": 0, **config}
     if set(config) != entries:
         raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
     for name in sorted(entries - {"dropout"}):
         # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
-        if type(config[name]) is not int or not 1 <= config[name] <= os.path.getsize(path):
+        if type(config[name]) is not int or not (name != "normaliser") <= config[name] <= os.path.getsize(path):
             raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
     odd = config["hidden"] <= config["embedding"] if kind == "lstm" else config["embedding"] % (2 * config["heads"])
     if config["layers"] > 64 or odd:

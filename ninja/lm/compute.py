@@ -32,17 +32,33 @@ def reason(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
-def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function x ↦ x weightᵀ + bias in float32.
+def linear(
+    weight: torch.Tensor, bias: torch.Tensor | None, *, half: bool = False
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
     On a CPU oneDNN with a weight laid out once, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS
-    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows).
+    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. A row's
+    result has the same bits whatever other rows stand beside it.
+
+    Args:
+        half: Compute in bfloat16, with float32 sums, where the processor has the instructions.
     """
     operators = torch.ops.mkldnn
     if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise"):
+        if half and computes_in_half():
+            short = operators._reorder_linear_weight(weight.bfloat16().contiguous(), 128)
+            offset = None if bias is None else bias.bfloat16()
+            return lambda rows: operators._linear_pointwise(rows.bfloat16(), short, offset, "none", [], "").float()
         packed = operators._reorder_linear_weight(weight.contiguous(), 128)
         return lambda rows: operators._linear_pointwise(rows, packed, bias, "none", [], "")
     return lambda rows: torch.nn.functional.linear(rows, weight, bias)
+
+
+def computes_in_half() -> bool:
+    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX."""
+    has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(ask is not None and ask() for ask in has)
 
 
 def logsumexp(row: torch.Tensor) -> np.ndarray:

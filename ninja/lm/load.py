@@ -92,8 +92,10 @@ def load(
         path: A model of any kind in `KINDS`, a file or a directory; None = the English model that is shipped with
             Ninja.
         device: Where torch computes, such as ``"cuda"``.
-        normalize: Normalise scores exactly. A network trained to normalise itself may go without; None = as the
-            kind of model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does, all others normalised.
+        normalize: Normalise scores exactly, in single precision. False = not at all, for a network trained to normalise
+            itself. None = as the model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does; models that
+            estimate their normaliser, such as the shipped one, by that estimate, with weights in half precision where
+            the processor computes in it; all others exactly.
         max_batch: Most histories a network sees at once; None = as many as a call brings.
         words: The symbol table of a model that numbers its words and does not spell them: const-arpa, ``G.fst``, and
             networks of other toolkits. None = the one in the file, or ``words.txt`` or ``words.txt.gz`` beside it.

@@ -104,7 +104,9 @@ class LoadOptions:
     """Options of computing with a language model; a kind of model ignores those it does not have."""
 
     device: str = "cpu"  # where torch computes, such as "cuda"
-    normalize: bool | None = None  # normalise scores exactly; None: as the kind of model is meant to be used
+    normalize: bool | None = (
+        None  # normalise scores exactly; None: as the model is meant to be used, see `ninja.lm.load`
+    )
     max_batch: int | None = None  # most histories that a network sees at once; None: as many as a call brings
     words: SymbolTable | None = None  # of a file that numbers its words; None: found in it or beside it
     # Natural-log probability of a word that an n-gram model without <unk> lacks, the same after all histories; the

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from ninja import _lm
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.compute import linear
+from ninja.lm.compute import device_of, linear
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.word_map import Words
@@ -29,7 +31,10 @@ class LstmLM(StatePoolLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Take over the weights of a trained network, float32; a batch of 1 goes word by word, as decoders do.
+        """Take over the weights of a trained network, float32.
+
+        Where the network estimates its normaliser, and the options do not say how scores are to be normalised, the
+        estimate is taken and layers compute in half precision where the processor does.
 
         Raises:
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
@@ -38,8 +43,10 @@ class LstmLM(StatePoolLM):
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         width = config.layers * (config.embedding + config.hidden)
         output = width - config.embedding - config.hidden
-        super().__init__(words, module.embedding.weight, module.bias, width, output, options)
-        self._layers = [_Layer(module, number, self._device) for number in range(config.layers)]
+        fast = config.normaliser > 0 and options.normalize is None
+        normaliser = _normaliser(module, device_of(options.device)) if fast else None
+        super().__init__(words, module.embedding.weight, module.bias, width, output, options, normaliser=normaliser)
+        self._layers = [_Layer(module, number, self._device, half=fast) for number in range(config.layers)]
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         self._begin()
 
@@ -55,16 +62,24 @@ class LstmLM(StatePoolLM):
         return new
 
 
+def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the function that estimates log-normalisers, float32 [n, embedding] → [n, 1]."""
+    layers = [each for each in module.normaliser if isinstance(each, torch.nn.Linear)]
+    first, second, last = (linear(each.weight.detach().to(device), each.bias.detach().to(device)) for each in layers)
+    silu = torch.nn.functional.silu
+    return lambda output: last(silu(second(silu(first(output)))))
+
+
 class _Layer:
     """One LSTM layer as a single step: ``nn.LSTM`` pays some 12 ms a call, whatever the batch."""
 
-    def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device) -> None:
+    def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device, *, half: bool) -> None:
         weight, bias, project = (each.to(device) for each in module.layer(number))
         # torch orders gates input, forget, cell, output; with the sigmoids side by side they are one operation.
         entry, forget, cell, leave = torch.arange(len(bias), device=device).chunk(4)
         order = torch.cat((entry, forget, leave, cell))
-        self.gates = linear(weight[order], bias[order])
-        self.project = linear(project, None)
+        self.gates = linear(weight[order], bias[order], half=half)
+        self.project = linear(project, None, half=half)
         self.num_outputs, self.num_cells = project.shape
 
     def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:

@@ -22,8 +22,9 @@ class StatePoolLM(LanguageModel, ABC):
     """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
 
     States are rows of one pool on the device. Somewhere in a row stands the network's output after the history's last
-    word, whose product with a word's embedding is that word's score. The log-normaliser of a history is exact, and
-    computed once: when its first word is scored, together with all others that lack theirs in the same call.
+    word, whose product with a word's embedding is that word's score. The log-normaliser of a history is computed
+    once: when its first word is scored, together with all others that lack theirs in the same call. It is exact, or the
+    estimate of a network trained for it.
 
     A subclass says how a row follows from another (`_step`), and calls `_begin` when it is ready to.
     """
@@ -39,6 +40,7 @@ class StatePoolLM(LanguageModel, ABC):
         output: int,
         options: LoadOptions,
         first_word: int = 0,
+        normaliser: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         """Make an empty pool.
 
@@ -49,6 +51,7 @@ class StatePoolLM(LanguageModel, ABC):
             output: Place in a row where the network's output begins.
             options: How it computes; scores are normalised by default.
             first_word: Words before this one have no share in the normaliser.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]; None: it is exact.
         """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
@@ -56,6 +59,7 @@ class StatePoolLM(LanguageModel, ABC):
         self.unk = words.unk
         self.unk_words = words.unk_words
         self._normalize = options.normalized
+        self._estimate = normaliser
         self._max_batch = options.max_batch
         self._threads = Threads()
         self._device = device_of(options.device)
@@ -63,7 +67,7 @@ class StatePoolLM(LanguageModel, ABC):
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
         self._output = output
-        blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self._normalize else ()
+        blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self.normalized else ()
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
@@ -91,7 +95,7 @@ class StatePoolLM(LanguageModel, ABC):
     @property
     def normalized(self) -> bool:
         """True if scores are normalised exactly."""
-        return self._normalize
+        return self._normalize and self._estimate is None
 
     @property
     def num_slots(self) -> int:
@@ -175,6 +179,9 @@ class StatePoolLM(LanguageModel, ABC):
 
         def normalise(piece: slice) -> None:
             some = output[piece]
+            if self._estimate is not None:
+                result[piece] = self._estimate(some)[:, 0].cpu().numpy()
+                return
             parts = np.stack([logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
             result[piece] = _lm.logsumexp(parts.reshape(-1), len(some))
 

@@ -16,6 +16,7 @@ from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences, batches, pad
+from ninja.lm.train.normaliser import normaliser_error, with_normaliser
 from ninja.lm.train.objective import Sampler, backward, perplexity
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.lm.word_map import SPECIAL
@@ -144,11 +145,31 @@ def train(
             run.save(state_path, signature)
         if progress is not None:
             progress(report)
+    if options.normaliser:
+        add_normaliser(output, sentences, dev, options)
     if os.path.exists(state_path):
         os.unlink(state_path)
     num_held_out = 0 if held_out is None else len(dev)
     unknown = dev.num_unknown / len(dev.word)
     return Trained(run.best_perplexity, unknown, run.best_step, run.minutes, output, num_held_out)
+
+
+def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sentences, options: TrainOptions) -> None:
+    """Write a checkpoint again, with layers that estimate its log-normaliser.
+
+    Args:
+        sentences: Training text, in the network's words.
+        dev: Held-out text, for the card's figures.
+        options: Width of the layers, seed and device.
+    """
+    stored = checkpoint.read(path)
+    assert isinstance(stored.module, lstm.LSTMLanguageModel)
+    module = checkpoint.as_stored(
+        with_normaliser(stored.module, sentences, options.normaliser, seed=options.seed, device=options.device)
+    )
+    bias, error = normaliser_error(module, dev, options.device)
+    card = {**stored.card, "normaliser": options.normaliser, "normaliser_bias": bias, "normaliser_error": error}
+    checkpoint.save(Checkpoint(module, stored.words, card), path)
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:

@@ -34,6 +34,11 @@ class TrainOptions:
     samples: int = described(4096, "Words that stand for the vocabulary in the softmax; 0 is all of them.")
     self_normalize: float = described(0.0, "Weight of the squared log-normaliser; 0.1 makes scores need no softmax.")
 
+    normaliser: int = described(
+        0,
+        "LSTM: width of layers that estimate the log-normaliser, trained at the end; 256 makes scores need no softmax.",
+    )
+
     check_steps: int = described(1000, "Steps between two measurements on the held-out text.")
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
     seed: int = described(1, "Of everything random.")
@@ -44,6 +49,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
         lowest |= {"hidden": 1, "heads": 1, "warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
+        lowest["normaliser"] = 0
         for name, least in lowest.items():
             if not getattr(self, name) >= least:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
@@ -58,13 +64,15 @@ class TrainOptions:
             raise OptionError(f"architecture is {self.architecture!r}; it must be one of {known}")
         if self.architecture == "lstm" and self.hidden <= self.embedding:
             raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
+        if self.architecture != "lstm" and self.normaliser:
+            raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can estimate its normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
             wanted = f"a multiple of twice the {self.heads} heads"
             raise OptionError(f"embedding is {self.embedding}; it must be {wanted}")
 
 
 # What may change between a run and its continuation: when it ends, and where it runs.
-CHANGEABLE = ("epochs", "max_minutes", "patience", "resume", "device", "threads")
+CHANGEABLE = ("epochs", "max_minutes", "normaliser", "patience", "resume", "device", "threads")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,109 @@
+"""Train the layers that estimate a network's log-normaliser, on what the network makes of a text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from itertools import chain, islice
+
+import numpy as np
+import torch
+
+from ninja.lm.compute import linear, logsumexp
+from ninja.lm.text import Sentences, batches, pad
+from ninja.models.lstm import LSTMLanguageModel
+
+BATCH_TOKENS = 4096  # of sentences that are read at once
+WRONG_WORDS = 0.1  # share of words replaced by others of the text: histories of lattices are wrong in places
+PASSES = 6  # over the outputs, or as many as make these steps
+FEWEST_STEPS = 1000
+ROWS = 512  # outputs of one step
+LEARNING_RATE = 2e-3
+WARMUP = 100  # steps in which the learning rate rises
+MAX_OUTPUTS = 1_000_000
+LOGIT_WORDS = 4096  # words whose scores exist at once
+
+
+@torch.random.fork_rng(devices=[])
+def with_normaliser(
+    module: LSTMLanguageModel,
+    sentences: Sentences,
+    width: int,
+    *,
+    max_outputs: int = MAX_OUTPUTS,
+    seed: int = 1,
+    device: str = "cpu",
+) -> LSTMLanguageModel:
+    """Copy a trained network, with layers added that estimate its log-normaliser; its weights stay as they are.
+
+    Args:
+        module: The network, whose weights are rounded as they are stored; see `ninja.lm.checkpoint.as_stored`.
+        sentences: Training text, in the network's words.
+        width: Of the two hidden layers.
+        max_outputs: Histories to train on, at most; each costs one softmax.
+        seed: Of sentences, wrong words, first weights and order.
+    """
+    torch.manual_seed(seed)
+    module = copy.deepcopy(module).to(device).eval()
+    output, target = _collected(module, _with_wrong_words(sentences, seed), max_outputs, seed, device)
+    module.add_normaliser(width)
+    estimate = module.normaliser.to(device)
+    with torch.no_grad():
+        estimate[-1].weight.zero_()
+        estimate[-1].bias.fill_(target.mean())
+    rows = min(ROWS, len(target))
+    num_steps = max(PASSES * (len(target) // rows), FEWEST_STEPS)
+    optimizer = torch.optim.Adam(estimate.parameters())
+    for step, some in enumerate(_shuffled(len(target), rows, num_steps)):
+        rate = LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (1 - step / num_steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        with torch.enable_grad():
+            loss = (estimate(output[some].float())[:, 0] - target[some]).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    return module
+
+
+def normaliser_error(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu") -> tuple[float, float]:
+    """Return the mean of estimated minus exact log-normaliser over a text, and the root of the mean square."""
+    output, exact = _collected(module.to(device).eval(), sentences, len(sentences.word) + len(sentences), 1, device)
+    with torch.inference_mode():
+        error = (module.normaliser(output.float())[:, 0] - exact).double()
+    return float(error.mean()), float(error.square().mean().sqrt())
+
+
+def _with_wrong_words(sentences: Sentences, seed: int) -> Sentences:
+    random = np.random.default_rng(seed)
+    wrong = random.random(len(sentences.word)) < WRONG_WORDS
+    other = sentences.word[random.integers(len(sentences.word), size=len(sentences.word))]
+    return Sentences(np.where(wrong, other, sentences.word), sentences.begin, sentences.num_unknown)
+
+
+@torch.no_grad()
+def _collected(
+    module: LSTMLanguageModel, sentences: Sentences, most: int, seed: int, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return outputs after the words of a text, float16 [n, embedding], and their log-normalisers, float32 [n]."""
+    weight, bias = module.embedding.weight.detach(), module.bias.detach()
+    blocks = zip(weight.split(LOGIT_WORDS), bias.split(LOGIT_WORDS), strict=True)
+    logits = [linear(*block) for block in blocks]
+    outputs, normalisers, count = list[torch.Tensor](), list[torch.Tensor](), 0
+    for members in batches(sentences, BATCH_TOKENS, (seed, 0)):
+        source, target = (torch.from_numpy(array).to(device) for array in pad(sentences, members))
+        output = module(source)[target >= 0]  # [tokens, embedding]
+        for some in output.split(ROWS):
+            parts = np.stack([logsumexp(block(some)) for block in logits], 1)  # [rows, blocks]
+            normalisers.append(torch.from_numpy(parts).logsumexp(-1).to(device))
+        outputs.append(output.half())  # half the memory; scores are stored no finer
+        count += len(output)
+        if count >= most:
+            break
+    return torch.cat(outputs)[:most], torch.cat(normalisers)[:most]
+
+
+def _shuffled(count: int, rows: int, num_steps: int) -> Iterator[torch.Tensor]:
+    """Yield whole batches of places, each pass in an order of its own."""
+    orders = iter(lambda: torch.randperm(count)[: count // rows * rows].split(rows), None)
+    yield from islice(chain.from_iterable(orders), num_steps)
