@@ -240,9 +240,11 @@ def is_alive(process):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no /proc: not Linux")
 def test_workers_end_when_their_parent_is_killed(tmp_path):
-    pipe, words = tmp_path / "lat.ark", ["--words", str(EXAMPLES / "words.txt")]
+    pipe = tmp_path / "lat.ark"
     os.mkfifo(pipe)
-    line = [sys.executable, "-m", "ninja", "rescore", str(pipe), "-o", str(tmp_path / "out.ark"), "--jobs", "2", *words]
+    run = "list(ninja.parallel.stream(ninja.read(sys.argv[1]), Each(connect), jobs=2, processes=True))"
+    code = f"import sys, ninja; from ninja.graph import connect; from ninja.parallel import Each; {run}"
+    line = [sys.executable, "-c", code, str(pipe)]
     with subprocess.Popen(line, stderr=subprocess.PIPE) as parent, open(pipe, "wb", buffering=0) as source:
         content = gzip.decompress((EXAMPLES / "lat.ark.gz").read_bytes())
         feeder = threading.Thread(target=lambda: feed(source, content), daemon=True)

@@ -64,13 +64,11 @@ def rescore(
         raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     if models.directions and options.backward:
         raise OptionError("--iterate says how each model reads; leave --backward out")
-    if carry_over is not None and (source.workers > 1 or destination.resume):
-        raise OptionError("--carry-over needs all lattices in their order: leave --jobs and --resume out")
+    if carry_over is not None and destination.resume:
+        raise OptionError("--carry-over needs all lattices in their order: leave --resume out")
     if carry_over is not None and is_parted(destination):
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = source.need_table()
-    if source.workers > 1 and options.unk_penalty is None:
-        words.complete()  # workers know only the words so far
     log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")

@@ -25,7 +25,17 @@ from ninja.io.writer import KALDI, format_of, spells_words
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.log import Log
-from ninja.parallel.pipeline import ARCS_ON_A_THREAD, ON_A_THREAD, Each, Keyed, Stage, grouped, keep, stream
+from ninja.parallel.pipeline import (
+    ARCS_ON_A_THREAD,
+    ON_A_THREAD,
+    Each,
+    Keyed,
+    Stage,
+    ThreadedStage,
+    grouped,
+    keep,
+    stream,
+)
 from ninja.parallel.threads import in_order
 
 Result = TypeVar("Result")
@@ -92,7 +102,7 @@ def results(
     found = stream(
         noted(),
         stage,
-        jobs=source.threads if isinstance(stage, Each) else source.workers,
+        jobs=source.threads if isinstance(stage, Each | ThreadedStage) else source.workers,
         batch_arcs=batch_arcs,
         done=done,
         log=console.log,

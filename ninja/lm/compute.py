@@ -74,14 +74,14 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Threads:
-    """As many threads as torch has, each of which computes alone on rows of a batch.
+    """As many threads as torch has, or `count`, each of which computes alone on rows of a batch.
 
     torch would share every single operation among its threads, and wait for the slowest: this saves a fifth of the
     time on two cores.
     """
 
-    def __init__(self) -> None:
-        self.count = torch.get_num_threads()
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or torch.get_num_threads()
         self._pool: ThreadPoolExecutor | None = None
 
     def _started(self) -> ThreadPoolExecutor:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -109,6 +110,15 @@ class MixtureLM(LanguageModel):
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
         self._slots = SlotPool(self._grow)
+
+    def twin(self) -> MixtureLM | None:
+        """See `LanguageModel.twin`."""
+        lms = [part.lm.twin() for part in self._parts]
+        twin = copy.copy(self)
+        twin._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True) if lm is not None]
+        twin._slot = np.empty((len(lms), 0), np.int64)
+        twin._slots = SlotPool(twin._grow)
+        return twin if len(twin._parts) == len(lms) else None
 
     @property
     def num_slots(self) -> int:

@@ -54,6 +54,13 @@ class LanguageModel(Protocol):
         """True if scores are normalised exactly; None: unknown."""
         return None
 
+    def twin(self) -> LanguageModel | None:
+        """Return a model with the same weights, which are not copied, and slots of its own, for another thread.
+
+        None: this kind of model has none, and only one thread may use it.
+        """
+        return None
+
     def start(self, count: int) -> np.ndarray:
         """Make slots of the history that is ``<s>`` alone.
 

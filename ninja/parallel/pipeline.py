@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import LatticeError, NinjaError, OptionError, WorkerError
 from ninja.files.cores import num_cores
@@ -39,6 +39,15 @@ class Stage(Protocol[Output]):
 
     def __call__(self, lattices: Keyed, log: Any) -> Iterator[tuple[str, Output]]:
         """Yield ``(key, result)`` for each lattice; failures and notes go to the log, a `Log` of the stage's kind."""
+        ...
+
+
+@runtime_checkable
+class ThreadedStage(Stage[Output], Protocol[Output]):
+    """A stage that spreads its work over threads of this process itself."""
+
+    def on_threads(self, lattices: Keyed, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
+        """Yield the results as a call of the stage does."""
         ...
 
 
@@ -95,8 +104,8 @@ def stream(
         lattices: Read as they are needed, never all at once.
         stage: ``Each(function)`` for a function of one lattice.
         jobs: Workers; with 1 all is done by the caller's thread.
-        processes: Workers are processes, to which lattices are sent, rather than threads; None: threads for `Each`,
-            processes for other stages, which take several lattices at once.
+        processes: Workers are processes, to which lattices are sent, rather than threads; None: threads for `Each` and
+            `ThreadedStage`, processes for other stages, which take several lattices at once.
         batch_arcs: Arcs in all processes' hands at once (one larger lattice is a batch of its own).
         done: Keys whose lattices are left out; each as often as it stands there.
         log: Of the stage's kind; filled while the stream is read, and with the logs of the workers.
@@ -117,6 +126,8 @@ def stream(
         results = stage(left, log)
     elif isinstance(stage, Each) and not processes:
         results = _on_threads(left, stage, jobs, log)
+    elif isinstance(stage, ThreadedStage) and not processes:
+        results = stage.on_threads(left, log, jobs)
     elif processes is False:
         raise OptionError("a stage that takes several lattices at once cannot be shared by threads; use processes")
     else:

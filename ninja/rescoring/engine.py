@@ -1,15 +1,16 @@
 """The engine: many lattices in flight, the language model called for all of them at once, results in input order.
 
 Half of the lattices wait for the language model, which runs in a thread of its own, while the other half's bookkeeping
-is done; then they change places. What a lattice gets does not depend on which others are in flight.
+is done; then they change places. On several threads each takes the next lattice whenever it has room for one, and asks
+a twin of the model itself. What a lattice gets does not depend on which others are in flight.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -28,6 +29,7 @@ from ninja.lm import LanguageModel
 from ninja.rescoring.carry_over import RecordingQueue, Utterance
 from ninja.rescoring.models import BoundModels, refuse_unknown
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions, RescoreReport
+from ninja.rescoring.threads import InFlight, InThisThread, on_threads
 
 Keyed = tuple[str, Lattice]
 Coming = Keyed | None  # None: the next lattice is awaited; those in flight are to be given out
@@ -39,14 +41,20 @@ class Engine(ABC):
     """One run of one model over many lattices; subclasses search, or score whole sentences."""
 
     def __init__(
-        self, models: BoundModels, options: RescoreOptions, queue: RecordingQueue, report: RescoreReport
+        self,
+        models: BoundModels,
+        options: RescoreOptions,
+        queue: RecordingQueue,
+        report: RescoreReport,
+        num_threads: int = 1,
     ) -> None:
         self.models = models
         self.options = options
         self.queue = queue
         self.report = report
-        self.in_flight: deque[Utterance] = deque()  # in input order, until its result is handed out
-        self.num_arcs = 0  # of these
+        self.num_threads = num_threads  # that compute, if the models have twins
+        self.batch_arcs = options.batch_arcs  # of each thread
+        self.in_flight = InFlight()
         self.awaiting = False  # the next lattice is on its way, where the source says so
         self._few: list[Lattice] = []  # the first ones, too few to tell whether the models know their words
 
@@ -71,15 +79,27 @@ class Engine(ABC):
         seen = [lattice for _, lattice in first]
         self.report.cover(self.models.coverages(seen))
         self._examine(seen, to_come=self.awaiting)
-        with closing(self._waves(chain(first, self._examined(source)), BatchedLM(self.models.lm))) as waves:
+        with closing(self._work(chain(first, self._examined(source)))) as waves:
             for _ in waves:
-                while self.in_flight and self.in_flight[0].is_done:
-                    utterance = self.in_flight.popleft()
-                    self.num_arcs -= utterance.num_arcs
+                while (utterance := self.in_flight.pop_done()) is not None:
                     if utterance.result is not None:
                         yield utterance.key, utterance.result
-                if self.awaiting and not self.in_flight:
+                if self.awaiting and self.in_flight.is_empty:
                     yield None
+
+    def _work(self, source: Iterator[Coming]) -> Generator[None, None, None]:
+        """Rescore in one thread or several, stopping whenever some lattices may be done."""
+        made = (self.models.twin() for _ in range(self.num_threads))
+        twins = [twin for twin in made if twin is not None] if self.num_threads > 1 else []
+        if not twins:
+            return self._waves(source, BatchedLM(self.models.lm))
+        engines = []
+        for twin in twins:
+            engine = copy.copy(self)
+            engine.models = twin
+            engine.batch_arcs = max(1, self.options.batch_arcs // len(twins))
+            engines.append(engine)
+        return on_threads([engine._waves(source, BatchedLM(engine.models.lm)) for engine in engines], self.in_flight)
 
     def _examine(self, lattices: list[Lattice], *, to_come: bool) -> None:
         """Refuse models that know too few words of the first lattices, once these have arcs enough or are all."""
@@ -108,19 +128,19 @@ class Engine(ABC):
             utterance = self.queue.ready()
             if utterance is not None:
                 return utterance
-            if self.num_arcs >= most_arcs:
+            if self.in_flight.num_arcs >= most_arcs:
                 return None
             try:
                 pair = next(source)
             except StopIteration:
                 self.awaiting = False
+                self.in_flight.has_ended = True
                 return None
             self.awaiting = pair is None
             if pair is None:
                 return None
             utterance = Utterance(pair[1])
-            self.in_flight.append(utterance)
-            self.num_arcs += utterance.num_arcs
+            self.in_flight.add(utterance)
             try:
                 if self.queue.enter(utterance):
                     return utterance
@@ -129,18 +149,22 @@ class Engine(ABC):
 
     def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
         """Keep the result of an utterance, and pass its words to the next one of its recording."""
-        utterance.result = reverse(result) if self.options.backward else result
-        utterance.is_done = True
-        self.queue.leave(utterance, said)
+        result = reverse(result) if self.options.backward else result
+        with self.in_flight.lock:
+            utterance.result = result
+            utterance.is_done = True
+            self.queue.leave(utterance, said)
 
     def _fail(self, utterance: Utterance, error: NinjaError) -> None:
-        self.report.fail(error)
-        utterance.is_done = True
-        self.queue.leave(utterance, ())
+        with self.in_flight.lock:
+            self.report.fail(error)
+            utterance.is_done = True
+            self.queue.leave(utterance, ())
 
     def _pass_on(self, notes: list[str]) -> None:
-        while notes:
-            self.report.note(notes.pop(0))
+        with self.in_flight.lock:
+            while notes:
+                self.report.note(notes.pop(0))
 
 
 class _HalfBatch:
@@ -158,7 +182,7 @@ class SearchEngine(Engine):
 
     def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
         halves = [_HalfBatch(self._expander()) for _ in range(2)]
-        with ThreadPoolExecutor(1, "language-model") as pool:
+        with InThisThread() if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
             try:
                 while True:
                     for half in halves:
@@ -167,9 +191,10 @@ class SearchEngine(Engine):
                         self._admit(half, source, any(each.utterances for each in halves))
                         if half.utterances:
                             half.answers = pool.submit(lm.wave, *half.expander.gather())
-                            self.report.calls += 1
                     yield
-                    if not self.awaiting and not any(half.utterances for half in halves):
+                    if self.awaiting or any(half.utterances for half in halves):
+                        continue
+                    if not self.in_flight.wait_for_more(4 * self.options.batch_arcs):
                         break
             finally:
                 for half in halves:
@@ -199,17 +224,18 @@ class SearchEngine(Engine):
 
     def _admit(self, half: _HalfBatch, source: Iterator[Coming], busy: bool) -> None:
         """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
-        budget = self.options.batch_arcs
-        while not half.utterances or half.num_arcs < budget // 2:
-            utterance = self._next(source, 4 * budget if busy else np.inf)
-            if utterance is None:
-                return
-            try:
-                lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
-                lm_word, extra = self.models.of(lattice)
-            except NinjaError as error:
-                self._fail(utterance, error)
-                continue
+        while not half.utterances or half.num_arcs < self.batch_arcs // 2:
+            with self.in_flight.lock:
+                most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
+                utterance = self._next(source, most)
+                if utterance is None:
+                    return
+                try:
+                    lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
+                    lm_word, extra = self.models.of(lattice)  # within the lock: a symbol table may grow while one reads
+                except NinjaError as error:
+                    self._fail(utterance, error)
+                    continue
             half.utterances[half.expander.add(lattice, lm_word, extra, utterance.context)] = utterance
             half.num_arcs += utterance.num_arcs
             busy = True
@@ -220,13 +246,16 @@ class SearchEngine(Engine):
         slots, logprob, seconds = half.answers.result()
         half.answers = None
         half.expander.scatter(slots, logprob)
-        self.report.histories += slots.size
-        self.report.scores += logprob.size
-        self.report.lm_seconds += seconds
-        for number, status, expanded in half.expander.ended():
+        ended = half.expander.ended()
+        with self.in_flight.lock:
+            self.report.calls += 1
+            self.report.histories += slots.size
+            self.report.scores += logprob.size
+            self.report.lm_seconds += seconds
+            self.report.expanded_arcs += sum(expanded for _, _, expanded in ended)
+        for number, status, _ in ended:
             utterance = half.utterances.pop(number)
             half.num_arcs -= utterance.num_arcs
-            self.report.expanded_arcs += expanded
             try:
                 self._finish(utterance, *self._result(half.expander, number, status, utterance))
             except NinjaError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -134,6 +135,17 @@ class BoundModels:
         self._lm: LanguageModel | None = None if isinstance(self._given, Mixture) else self._given
         self._map: WordMap | None = None
         self._parts: Sequence[WordMap] = ()
+
+    def twin(self) -> BoundModels | None:
+        """Return the same for another thread, once the words of some lattices are known; see `LanguageModel.twin`."""
+        lm = self.lm.twin()
+        if lm is None:
+            return None
+        twin = copy.copy(self)
+        twin._lm = lm
+        if not isinstance(self._given, Mixture):
+            twin._given = lm
+        return twin
 
     @property
     def lm(self) -> LanguageModel:

@@ -110,7 +110,14 @@ class Rescorer:
         """
         return self.coming(pairs(lattices), RescoreReport() if log is None else log)  # type: ignore[return-value]
 
-    def coming(self, lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]:
+    def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
+        """Do the same on several threads, with one copy of the models' weights; the results are the same bytes.
+
+        Models that only one thread may use, see `LanguageModel.twin`, share each product among torch's threads instead.
+        """
+        return self.coming(pairs(lattices), log, num_threads=num_threads)  # type: ignore[return-value]
+
+    def coming(self, lattices: Iterable[Coming], log: RescoreReport, *, num_threads: int = 1) -> Iterator[Coming]:
         """Do the same with lattices that may be awaited, see `Arrivals`.
 
         Returns:
@@ -129,7 +136,8 @@ class Rescorer:
         old_lm = self.old_lm
         for lm, options in self._passes:
             queue = RecordingQueue(self.carry_over)
-            lattices = self._engine(BoundModels(lm, old_lm, options), options, queue, log).results(lattices)
+            engine = self._engine(BoundModels(lm, old_lm, options), options, queue, log, num_threads)
+            lattices = engine.results(lattices)
             old_lm = None  # it is taken out when the first of the models is put in
         if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
             self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
@@ -244,12 +252,17 @@ class Rescorer:
         return self._engine(self._live_models, self._passes[0][1], queue, log)
 
     def _engine(
-        self, models: BoundModels, options: RescoreOptions, queue: RecordingQueue, log: RescoreReport
+        self,
+        models: BoundModels,
+        options: RescoreOptions,
+        queue: RecordingQueue,
+        log: RescoreReport,
+        num_threads: int = 1,
     ) -> Engine:
         if self.carry_over is not None and options.backward:
             raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
-        return engine(models, options, queue, log)
+        return engine(models, options, queue, log, num_threads)
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.carry_over is not None:

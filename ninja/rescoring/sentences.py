@@ -147,18 +147,23 @@ class SentenceEngine(Engine):
     """The algorithms that score sentences."""
 
     def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
-        while (batch := self._batch(source)) or self.awaiting:
-            if batch:
+        while True:
+            if batch := self._batch(source):
                 self._rescore(batch, lm)
             yield
-        yield  # the last lattices may all have failed
+            if not batch and not self.awaiting and not self.in_flight.wait_for_more(2 * self.options.batch_arcs):
+                return
 
     def _batch(self, source: Iterator[Coming]) -> list[_Unfolding]:
         """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
         batch: list[_Unfolding] = []
         arcs = 0
-        budget = self.options.batch_arcs
-        while arcs < budget and (utterance := self._next(source, 2 * budget if batch else np.inf)) is not None:
+        most = 2 * self.options.batch_arcs
+        while arcs < self.batch_arcs:
+            with self.in_flight.lock:
+                utterance = self._next(source, most if batch or self.in_flight.has_threads else np.inf)
+            if utterance is None:
+                break
             try:
                 batch.append(self._unfold(utterance))
             except NinjaError as error:
@@ -170,7 +175,8 @@ class SentenceEngine(Engine):
     def _unfold(self, utterance: Utterance) -> _Unfolding:
         options = self.options
         lattice = reverse(utterance.lattice) if options.backward else utterance.lattice
-        lm_word, extra = self.models.of(lattice)
+        with self.in_flight.lock:  # a symbol table may grow while another thread reads
+            lm_word, extra = self.models.of(lattice)
         if options.algorithm == "cover":
             lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
             lm_word, extra = lm_word[arc], extra[arc]
@@ -195,9 +201,10 @@ class SentenceEngine(Engine):
             self._rescore(batch[: len(batch) // 2], lm)
             self._rescore(batch[len(batch) // 2 :], lm)
             return
-        self.report.lm_seconds += time.perf_counter() - start
-        self.report.scores += parent.size
-        self.report.histories += np.unique(parent[parent >= 0]).size
+        with self.in_flight.lock:
+            self.report.lm_seconds += time.perf_counter() - start
+            self.report.scores += parent.size
+            self.report.histories += np.unique(parent[parent >= 0]).size
         self._pass_on(lm.notes)
         for each, node in zip(batch, nodes, strict=True):
             try:
@@ -211,7 +218,8 @@ class SentenceEngine(Engine):
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
     def _count_call(self) -> None:
-        self.report.calls += 1
+        with self.in_flight.lock:
+            self.report.calls += 1
 
     def _result(self, each: _Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
         """Return a lattice with its new costs, and the words carried over to the next utterances."""
@@ -219,7 +227,8 @@ class SentenceEngine(Engine):
         if not np.isfinite(score).all():
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
         scales = options.scales
-        self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
+        with self.in_flight.lock:
+            self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
         graph, final_graph = self._costs(each, score)
         said: list[int] = []
         if options.output == "best" or each.utterance.recording is not None:

@@ -149,6 +149,9 @@ class AttentionLM(StatePoolLM):
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         return self._read(np.empty((len(row), 0), np.int64), words)
 
+    def twin(self) -> None:
+        """See `LanguageModel.twin`; each of its products is large enough for all cores."""
+
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""

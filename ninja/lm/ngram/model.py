@@ -66,6 +66,10 @@ class NgramLM(LanguageModel):
         """Words of the longest n-gram; of a grammar, states of the longest back-off chain."""
         return self.model.order
 
+    def twin(self) -> NgramLM:
+        """See `LanguageModel.twin`; the model itself, for it holds no states."""
+        return self
+
     def start(self, count: int) -> npt.NDArray[np.int64]:
         """See `LanguageModel.start`; all slots are the same state."""
         return np.full(count, self.model.start, np.int64)

@@ -15,6 +15,8 @@ from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.word_map import Words
 from ninja.models.lstm import LSTMLanguageModel
 
+VECTOR = 64  # numbers; torch computes fewer, at the end of an operation, in another way
+
 
 class LstmLM(StatePoolLM):
     """An LSTM language model behind the protocol of `LanguageModel`; see there for its methods.
@@ -63,10 +65,18 @@ class LstmLM(StatePoolLM):
 
 
 def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function that estimates log-normalisers, float32 [n, embedding] → [n, 1]."""
+    """Return the function that estimates log-normalisers, float32 [n, embedding] → [n, 1].
+
+    Hidden layers are widened, with zeros, to whole vectors of the processor: then a row has the same bits in any batch.
+    """
+    pad, silu = torch.nn.functional.pad, torch.nn.functional.silu
+    spare = -module.config.normaliser % VECTOR
     layers = [each for each in module.normaliser if isinstance(each, torch.nn.Linear)]
-    first, second, last = (linear(each.weight.detach().to(device), each.bias.detach().to(device)) for each in layers)
-    silu = torch.nn.functional.silu
+    weights = [each.weight.detach().to(device) for each in layers]
+    biases = [each.bias.detach().to(device) for each in layers]
+    first = linear(pad(weights[0], (0, 0, 0, spare)), pad(biases[0], (0, spare)))
+    second = linear(pad(weights[1], (0, spare, 0, spare)), pad(biases[1], (0, spare)))
+    last = linear(pad(weights[2], (0, spare)), biases[2])
     return lambda output: last(silu(second(silu(first(output)))))
 
 

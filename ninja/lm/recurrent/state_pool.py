@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -63,16 +64,29 @@ class StatePoolLM(LanguageModel, ABC):
         self._max_batch = options.max_batch
         self._threads = Threads()
         self._device = device_of(options.device)
-        self._states = torch.empty(0, width, device=self._device)
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
         self._output = output
         blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self.normalized else ()
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
+        self._empty(width)
+        self._start_normaliser = np.float32(np.nan)
+
+    def _empty(self, width: int) -> None:
+        """Begin without slots."""
+        self._states = torch.empty(0, width, device=self._device)
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._slots = SlotPool(self._grow)
-        self._start_normaliser = np.float32(np.nan)
+
+    def twin(self) -> LanguageModel | None:
+        """See `LanguageModel.twin`; on a device other than the CPU a second thread would gain nothing."""
+        if self._device.type != "cpu":
+            return None
+        twin = copy.copy(self)
+        twin._threads = Threads(1)
+        twin._empty(self._states.shape[1])
+        return twin
 
     @abstractmethod
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:

@@ -1,0 +1,135 @@
+"""Rescoring on several threads: the results of one thread, in order, whatever goes wrong."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+from test_rescore import TABLE, random_lattice
+
+from ninja.errors import LatticeError, NinjaError
+from ninja.lm import Mixture
+from ninja.rescoring import CarryOver, RescoreOptions, Rescorer, RescoreReport
+
+pytest.importorskip("torch")
+import torch
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.recurrent.lstm import LstmLM
+from ninja.models.lstm import Config, LSTMLanguageModel
+
+OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400)
+LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(24))]
+
+
+def make_lm(seed=1):
+    torch.manual_seed(seed)
+    words = SymbolTable.from_words(["<s>", "</s>", "<unk>", *(f"w{i}" for i in range(1, 9))])
+    module = LSTMLanguageModel(Config(len(words), embedding=8, hidden=16, normaliser=4))
+    module.initialise()
+    return LstmLM(module.eval(), words)
+
+
+def run(lm, options=OPTIONS, threads=1, lattices=LATTICES, log=None, **how):
+    rescorer = Rescorer(lm, options, **how)
+    log = RescoreReport() if log is None else log
+    return list(rescorer.on_threads(lattices, log, threads))
+
+
+def same(found, expected):
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    return all(one.identical(other) for (_, one), (_, other) in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ["arcbeam", "pruned", "nbest", "trie"])
+@pytest.mark.parametrize("batch_arcs", [1, 400, 100_000])
+def test_any_number_of_threads_gives_the_same_bytes_in_input_order(algorithm, batch_arcs):
+    options = replace(OPTIONS, algorithm=algorithm, batch_arcs=batch_arcs, num_best=5)
+    expected = run(make_lm(), options)
+    assert len(expected) == len(LATTICES)
+    for threads in (2, 3, 7):
+        lm, log = make_lm(), RescoreReport()
+        assert same(run(lm, options, threads, log=log), expected)
+        assert (log.arcs, lm.num_slots) == (sum(lattice.num_arcs for _, lattice in LATTICES), 0)
+
+
+def test_mixtures_and_old_models_have_twins():
+    models = Mixture([(make_lm(1), 0.5), (make_lm(2), 0.5)], "linear")
+    assert same(run(models, threads=3, old_lm=make_lm(3)), run(models, old_lm=make_lm(3)))
+
+
+def test_a_model_without_a_twin_is_used_by_one_thread_only():
+    class Watched(FakeLM):
+        def logprob(self, slots, words):
+            callers.add(threading.current_thread().name)
+            return super().logprob(slots, words)
+
+    callers = set()
+    assert same(run(Watched(), threads=4), run(FakeLM()))
+    assert len(callers) == 1
+
+
+def test_carried_words_reach_the_next_utterance_on_whatever_thread():
+    assert same(run(make_lm(), threads=3, carry_over=CarryOver()), run(make_lm(), carry_over=CarryOver()))
+
+
+def test_a_lattice_that_fails_costs_only_itself():
+    bad = random_lattice(99).replace(final_graph=np.full(30, np.inf, np.float32), key="bad")
+    lattices = [*LATTICES[:7], ("bad", bad), *LATTICES[7:]]
+    failures = []
+    log = RescoreReport(on_error=failures.append)
+    assert same(run(make_lm(), threads=3, lattices=lattices, log=log), run(make_lm()))
+    assert [error.key for error in failures] == ["bad"]
+    with pytest.raises(LatticeError, match="no final state"):
+        run(make_lm(), threads=3, lattices=lattices)
+
+
+@pytest.mark.parametrize("error", [NinjaError("cut short"), ZeroDivisionError()])
+def test_an_error_of_the_source_or_the_model_ends_the_run(error):
+    def source():
+        yield from LATTICES[:12]
+        raise error
+
+    with pytest.raises(type(error)):
+        run(make_lm(), threads=2, lattices=source())
+    lm = make_lm()
+    lm._step = lambda row, words: 1 / 0  # the twins' too
+    with pytest.raises(ZeroDivisionError):
+        run(lm, threads=2)
+
+
+def test_who_stops_early_leaves_no_thread_behind():
+    before = torch.get_num_threads()
+    results = Rescorer(make_lm(), OPTIONS).on_threads(iter(LATTICES), RescoreReport(), 3)
+    assert next(results)[0] == LATTICES[0][0]
+    results.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rescoring")]
+    assert torch.get_num_threads() == before
+
+
+def test_a_slow_reader_of_results_bounds_what_is_in_flight():
+    taken = []
+
+    def source():
+        for number in range(120):
+            taken.append(number)
+            yield LATTICES[number % len(LATTICES)]
+
+    most = 4 * OPTIONS.batch_arcs // min(lattice.num_arcs for _, lattice in LATTICES) + 3
+    results = Rescorer(make_lm(), OPTIONS).on_threads(source(), RescoreReport(), 3)
+    for given, _ in enumerate(results, start=1):
+        assert len(taken) <= given + most
+
+
+def test_twins_share_their_weights_and_nothing_else():
+    lm = make_lm()
+    twin = lm.twin()
+    assert twin._embedding.data_ptr() == lm._embedding.data_ptr()
+    assert twin._layers is lm._layers
+    slot = twin.advance(twin.start(1), np.array([4], np.int32))
+    assert (lm.num_slots, twin.num_slots) == (0, 2)
+    own = lm.advance(lm.start(1), np.array([4], np.int32))
+    every = np.arange(11, dtype=np.int32)
+    assert (twin.logprob(np.repeat(slot, 11), every) == lm.logprob(np.repeat(own, 11), every)).all()
+    assert TABLE is LATTICES[0][1].words
