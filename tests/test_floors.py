@@ -54,6 +54,7 @@ HEAVY = {
         "lm/recurrent/",
         "lm/kaldi/",
         "lm/train/loop",
+        "lm/train/normaliser",
         "lm/train/objective",
         "lm/checkpoint",
         "lm/attention/network",
