@@ -33,6 +33,8 @@ class FileBatches:
         file: int,
         known: Bool | None,
         *,
+        begin: int,
+        end: int,
         chunk: int,
         ahead: int,
         largest: int,

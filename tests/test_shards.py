@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import ninja as package
 from ninja.cli.shards import CommandWork
-from ninja.errors import OptionError
+from ninja.errors import FormatError, OptionError
+from ninja.files.place import Place, Table
 from ninja.graph import from_arcs
 from ninja.parallel import cuts
 from ninja.parallel.plan import Plan, Shard, units
@@ -220,6 +221,19 @@ def test_plans_follow_from_sources_and_number_alone(here):
     assert plans[0].digest == plans[1].digest
     assert [plans[0].tables(Shard(n, 7)) for n in range(1, 8)] == [plans[1].tables(Shard(n, 7)) for n in range(1, 8)]
     assert pickle.loads(pickle.dumps(plans[0])).tables(Shard(3, 7)) == plans[0].tables(Shard(3, 7))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_stretches_of_an_archive_are_read_to_their_ends(here, monkeypatch, cores):
+    monkeypatch.setattr("ninja.io.sources.num_cores", lambda: cores)  # with two, a compiled thread reads
+    places = [*begins("lat.ark"), os.path.getsize("lat.ark")]
+    keys = list(package.keys("lat.ark"))
+    for first, last in ((0, 40), (3, 4), (7, 31), (39, 40)):
+        stretch = Table(Place("lat.ark", places[first], end=places[last]))
+        assert [key for key, _ in package.read((stretch,))] == keys[first:last]
+    cut = Table(Place("lat.ark", places[5], end=places[7] - 9))
+    with pytest.raises(FormatError, match=f"byte {places[7] - 20}, .*: the file ends inside a state"):
+        list(package.read((cut,)))
 
 
 def test_faults_of_stretches_are_said_with_their_place_in_the_file(here, ninja):

@@ -75,7 +75,8 @@ cdef class FileBatches:
 
     Args:
         path: Name of the file in errors.
-        file: Its descriptor, at the begin of an archive; it is closed in the end.
+        file: Its descriptor; it is closed in the end.
+        begin, end: Where in it an archive, or a stretch of one, begins and ends.
         known: As for ``TableReader``.
         chunk: Bytes read at once.
         ahead: Bytes read ahead, at most (or one batch).
@@ -87,7 +88,8 @@ cdef class FileBatches:
     cdef object known
     cdef readonly int64_t size  # of the last batch, in bytes of the file
 
-    def __init__(self, object path, int file, object known, *, int64_t chunk, int64_t ahead, int64_t largest):
+    def __init__(self, object path, int file, object known, *, int64_t begin, int64_t end, int64_t chunk, int64_t ahead,
+                 int64_t largest):
         if self.reader != NULL:
             raise RuntimeError("begun already")
         self.path = path
@@ -97,7 +99,7 @@ cdef class FileBatches:
         if known is not None:
             ids = <const uint8_t*>np.PyArray_DATA(<np.ndarray?>known)
             num_ids = np.PyArray_DIM(<np.ndarray>known, 0)
-        self.reader = new c.FileReader(file, ids, num_ids, chunk, ahead, largest)
+        self.reader = new c.FileReader(file, begin, end, ids, num_ids, chunk, ahead, largest)
 
     def next(self):
         """Return the items of the next batch, and its faults, as ``TableReader.parse`` does; None at the end."""

@@ -46,10 +46,11 @@ class FileReader {
  public:
   enum State { kBatch, kWait, kEnd, kFailed, kTooLarge };
 
-  // Args: an open file, which is closed in the end; word ids that may occur (null: any); bytes read at once; bytes read
-  // ahead at most (or one batch); bytes an entry may take.
-  FileReader(int file, const uint8_t* known, int64_t num_known, int64_t chunk, int64_t ahead, int64_t largest)
-      : file_(file), chunk_(chunk), ahead_(ahead), largest_(largest) {
+  // Args: an open file, which is closed in the end; where in it reading begins and ends; word ids that may occur (null:
+  // any); bytes read at once; bytes read ahead at most (or one batch); bytes an entry may take.
+  FileReader(int file, int64_t begin, int64_t end, const uint8_t* known, int64_t num_known, int64_t chunk, int64_t ahead,
+             int64_t largest)
+      : file_(file), stop_(end), chunk_(chunk), ahead_(ahead), largest_(largest), position_(begin) {
     parser_.known = known;
     parser_.num_known = num_known;
     thread_ = std::thread([this] { run(); });
@@ -103,9 +104,10 @@ class FileReader {
       if (pending > largest_) return kTooLarge;
       const int64_t space = std::max(chunk_, pending);
       char* begin = window.reserve(pending + space + kSlack, pending);
+      const int64_t wanted = std::min(space, stop_ - position_ - pending);
       ssize_t count;
       do {
-        count = ::read(file_, begin + pending, space);
+        count = ::pread(file_, begin + pending, wanted, position_ + pending);
       } while (count < 0 && errno == EINTR);
       if (count < 0) {
         error_number_ = errno;
@@ -127,7 +129,7 @@ class FileReader {
 
   int64_t file_size() const {
     struct stat status;
-    return ::fstat(file_, &status) == 0 ? static_cast<int64_t>(status.st_size) : 0;
+    return ::fstat(file_, &status) == 0 ? std::min<int64_t>(status.st_size, stop_) : 0;
   }
 
   static void keep_keys(EntryBatch& batch) {
@@ -154,9 +156,9 @@ class FileReader {
   }
 
   int file_;
-  int64_t chunk_, ahead_, largest_;
+  int64_t stop_, chunk_, ahead_, largest_;
+  int64_t position_;  // in the file, of the window's begin
   TableParser parser_;
-  int64_t position_ = 0;  // in the file, of the window's begin
   int error_number_ = 0;
 
   std::mutex mutex_;

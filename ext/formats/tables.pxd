@@ -65,7 +65,7 @@ cdef extern from "formats/read_ahead.hpp" namespace "ninja" nogil:
         kTooLarge "ninja::FileReader::kTooLarge"
 
     cdef cppclass FileReader:
-        FileReader(int, const uint8_t*, int64_t, int64_t, int64_t, int64_t) except +
+        FileReader(int, int64_t, int64_t, const uint8_t*, int64_t, int64_t, int64_t, int64_t) except +
         ReaderState next(EntryBatch&, int) except +
         int error_number()
         int64_t position()

@@ -41,7 +41,7 @@ class Stream:
         place: Place | None = None,
     ) -> None:
         self.name = name
-        self.begin = 0 if place is None else place.offset  # in the file
+        self.begin, self.end = (0, None) if place is None else (place.offset, place.end)  # in the file
         self.lines = 0 if place is None else place.line  # of the file, before
         self._process = process
         self._raw = raw
@@ -68,8 +68,9 @@ class Stream:
 
     @property
     def is_local(self) -> bool:
-        """True of a plain file of this machine, which can be mapped and has a descriptor."""
-        return self.seekable and not isinstance(self._raw, RemoteFile)
+        """True of a plain file of this machine, or a stretch of it, which can be mapped and has a descriptor."""
+        raw = self._raw.raw if isinstance(self._raw, _Range) else self._raw
+        return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 
     @property
     def position(self) -> int:
@@ -140,8 +141,9 @@ class Stream:
         self._left = max(0, (size or 0) - offset)
 
     def descriptor(self) -> int:
-        """Return a descriptor of a plain file of one's own, at the file's begin."""
-        self.seek(0)
+        """Return a descriptor of a plain file of one's own, at the file's begin; of a stretch it may be anywhere."""
+        if self.end is None:
+            self.seek(0)
         return os.dup(self._raw.fileno())
 
     def note_input(self) -> None:
@@ -212,24 +214,24 @@ class _Range:
     """The next bytes of a file, so many."""
 
     def __init__(self, raw: IO[bytes], size: int) -> None:
-        self._raw = raw
+        self.raw = raw
         self._left = size
 
     def fileno(self) -> int:
-        return self._raw.fileno()
+        return self.raw.fileno()
 
     def read(self, size: int) -> bytes:
-        content = self._raw.read(min(size, self._left))
+        content = self.raw.read(min(size, self._left))
         self._left -= len(content)
         return content
 
     def readinto(self, buffer: memoryview) -> int:
-        count: int = self._raw.readinto(buffer[: self._left])  # type: ignore[attr-defined]
+        count: int = self.raw.readinto(buffer[: self._left])  # type: ignore[attr-defined]
         self._left -= count
         return count
 
     def close(self) -> None:
-        self._raw.close()
+        self.raw.close()
 
 
 _looked_at: dict[str, tuple[Stream, tuple[int, ...]]] = {}  # with the state of each file when it was opened

@@ -88,6 +88,8 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
         stream.name,
         stream.descriptor(),
         vocabulary.known,
+        begin=stream.begin,
+        end=LARGEST_OFFSET if stream.end is None else stream.end,
         chunk=CHUNK,
         ahead=AHEAD,
         largest=LARGEST_ENTRY,
