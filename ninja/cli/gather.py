@@ -7,10 +7,9 @@ import shlex
 
 import click
 
-from ninja.cli.console import SHOWN
 from ninja.cli.files import OutputFile
 from ninja.cli.options import Sectioned, command
-from ninja.cli.shards import CommandWork
+from ninja.cli.shards import CommandWork, report
 from ninja.files.output import target
 from ninja.parallel.gather import gather as join
 from ninja.parallel.gather import remove
@@ -76,13 +75,7 @@ def gather(output: str, remove_parts: bool) -> None:
     found = join(output)
     if remove_parts:
         remove(found)
-    failures = [failure for record in found.records for failure in record.failures]
-    for failure in failures[:SHOWN]:
-        click.echo(f"ninja: failed: {failure.message}", err=True)
-    failed = f", {len(failures)} failed" if failures else ""
-    files = " ".join(found.written)
-    click.echo(f"ninja: {files}: {found.lattices} lattices of {found.plan.shards} shards{failed}", err=True)
-    click.get_current_context().exit(1 if failures else 0)
+    report(found)
 
 
 @click.command(cls=Sectioned, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

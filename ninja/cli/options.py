@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
+from ninja.cli.shard_source import ARGUMENTS
 from ninja.errors import OptionError
 from ninja.files.output import opened_as_text, target
 
@@ -82,6 +83,14 @@ def _shard() -> click.Option:
     return option
 
 
+def _ray() -> click.Option:
+    """Make the option ``--ray``."""
+    text = "Run shards on a Ray cluster: that of this machine, a new one of its cores, or that at an address."
+    option = click.Option(["--ray"], is_flag=False, flag_value="auto", metavar="[HOST:PORT]", help=text)
+    vars(option)["section"] = LAST_SECTIONS[1]
+    return option
+
+
 class Several(click.ParamType):
     """Values with a separator between, as a tuple; ``what`` names them in messages."""
 
@@ -109,7 +118,7 @@ class Several(click.ParamType):
 class Sectioned(click.Command):
     """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``.
 
-    One that writes lattices or texts of lattices, each from one lattice, has ``--shard``.
+    One that writes lattices or texts of lattices, each from one lattice, has ``--shard`` and ``--ray``.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -117,7 +126,7 @@ class Sectioned(click.Command):
         reads = any(isinstance(each.type, Lattices) and isinstance(each, click.Argument) for each in self.params)
         writes = any(isinstance(each.type, OutputFile) for each in self.params)
         if reads and writes and self.name not in NO_SHARDS:
-            self.params.append(_shard())
+            self.params += [_shard(), _ray()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, section by section."""
@@ -132,6 +141,7 @@ class Sectioned(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; refuse an option of one value that is given more than once."""
+        ctx.meta[ARGUMENTS] = tuple(args)
         parser = self.make_parser(ctx)
         single = [each for each in self.params if isinstance(each, click.Option) and takes_one_value(each)]
         for each in single:
@@ -150,7 +160,11 @@ class Sectioned(click.Command):
         """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
         with guard(self, ctx.params):
             check_stdin(self, ctx.params)
-            shard = ctx.params.pop("shard", None)
+            shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
+            if address is not None:
+                from ninja.cli.cluster import run_on_cluster
+
+                return run_on_cluster(ctx, address, shard)
             if shard is None:
                 return self.run(ctx)
             from ninja.cli.shards import run_in_shard

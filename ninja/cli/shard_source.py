@@ -11,7 +11,7 @@ from ninja.files.place import Table
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
-SHARD = "ninja.shard"  # key in a context's meta
+SHARD, ARGUMENTS = "ninja.shard", "ninja.arguments"  # keys in a context's meta
 
 
 @dataclass(slots=True)

@@ -8,10 +8,11 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import click
 
+from ninja.cli.console import SHOWN
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, guard, names_job
 from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.doctor import installed_version
@@ -20,6 +21,7 @@ from ninja.files.place import STDIN as STDOUT
 from ninja.io.scales_beside import find_scales
 from ninja.io.symbol_tables import find_table
 from ninja.io.writer import KALDI, format_of
+from ninja.parallel.gather import Gathered
 from ninja.parallel.plan import PartOutput, Plan, Shard, units
 from ninja.parallel.record import Failure, Record
 from ninja.parallel.shard import Outcome, Part, checksum, parts_folder, run_shard
@@ -51,7 +53,7 @@ class CommandWork:
     """A command as the work of `run_shard` in any process: the same as with ``--shard``.
 
     Args:
-        arguments: The words behind ``ninja``, without ``--shard``.
+        arguments: The words behind ``ninja``, without ``--shard``; ``--ray`` does not matter.
     """
 
     arguments: tuple[str, ...]
@@ -65,14 +67,14 @@ class CommandWork:
         """
         context = self._context()
         with context, guard(context.command, context.params):
-            context.params.pop("shard")
+            context.params.pop("shard"), context.params.pop("ray")
             return plan_of(context, shards)
 
     def __call__(self, part: Part) -> Outcome:
         """Run the command on a part."""
         context = self._context()
         with context, guard(context.command, context.params):
-            context.params.pop("shard")
+            context.params.pop("shard"), context.params.pop("ray")
             return do_part(context, part, lambda: cast(Any, context.command).run(context))
 
     def _context(self) -> click.Context:
@@ -224,3 +226,14 @@ def _scales_beside(places: tuple[str, ...]) -> str | None:
 def _found(record: Record) -> str:
     failed = f", {len(record.failures)} failed" if record.failures else ""
     return f"is done already: {record.lattices} lattices{failed}"
+
+
+def report(found: Gathered) -> NoReturn:
+    """Say what was joined and what failed in the shards, and end the command."""
+    failures = [failure for record in found.records for failure in record.failures]
+    for failure in failures[:SHOWN]:
+        click.echo(f"ninja: failed: {failure.message}", err=True)
+    failed = f", {len(failures)} failed" if failures else ""
+    files = " ".join(found.written)
+    click.echo(f"ninja: {files}: {found.lattices} lattices of {found.plan.shards} shards{failed}", err=True)
+    click.get_current_context().exit(1 if failures else 0)

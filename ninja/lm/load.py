@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
@@ -130,8 +131,20 @@ def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions)
 
 def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> LanguageModel:
     """Load a language model as `load` does."""
-    name = os.fspath(ENGLISH if path is None else path)
+    return _open(os.fspath(ENGLISH if path is None else path), options)
+
+
+def _open(name: str, options: LoadOptions) -> LanguageModel:
     return kind_of(name).open(name, options)
+
+
+_open_held = lru_cache(maxsize=8)(_open)
+
+
+def hold_models() -> None:
+    """Keep the models that this process opens: whoever opens the same file in the same way gets the same model."""
+    global _open
+    _open = _open_held
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:

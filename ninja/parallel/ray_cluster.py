@@ -1,0 +1,210 @@
+"""Shards as calls of actors of Ray, which places, restarts and retries them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
+
+from ninja.errors import NinjaError, OptionError, WorkerError, named
+from ninja.files.cores import num_cores
+from ninja.parallel.plan import Plan, Shard
+from ninja.parallel.record import Record
+from ninja.parallel.shard import Work, run_shard
+
+ATTEMPTS = 3  # at a shard
+STORE = 80_000_000  # bytes of the object store of a new cluster, the smallest that Ray takes: only names go through it
+SPARE_AFTER = 60.0  # seconds after which the last shards are given to idle actors, too, ...
+SPARE_FACTOR = 2.0  # ... if that is so many times as long as any shard took
+
+
+class Worker:
+    """An actor, which holds the work: its model is loaded once."""
+
+    def __init__(self, plan: Plan, start: Callable[[], Work]) -> None:
+        self._plan = plan
+        self._start = start
+        self._work: Work | None = None
+
+    def run(self, shard: Shard) -> Record:
+        """Do a shard."""
+        if self._work is None:
+            self._work = self._start()
+        return run_shard(self._plan, shard, self._work)
+
+    @ray.method(max_task_retries=-1)  # so it waits until Ray has restarted the actor
+    def ready(self) -> None:
+        """Answer."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A shard in an actor's hands."""
+
+    shard: Shard
+    actor: Any
+    begin: float
+
+
+def run_on_ray(
+    plan: Plan,
+    shards: list[Shard],
+    start: Callable[[], Work],
+    address: str | None,
+    cores: int,
+    gpus: float,
+    on_record: Callable[[Record], None],
+) -> None:
+    """Run shards; see `ninja.parallel.cluster.run`."""
+    with connected(address):
+        options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": -1}
+        count = min(len(shards), num_actors(cores, gpus))
+        actors: list[Any] = [ray.remote(Worker).options(**options).remote(plan, start) for _ in range(count)]
+        try:
+            _hand_out(shards, actors, on_record, plan.shards)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster in a ``with`` block, unless this process is connected.
+
+    Args:
+        address: None: the cluster of this machine, or a new one of its cores.
+
+    Raises:
+        OptionError: No cluster answers.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _connect(address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str | None) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a new cluster would tell its makers of it
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        if address is not None:  # Ray itself would try for minutes
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        ray.init(address or "auto", **quiet)
+    except OSError as error:
+        if address is not None:
+            raise OptionError(f"no Ray cluster answers at {address}: {error.strerror or error}") from error
+        ray.init("local", num_cpus=num_cores(), include_dashboard=False, object_store_memory=STORE, **quiet)
+    except (RuntimeError, ValueError) as error:  # of another version of Ray or Python, or no address
+        raise OptionError(f"the Ray cluster at {address} cannot be used: {str(error).splitlines()[0]}") from error
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray's own would end the process with another exit code
+
+
+def num_actors(cores: int, gpus: float) -> int:
+    """Return how many actors of so many cores and GPUs the nodes have room for.
+
+    Raises:
+        OptionError: Not for one.
+    """
+    count = 0
+    for node in ray.nodes():
+        if node["Alive"]:
+            have = node["Resources"]
+            room = have.get("CPU", 0) // cores
+            count += int(min(room, have.get("GPU", 0) // gpus) if gpus else room)
+    if not count:
+        wanted = f"{cores} cores" + (f" and {gpus:g} GPUs" if gpus else "")
+        raise OptionError(f"no node of the Ray cluster has {wanted}, which each worker needs")
+    return count
+
+
+def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Record], None], of: int) -> None:
+    """Give each actor a shard, and another when it is done, until all are done or given up.
+
+    Ray would repeat calls itself (``max_task_retries``), but counts each try at an actor that is still restarting, and
+    leaves a shard with an actor that no node has room for any more.
+    """
+    waiting, idle = deque(shards), deque(actors)
+    calls: dict[Any, _Call] = {}
+    restarting: dict[Any, Any] = {}  # actors by the answer that says they are back
+    attempts: Counter[Shard] = Counter()
+    done: set[Shard] = set()
+    failed: dict[Shard, str] = {}
+    longest = 0.0
+    while len(done) + len(failed) < len(shards):
+        while idle and (shard := _next(waiting, calls, longest)) is not None:
+            actor = idle.popleft()
+            calls[actor.run.remote(shard)] = _Call(shard, actor, time.monotonic())
+        ready, _ = ray.wait([*calls, *restarting], num_returns=1, timeout=1.0)
+        for answer in ready:
+            if (call := calls.pop(answer, None)) is None:
+                actor = restarting.pop(answer)
+                with suppress(RayError):  # it will not come back
+                    ray.get(answer)
+                    idle.append(actor)
+                continue
+            try:
+                record = ray.get(answer)
+            except RayError as error:
+                cause = error.cause if isinstance(error, RayTaskError) else error
+                if isinstance(cause, NinjaError) and cause.of_run:
+                    raise cause from None
+                if isinstance(error, RayTaskError):
+                    idle.append(call.actor)
+                elif not isinstance(error, ActorDiedError):
+                    restarting[call.actor.ready.remote()] = call.actor
+                elif not calls and not restarting and not idle:
+                    reason = str(error).strip().splitlines()[-1]
+                    raise WorkerError(f"no worker could be started on the Ray cluster: {reason}") from error
+                attempts[call.shard] += not isinstance(error, ActorDiedError)
+                if call.shard in done or any(other.shard == call.shard for other in calls.values()):
+                    continue
+                if attempts[call.shard] < ATTEMPTS:
+                    waiting.append(call.shard)
+                else:
+                    failed[call.shard] = _reason(cause)
+                continue
+            idle.append(call.actor)
+            longest = max(longest, time.monotonic() - call.begin)
+            if call.shard not in done:
+                done.add(call.shard)
+                on_record(record)
+    if failed:
+        each = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
+        count = f"{len(failed)} of {of} shards were" if len(failed) > 1 else f"1 of {of} shards was"
+        raise WorkerError(f"{count} given up after {ATTEMPTS} attempts: {named(each)}; the others are done and stay")
+
+
+def _next(waiting: deque[Shard], calls: dict[Any, _Call], longest: float) -> Shard | None:
+    """Return the next shard; behind the last, one that takes long: its node may be dead, and no other have room."""
+    if waiting:
+        return waiting.popleft()
+    patience = max(SPARE_AFTER, SPARE_FACTOR * longest)
+    alone = [each for each in calls.values() if sum(other.shard == each.shard for other in calls.values()) == 1]
+    late = [call for call in alone if time.monotonic() - call.begin > patience]
+    return min(late, key=lambda call: call.begin).shard if late else None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, NinjaError):
+        return str(error)
+    if isinstance(error, RayError):
+        return "its worker died: out of memory, or a fault of the machine or of a library"
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
