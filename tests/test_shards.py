@@ -390,6 +390,14 @@ def test_words_of_the_sources_own_order_need_a_table(here, ninja):
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
 
 
+def test_a_shard_without_lattices_says_so(here, ninja):
+    shutil.copy(EXAMPLES / "lat.ark.gz", ".")
+    said = [ninja("prune", "lat.ark.gz", "-o", "out.ark", "--shard", f"{number}/3") for number in (1, 2, 3)]
+    assert [code for code, _, _ in said] == [0, 0, 0]
+    assert sum("has no lattices: there are more shards than places to cut" in errors for _, _, errors in said) == 2
+    assert ninja("gather", "out.ark")[0] == 0
+
+
 def test_records_hold_a_checksum_of_the_keys(here, ninja):
     in_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
     in_shards(ninja, 2, "best", "lat.ark", "-o", "out.txt")

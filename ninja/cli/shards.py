@@ -16,7 +16,7 @@ from ninja.cli.console import SHOWN
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, guard, names_job
 from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.doctor import installed_version
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import NinjaError, OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.scales_beside import find_scales
 from ninja.io.symbol_tables import find_table
@@ -224,6 +224,8 @@ def _scales_beside(places: tuple[str, ...]) -> str | None:
 
 
 def _found(record: Record) -> str:
+    if not record.parts and not record.failures:
+        return "has no lattices: there are more shards than places to cut"
     failed = f", {len(record.failures)} failed" if record.failures else ""
     return f"is done already: {record.lattices} lattices{failed}"
 
@@ -233,6 +235,9 @@ def report(found: Gathered) -> NoReturn:
     failures = [failure for record in found.records for failure in record.failures]
     for failure in failures[:SHOWN]:
         click.echo(f"ninja: failed: {failure.message}", err=True)
+    if len(failures) > SHOWN:
+        keys = [failure.key or failure.path or "?" for failure in failures]
+        click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
     failed = f", {len(failures)} failed" if failures else ""
     files = " ".join(found.written)
     click.echo(f"ninja: {files}: {found.lattices} lattices of {found.plan.shards} shards{failed}", err=True)
