@@ -1,4 +1,4 @@
-"""Definitions of the networks Ninja trains, and the checkpoint it ships.
+"""Definitions of the networks Ninja trains, and the models it ships.
 
 Plain torch that imports nothing of `ninja`: a definition can be read, or taken elsewhere, by itself.
 Importing this package does not import torch; its modules do.
@@ -9,4 +9,7 @@ from pathlib import Path
 ENGLISH = Path(__file__).with_name("english.pt")
 """The shipped English word model, used where no other is named; its card is ``english.md``."""
 
-__all__ = ["ENGLISH"]
+ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
+"""A trigram of the same text and words, hundreds of times as fast; its card is ``english_ngram.md``."""
+
+__all__ = ["ENGLISH", "ENGLISH_NGRAM"]

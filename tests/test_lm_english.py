@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from ninja.errors import ModelError
 from ninja.lm import load, sentence_logprobs
-from ninja.models import ENGLISH
+from ninja.models import ENGLISH, ENGLISH_NGRAM
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +83,16 @@ def test_its_card_tells_the_perplexity_of_its_checkpoint():
     card = checkpoint.read(ENGLISH).card
     assert f"**{card['perplexity']:.2f}**" in ENGLISH.with_suffix(".md").read_text(encoding="utf-8")
     assert card["perplexity"] < 150
+
+
+def test_the_trigram_goes_by_its_name_and_fits_its_card(tmp_path, monkeypatch, lm):
+    ngram = load("english-ngram")
+    assert {word for word, _ in ngram.vocabulary} == {word for word, _ in lm.vocabulary}
+    assert ENGLISH_NGRAM.stat().st_size <= 25_000_000
+    assert f"{ENGLISH_NGRAM.stat().st_size:,} bytes" in ENGLISH_NGRAM.with_name("english_ngram.md").read_text("utf-8")
+    right, wrong = logprob(ngram, "he had been ill for a long time", "he had bean ill four along time")
+    assert right > wrong + 5
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "english-ngram").write_text("this is a file of the user's")
+    with pytest.raises(ModelError, match="a text file"):
+        load("english-ngram")

@@ -22,7 +22,7 @@ from ninja.files import text as utf8
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm import LanguageModel
-from ninja.lm.load import CHECKPOINT, kind_of, open_model, refuse_unused_classes
+from ninja.lm.load import CHECKPOINT, kind_of, open_model, place_of, refuse_unused_classes
 from ninja.lm.perplexity import Perplexity
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import word_logprobs
@@ -104,7 +104,7 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
     if kind == CHECKPOINT:
         from ninja.lm.checkpoint import read
 
-        stored = read(name)
+        stored = read(place_of(name))
         facts |= {"kind": f"Ninja checkpoint ({stored.kind})", "perplexity": stored.card.get("perplexity")}
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))

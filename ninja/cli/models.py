@@ -83,7 +83,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         "Models",
         reads(
             "--rnnlm",
-            f"Language model; several are mixed. {NO_MODEL}: only --old-lm.  [default: the shipped English model]",
+            "Language model, or a shipped one: english, english-ngram; several are mixed. "
+            f"{NO_MODEL}: only --old-lm.  [default: english]",
             multiple=True,
         ),
         reads("--old-lm", "The first pass's language model, whose scores are taken out."),
@@ -131,7 +132,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
-        models = ModelFiles(_files(rnnlm), old_lm, *how, replace(load_options, normalize=normalize))
+        models = ModelFiles(_files(rnnlm), old_lm, *how)
+        models = replace(models, load_options=replace(load_options, normalize=normalize))
         command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected

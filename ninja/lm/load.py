@@ -19,7 +19,7 @@ from ninja.lm.multiword import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, LoadOptions, OOVScore, TextTransform
-from ninja.models import ENGLISH
+from ninja.models import ENGLISH, ENGLISH_NGRAM
 
 HEAD = 512  # bytes of a file that tell its kind
 ZIP_MAGIC = b"PK\x03\x04"
@@ -32,6 +32,7 @@ KALDI_PIECES = (
 )
 # Names such as gpt2 or facebook/opt-125m; those of files have an extension.
 _HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
+SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by names that stand for them, unless a file has one
 CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # how the names of Caffe2's two nets end
 # What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
@@ -90,8 +91,8 @@ def load(
     """Load a language model.
 
     Args:
-        path: A model of any kind in `KINDS`, a file or a directory; None = the English model that is shipped with
-            Ninja.
+        path: A model of any kind in `KINDS`, a file or a directory; or a model that is shipped with Ninja, by its
+            name in `SHIPPED`. None = ``english``.
         device: Where torch computes, such as ``"cuda"``.
         normalize: Normalise scores exactly, in single precision. False = not at all, for a network trained to normalise
             itself. None = as the model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does; models that
@@ -131,7 +132,7 @@ def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions)
 
 def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> LanguageModel:
     """Load a language model as `load` does."""
-    return _open(os.fspath(ENGLISH if path is None else path), options)
+    return _open(place_of(path), options)
 
 
 def _open(name: str, options: LoadOptions) -> LanguageModel:
@@ -147,9 +148,15 @@ def hold_models() -> None:
     _open = _open_held
 
 
+def place_of(path: str | os.PathLike[str] | None) -> str:
+    """Return where a model lies: the one that is shipped for None or its name, unless there is a file of this name."""
+    name = "english" if path is None else os.fspath(path)
+    return name if name not in SHIPPED or os.path.exists(name) else os.fspath(SHIPPED[name])
+
+
 def kind_of(path: str | os.PathLike[str]) -> Kind:
     """Detect the kind of a language model; a `ModelError` says what else it is, or that there is no such file."""
-    name = os.fspath(path)
+    name = place_of(path)
     head, names = (b"", os.listdir(name)) if os.path.isdir(name) else _contents(name)
     candidate = Candidate(unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head, names)
     for kind in KINDS:
