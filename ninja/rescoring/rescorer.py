@@ -23,7 +23,7 @@ from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
-from ninja.rescoring.service import Request, Service
+from ninja.rescoring.service import LiveReport, Request, Service
 
 NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 
@@ -243,13 +243,15 @@ class Rescorer:
     def _prepared(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
         return lattice if self.context is None else self.context.live(lattice, entities, log)
 
-    def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: RescoreReport) -> Engine:
+    def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: LiveReport) -> Engine:
         if not self._passes:
             self._load(lattice, log)
+        lm, options = self._passes[0]
         if self._live_models is None:
-            lm, options = self._passes[0]
             self._live_models = BoundModels(lm, self.old_lm, options)
-        return self._engine(self._live_models, self._passes[0][1], queue, log)
+        if log.is_settled:  # one lattice of rare words, the first of a later run, is not to be refused
+            options = replace(options, max_unknown=1.0)
+        return self._engine(self._live_models, options, queue, log)
 
     def _engine(
         self,

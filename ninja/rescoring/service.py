@@ -16,7 +16,7 @@ from ninja.errors import BusyError, ClosedError, NinjaError
 from ninja.lattice import Lattice
 from ninja.lm.word_map import Coverage
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue, Utterance
-from ninja.rescoring.engine import Coming, Engine
+from ninja.rescoring.engine import ENOUGH_ARCS, Coming, Engine
 from ninja.rescoring.options import RescoreReport
 
 IDLE_SECONDS = 5.0  # after which the thread ends; the next lattice starts another
@@ -38,6 +38,7 @@ class LiveReport(RescoreReport):
     """Counts and notes of a service, in bounded memory: failures are for the futures of their lattices."""
 
     failure: NinjaError | None = None  # of the utterance that leaves the engine next
+    is_settled: bool = False  # that the models know the words: a run found so on arcs enough
 
     def cover(self, coverages: Iterable[Coverage]) -> None:
         """Keep the coverage of the words of the last run's first lattices."""
@@ -75,7 +76,7 @@ class Service:
     def __init__(
         self,
         prepare: Callable[[Lattice, Any, RescoreReport], Lattice],
-        make_engine: Callable[[Lattice, RecordingQueue, RescoreReport], Engine],
+        make_engine: Callable[[Lattice, RecordingQueue, LiveReport], Engine],
         *,
         carry_over: CarryOver | None,
         batch_arcs: int,
@@ -98,6 +99,7 @@ class Service:
         self._of_lattice: dict[int, Request] = {}  # running ones by the id of the lattice that the engine has
         self._thread: threading.Thread | None = None
         self._calling_back = threading.local()
+        self._arcs = 0  # done, of this run
         self._closed = self._aborted = False
 
     # The callers' side: any thread.
@@ -235,6 +237,7 @@ class Service:
         first = next(requests, None)
         if first is None:
             return
+        self._arcs = 0
         engine = self._make_engine(first[1], self._queue, self.report)
         with closing(engine.results(chain([first], requests))) as results:  # type: ignore[type-var]
             for pair in results:  # results were given out before
@@ -300,6 +303,9 @@ class Service:
         error, self.report.failure = self.report.failure, None
         if utterance.result is not None:
             self.report.lattices += 1
+            self.report.arcs += utterance.num_arcs
+            self._arcs += utterance.num_arcs
+            self.report.is_settled |= self._arcs >= ENOUGH_ARCS
         result = utterance.result
         utterance.let_go()
         self._calling_back.now = True
