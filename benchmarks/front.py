@@ -43,11 +43,11 @@ LSTM, NGRAM, BOTH = "LSTM", "n-gram", "n-gram, then LSTM"
 GRID: dict[str, dict[str, Any]] = {  # algorithm: beams, or other widths, and what else it takes
     "arcbeam": {"beam": (2, 4, 6, 8, 10)},
     "arcbeam, 1 hypothesis": {"beam": (1, 2, 3, 4), "max_hyps": 1},
-    "pushforward": {"beam": (4, 6, 8)},
     "pruned, order 4": {"beam": (2, 4, 6, 8), "max_ngram_order": 4},
-    "nbest": {"num_best": (10, 100)},
-    "cover": {"prune_beam": (2, 5)},
+    "pushforward": {"beam": (4, 6, 8)},
     "trie": {"max_trie_nodes": (100, 1000)},
+    "cover": {"prune_beam": (2, 5)},
+    "nbest": {"num_best": (10, 100)},
 }
 SERIES = (
     *((NGRAM, name) for name in ("arcbeam", "arcbeam, 1 hypothesis", "pruned, order 4")),
@@ -235,8 +235,9 @@ def main() -> None:
             name = f"{model}/{algorithm}/{width}"
             if name in done["points"]:
                 continue
-            bed = bed or Bed(arguments.data)
-            done["copy"] = min(done.get("copy", float("inf")), bed.copy_seconds())
+            if bed is None:
+                bed = Bed(arguments.data)
+                done["copy"] = min(done.get("copy", float("inf")), bed.copy_seconds())
             point = bed.point(model, algorithm, width, given)
             print(f"{name}: WER {point.wer:.2f} ({point.dev_wer:.2f} on dev), {point.seconds:.2f} CPU s", flush=True)
             done["points"][name] = asdict(point)
