@@ -20,9 +20,22 @@ from ninja.lattice.batch import Batch
 
 ARCHIVE = Path(__file__).parent / "data/english/formats/lat.ark.gz"
 SCALES = Scales(0.5, 1.25, 0.25)
-OPERATIONS = {
-    "prune": partial(graph.prune, beam=2.0, scales=SCALES),
-    "to_compact": graph.to_compact,
+
+
+def best_lattice(lattice):
+    return graph.path_lattice(lattice, graph.best_path(lattice, SCALES))
+
+
+OPERATIONS = {  # on a batch, and of one lattice
+    "prune": (partial(graph.prune, beam=2.0, scales=SCALES),) * 2,
+    "to_compact": (graph.to_compact,) * 2,
+    "push": (graph.push,) * 2,
+    "push costs": (partial(graph.push, strings=False, acoustic_scale=0.5),) * 2,
+    "push labels": (partial(graph.push, weights=False),) * 2,
+    "push nothing": (partial(graph.push, strings=False, weights=False),) * 2,
+    "minimize": (graph.minimize,) * 2,
+    "minimize costs": (partial(graph.minimize, acoustic_scale=0.5, delta=0.5, strings=False),) * 2,
+    "best_path": (partial(graph.best_path, scales=SCALES), best_lattice),
 }
 
 
@@ -57,8 +70,48 @@ def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, tim
     found.insert(place, dead_end("dead"))
     if timed:
         found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
-    function = OPERATIONS[name]
-    same(list(function(Batch.of(found)).entries()), one_by_one(function, found))
+    on_batch, on_one = OPERATIONS[name]
+    same(list(on_batch(Batch.of(found)).entries()), one_by_one(on_one, found))
+
+
+@given(st.lists(lattices(), max_size=4), st.integers(0, 4))
+def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
+    place = min(place, len(found))
+    found.insert(place, dead_end("dead"))
+    batch = Batch.of(found)
+    best = graph.best_words(batch, SCALES)
+    assert best.faults == {place: "no path leads from the start to a final state"}
+    paths = [*found[:place], *found[place + 1 :]]
+    made = graph.nbest(batch, 3, SCALES)
+    assert [error.key for _, error in made.faults] == ["dead"]
+    expected = []
+    for number, lattice in enumerate(found):
+        words = best.words[best.begin[number] : best.begin[number + 1]]
+        if number == place:
+            assert words.size == 0
+            continue
+        path = graph.best_path(lattice, SCALES)
+        assert words.tolist() == path.words.tolist()
+        assert best.graph_cost[number] == path.graph_cost
+        assert best.acoustic_cost[number] == path.acoustic_cost
+        assert best.num_labels[number] == len(path.alignment)
+    for lattice in paths:
+        for rank, path in enumerate(graph.nbest(lattice, 3, SCALES), start=1):
+            expected.append(graph.path_lattice(lattice, path).with_key(f"{lattice.key}-{rank}"))
+    assert len(made) == len(expected) == len(made.keys)
+    assert made.keys == [lattice.key for lattice in expected]
+    assert all(one.identical(other) for one, other in zip(made, expected, strict=True))
+
+
+def test_faults_of_a_second_operation_keep_their_places():
+    long = Lattice.from_arrays(
+        "long", [0, 2, 2], [1, 1], [1, 2], [0, 0], [0, 0], [np.inf, 0], ali_begin=[0, 1, 2], ali=[1, 2]
+    )
+    batch = Batch.of([dead_end("a"), long, dead_end("b"), long.with_key("c"), dead_end("d")])
+    pushed = graph.push(batch)
+    assert [error.key for _, error in pushed.faults] == ["a", "b", "d"]
+    assert [before for before, _ in pushed.faults] == [0, 1, 2]
+    assert pushed.keys == ["long", "c"]
 
 
 def test_batches_of_an_archive_are_its_lattices():

@@ -250,7 +250,7 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_on_request(ninja, small
     def broken(*arguments):
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(graph, "best_path", broken)
+    monkeypatch.setattr(graph, "best_words", broken)
     code, _, errors = ninja("best", small)
     assert code == 1
     assert errors == (

@@ -86,4 +86,22 @@ Results each(const Items& items, const Make& make) {
   return results;
 }
 
+// The results of a second operation on what a first one made, with the failures of both: places are those of the first
+// operation's items, of which the second saw those that did not fail.
+inline Results joined(std::vector<Failure> first, Results second) {
+  if (first.empty()) return second;
+  std::vector<Failure> failures;
+  size_t at = 0;
+  for (Failure& failure : second.failures) {
+    while (at < first.size() && first[at].place <= failure.place + static_cast<int64_t>(at)) {
+      failures.push_back(std::move(first[at++]));
+    }
+    failure.place += static_cast<int64_t>(at);
+    failures.push_back(std::move(failure));
+  }
+  for (; at < first.size(); ++at) failures.push_back(std::move(first[at]));
+  second.failures = std::move(failures);
+  return second;
+}
+
 }  // namespace ninja

@@ -64,8 +64,13 @@ cdef inline Items* items_of(object capsule) except NULL:
 
 cdef inline tuple results_of(Results& results):
     """Return the items that were made, and ``(place, message)`` of each that was not."""
-    cdef list failures = []
+    return capsule_of(results.items), failures_of(results.failures)
+
+
+cdef inline list failures_of(const vector[Failure]& failures):
+    """Return the place and the message of each."""
+    cdef list found = []
     cdef size_t number
-    for number in range(results.failures.size()):
-        failures.append((results.failures[number].place, results.failures[number].message.decode()))
-    return capsule_of(results.items), failures
+    for number in range(failures.size()):
+        found.append((failures[number].place, failures[number].message.decode()))
+    return found

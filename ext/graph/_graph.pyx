@@ -6,7 +6,6 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport graph.kernels as c
-from core.batch cimport Items, Results, items_of, results_of
 from core.lattice cimport (
     Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze,
     fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block,
@@ -80,32 +79,6 @@ def prune(object lattice not None, double beam, double acoustic_scale, double lm
     with nogil:
         c.prune(arcs, alignments, scales, beam, selection)
     return selected(lattice, arcs, alignments, selection, arc_map)
-
-
-def prune_each(object items not None, double beam, double acoustic_scale, double lm_scale, double word_penalty):
-    cdef Items* given = items_of(items)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
-    cdef Results found
-    with nogil:
-        found = c.prune_each(given[0], scales, beam)
-    return results_of(found)
-
-
-def connect_each(object items not None):
-    cdef Items* given = items_of(items)
-    cdef Results found
-    with nogil:
-        found = c.connect_each(given[0])
-    return results_of(found)
-
-
-def best_path_each(object items not None, double acoustic_scale, double lm_scale, double word_penalty):
-    cdef Items* given = items_of(items)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
-    cdef Results found
-    with nogil:
-        found = c.best_path_each(given[0], scales)
-    return results_of(found)
 
 
 def limit_depth(object lattice not None, object time not None, int64_t frames, int64_t max_arcs_per_frame,

@@ -1,13 +1,18 @@
 // The graph kernels on batches.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/batch.hpp"
 #include "graph/best_path.hpp"
 #include "graph/connect.hpp"
+#include "graph/minimize.hpp"
+#include "graph/nbest.hpp"
 #include "graph/prune.hpp"
+#include "graph/push.hpp"
 #include "graph/select.hpp"
 
 namespace ninja {
@@ -45,22 +50,136 @@ inline Results connect_each(const Items& items) {
   });
 }
 
+inline Item linear_item(const Item& item, const int64_t* path, int64_t length) {
+  const int64_t end = length > 0 ? item.arcs.dst[path[length - 1]] : 0;
+  const int64_t final_labels = item.labels.final_ali_begin[end + 1] - item.labels.final_ali_begin[end];
+  const PathSize size = measure_path(item.arcs, item.labels, path, length);
+  Item made;
+  made.key = item.key;
+  made.compact = item.compact;
+  made.origin = item.origin;
+  NewLattice to;
+  to.old_time = item.time;
+  make_room(to, length + 1, length, size.num_labels - final_labels, final_labels);
+  adopt(to, made);
+  write_linear(item.arcs, item.labels, path, length, to);
+  return made;
+}
+
 inline Results best_path_each(const Items& items, const Scales& scales) {
   return each(items, [&](const Item& item, Item& made) -> std::string {
     static thread_local std::vector<int64_t> path;
     path.clear();
     if (!best_path(item.arcs, scales, path)) return kNoPathLeads;
-    const int64_t length = static_cast<int64_t>(path.size());
-    const int64_t end = length > 0 ? item.arcs.dst[path[length - 1]] : 0;
-    const int64_t final_labels = item.labels.final_ali_begin[end + 1] - item.labels.final_ali_begin[end];
-    const PathSize size = measure_path(item.arcs, item.labels, path.data(), length);
-    NewLattice to;
-    to.old_time = item.time;
-    make_room(to, length + 1, length, size.num_labels - final_labels, final_labels);
-    adopt(to, made);
-    write_linear(item.arcs, item.labels, path.data(), length, to);
+    made = linear_item(item, path.data(), static_cast<int64_t>(path.size()));
     return "";
   });
+}
+
+// The n best paths of each lattice, each under the lattice's key with -1, -2, ... behind it.
+inline Results nbest_each(const Items& items, int64_t n, const Scales& scales) {
+  Results results;
+  std::vector<int64_t> arcs, begin;
+  for (size_t place = 0; place < items.size(); ++place) {
+    arcs.clear();
+    begin.clear();
+    nbest(items[place].arcs, scales, n, arcs, begin);
+    if (begin.size() == 1) results.failures.push_back({static_cast<int64_t>(place), kNoPathLeads});
+    for (size_t path = 0; path + 1 < begin.size(); ++path) {
+      results.items.push_back(linear_item(items[place], arcs.data() + begin[path], begin[path + 1] - begin[path]));
+      results.items.back().key += "-" + std::to_string(path + 1);
+    }
+  }
+  return results;
+}
+
+// Plan to push a connected lattice; "" or what is wrong with it.
+inline std::string plan_within_bounds(const Item& item, bool strings, bool weights, double acoustic_scale,
+                                      Pushing& plan) {
+  constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // labels that pushing may make of one, and beyond that
+  const int64_t before = item.labels.ali_begin[item.arcs.num_arcs] + item.labels.final_ali_begin[item.arcs.num_states];
+  plan = plan_push(item.arcs, item.labels, strings, weights, acoustic_scale);
+  if (plan.num_labels <= kGrowth * before + kRoom) return "";
+  return "pushing would make " + std::to_string(plan.num_labels) + " labels of " + std::to_string(before) +
+         "; push costs only";
+}
+
+inline bool has_labels(const Item& item) {
+  return item.labels.ali_begin[item.arcs.num_arcs] > 0 || item.labels.final_ali_begin[item.arcs.num_states] > 0;
+}
+
+inline Results push_each(const Items& items, bool strings, bool weights, double acoustic_scale) {
+  Results connected = connect_each(items);
+  Results pushed = each(connected.items, [&](const Item& item, Item& made) -> std::string {
+    const bool with_strings = strings && has_labels(item);
+    if (!with_strings && !weights) {
+      made = item;
+      return "";
+    }
+    Pushing plan;
+    std::string wrong = plan_within_bounds(item, with_strings, weights, acoustic_scale, plan);
+    if (!wrong.empty()) return wrong;
+    const bool timed = item.time != nullptr && !with_strings;
+    Block to = new_block(item.arcs.num_states, item.arcs.num_arcs, plan.num_labels, plan.num_final_labels, timed);
+    if (timed) std::copy_n(item.time, item.arcs.num_states, to.time);
+    const Block written = to;
+    adopt(to, made);
+    write_pushed(item.arcs, item.labels, plan, written);
+    made.compact = with_strings || item.compact;
+    return "";
+  });
+  return joined(std::move(connected.failures), std::move(pushed));
+}
+
+inline Results minimize_each(const Items& items, bool strings, bool weights, double acoustic_scale, double delta) {
+  Results connected = connect_each(items);
+  Results merged = each(connected.items, [&](const Item& item, Item& made) -> std::string {
+    const bool with_strings = strings && has_labels(item);
+    Pushing plan;
+    std::string wrong = plan_within_bounds(item, with_strings, weights, acoustic_scale, plan);
+    if (!wrong.empty()) return wrong;
+    const Minimized found = minimize(item.arcs, item.labels, plan, delta);
+    Block to = new_block(found.merged.num_states, found.merged.num_arcs, found.merged.num_labels,
+                         found.merged.num_final_labels);
+    const Block written = to;
+    adopt(to, made);
+    write_minimized(item.arcs, found, written);
+    made.compact = with_strings || item.compact;
+    return "";
+  });
+  return joined(std::move(connected.failures), std::move(merged));
+}
+
+// The words of best paths, and what they cost; those of a lattice without a path are none.
+struct PathWords {
+  std::vector<int32_t> word;
+  std::vector<int64_t> begin{0};  // [items + 1]
+  std::vector<double> graph_cost, acoustic_cost;
+  std::vector<int64_t> num_labels;
+  std::vector<Failure> failures;
+};
+
+inline PathWords best_words_each(const Items& items, const Scales& scales) {
+  PathWords found;
+  std::vector<int64_t> path;
+  for (size_t place = 0; place < items.size(); ++place) {
+    const Item& item = items[place];
+    path.clear();
+    PathSize size{0, 0, 0.0, 0.0};
+    if (best_path(item.arcs, scales, path)) {
+      size = measure_path(item.arcs, item.labels, path.data(), static_cast<int64_t>(path.size()));
+      for (const int64_t arc : path) {
+        if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
+      }
+    } else {
+      found.failures.push_back({static_cast<int64_t>(place), kNoPathLeads});
+    }
+    found.begin.push_back(static_cast<int64_t>(found.word.size()));
+    found.graph_cost.push_back(size.graph_cost);
+    found.acoustic_cost.push_back(size.acoustic_cost);
+    found.num_labels.push_back(size.num_labels);
+  }
+  return found;
 }
 
 }  // namespace ninja

@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.batch cimport Items, Results
+from core.batch cimport Failure, Items, Results
 from core.lattice cimport Alignments, Arcs, Block, FstArcs, LatticeArrays, Scales
 
 cdef extern from "graph/select.hpp" namespace "ninja" nogil:
@@ -32,7 +32,18 @@ cdef extern from "graph/select.hpp" namespace "ninja" nogil:
 
 cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
     Results prune_each(const Items& items, const Scales& scales, double beam) except +
-    Results connect_each(const Items& items) except +
+    cdef cppclass PathWords:
+        PathWords() except +
+        vector[int32_t] word
+        vector[int64_t] begin
+        vector[double] graph_cost
+        vector[double] acoustic_cost
+        vector[int64_t] num_labels
+        vector[Failure] failures
+    PathWords best_words_each(const Items& items, const Scales& scales) except +
+    Results nbest_each(const Items& items, int64_t n, const Scales& scales) except +
+    Results push_each(const Items& items, cbool strings, cbool weights, double acoustic_scale) except +
+    Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale, double delta) except +
     Results best_path_each(const Items& items, const Scales& scales) except +
 
 cdef extern from "graph/connect.hpp" namespace "ninja" nogil:

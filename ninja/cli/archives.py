@@ -22,8 +22,9 @@ from ninja.cli.options import (
     reads,
     switch,
 )
-from ninja.cli.run import LatticeOutput, open_output, results, run, write
+from ninja.cli.run import results, run, write
 from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
+from ninja.cli.written import LatticeOutput, open_output
 from ninja.errors import LatticeError, OptionError
 from ninja.files.stream import gives_bytes_once
 from ninja.formats.kaldi.fst_archive import as_image, as_text
@@ -35,7 +36,7 @@ from ninja.io.writer import KALDI, format_of
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Each
+from ninja.parallel.pipeline import Each, EachBatch
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -61,7 +62,7 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
             if count[key] == 1:
                 yield key, lattice
 
-    write(Each(unchanged, batches=True), source, destination, first_ones)
+    write(EachBatch(unchanged), source, destination, first_ones)
     twice = [key for key, times in count.items() if times > 1]
     source.console.say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
     message = f"{source.console.log.lattices} lattices, {source.console.seconds:.1f} s"
@@ -194,4 +195,4 @@ def convert(source: Source, destination: Destination, kind: str | None) -> None:
     """
     if kind is not None and (form := format_of(destination.output_file, destination.to)[0].name) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
-    run(unchanged, source, destination, kind=cast("Kind | None", kind))
+    run(EachBatch(unchanged), source, destination, kind=cast("Kind | None", kind))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.options import command, output_file, section, text_output, writes
-from ninja.cli.run import results
+from ninja.cli.run import batch_results, results
 from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
+from ninja.errors import LatticeError, NinjaError
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 from ninja.parallel.pipeline import Each
 
 
@@ -35,6 +37,26 @@ def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
     return [
         Transcript(spelled(lattice, path.words), path.alignment, path.graph_cost, path.acoustic_cost) for path in paths
     ]
+
+
+def best_transcripts(batch: Batch, scales: Scales) -> Iterator[tuple[str, list[Transcript] | NinjaError]]:
+    """Yield the best transcript of each lattice of a batch, without its alignment."""
+    if not batch.is_plain:  # with symbol tables of their own, perhaps
+        for lattice in batch:
+            try:
+                yield lattice.key, transcripts(lattice, 1, scales)
+            except NinjaError as error:
+                yield lattice.key, error
+        return
+    found = graph.best_words(batch, scales)
+    begin, nothing = found.begin.tolist(), found.words[:0]
+    words = batch.words.spell(found.words.tolist()) if batch.words else list(map(str, found.words.tolist()))
+    costs = found.graph_cost.tolist(), found.acoustic_cost.tolist()
+    for place, (key, graph_cost, acoustic_cost) in enumerate(zip(batch.keys, *costs, strict=True)):
+        if place in found.faults:
+            yield key, LatticeError(found.faults[place], key=key)
+        else:
+            yield key, [Transcript(words[begin[place] : begin[place + 1]], nothing, graph_cost, acoustic_cost)]
 
 
 def spelled(lattice: Lattice, words: npt.NDArray[np.int32]) -> list[str]:
@@ -92,13 +114,17 @@ def _transcribe(
     source: Source, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
     source.spell()
-    found = partial(transcripts, n=n, scales=scales)
+    if n == 1 and not numbered and alignment is None:
+        found = batch_results(partial(best_transcripts, scales=scales), source, to_stdout=output_file == "-")
+    else:
+        stage = Each(partial(transcripts, n=n, scales=scales))
+        found = results(stage, source, to_stdout=output_file == "-")
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)
         )
         assert text is not None
-        for utterance, paths in results(Each(found), source, to_stdout=output_file == "-"):
+        for utterance, paths in found:
             for number, path in enumerate(paths, start=1):
                 key = f"{utterance}-{number}" if numbered else utterance
                 text.write(" ".join([key, *path.words]) + "\n")

@@ -192,7 +192,7 @@ def context(
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, source, destination, on_result=take)
+            arcs = write(stage, source, destination, on_result=take).arcs
     write_words(destination.words_out, stage)
     source.console.say(str(addressed))
     source.console.close_counting(f"lattices, {arcs} arcs")

@@ -177,7 +177,7 @@ def ctc_decode(
         table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # at the begin of the file
         return list(found) if table_first else found
 
-    arcs = write(Each(unchanged), replace(source, jobs=1), destination, lattices)
+    arcs = write(Each(unchanged), replace(source, jobs=1), destination, lattices).arcs
     source.console.close_counting(f"lattices, {arcs} arcs")
 
 

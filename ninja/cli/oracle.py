@@ -14,8 +14,9 @@ from ninja.cli.best import spelled
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
 from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
-from ninja.cli.run import open_output, results
+from ninja.cli.run import results
 from ninja.cli.source import Source, reads_lattices
+from ninja.cli.written import open_output
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, number, word_id

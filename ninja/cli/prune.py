@@ -12,7 +12,7 @@ from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.graph.prune import prune as remove_arcs
 from ninja.lattice import Scales
-from ninja.parallel.pipeline import Each
+from ninja.parallel.pipeline import EachBatch
 
 
 @command
@@ -29,5 +29,5 @@ def prune(source: Source, destination: Destination, beam: float, scales: Scales)
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
-    arcs = write(Each(partial(remove_arcs, beam=beam, scales=scales), batches=True), source, destination)
+    arcs = write(EachBatch(partial(remove_arcs, beam=beam, scales=scales)), source, destination).arcs
     source.console.close_counting(f"lattices, {arcs} arcs left")

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
-
-import click
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ninja.cli.options import Destination, text_output
-from ninja.cli.parts import is_parted, parts
+from ninja.cli.parts import parts
 from ninja.cli.source import Source
-from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError
+from ninja.cli.written import LatticeOutput, open_output
+from ninja.errors import LatticeError, NinjaError
 from ninja.files.output import target
-from ninja.files.place import STDIN as STDOUT
-from ninja.io import writer as files
-from ninja.io.lattice_writer import LatticeWriter
-from ninja.io.scales_beside import ChosenScales, find_scales, refuse_other_scales
-from ninja.io.symbol_tables import write_table
-from ninja.io.writer import KALDI, format_of, spells_words
-from ninja.lattice import Kind, Lattice, Scales
+from ninja.io.scales_beside import refuse_other_scales
+from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.log import Log
 from ninja.parallel.pipeline import (
     ARCS_ON_A_THREAD,
     ON_A_THREAD,
     Each,
+    EachBatch,
     Keyed,
     Stage,
     ThreadedStage,
@@ -43,15 +35,10 @@ BATCH_ARCS = 200_000
 
 
 def run(
-    function: Callable[[Lattice], Lattice],
-    source: Source,
-    destination: Destination,
-    *,
-    kind: Kind | None = None,
-    batches: bool = False,
+    stage: Each[Lattice] | EachBatch, source: Source, destination: Destination, *, kind: Kind | None = None
 ) -> NoReturn:
-    """Write the function's result for each lattice, report their number, and end the command."""
-    write(Each(function, batches), source, destination, kind=kind)
+    """Write the stage's lattices, report their number, and end the command."""
+    write(stage, source, destination, kind=kind)
     source.console.close_counting()
 
 
@@ -144,6 +131,17 @@ def _share(shares: deque[tuple[str, float | None]], key: str) -> float | None:
     return None
 
 
+class Written(NamedTuple):
+    """What a command has written."""
+
+    results: int  # lattices
+    arcs: int  # of them all
+
+    def __add__(self, other: Written) -> Written:  # type: ignore[override]
+        """Add two numbers of each."""
+        return Written(self.results + other.results, self.arcs + other.arcs)
+
+
 def write(
     stage: Stage[Lattice],
     source: Source,
@@ -152,8 +150,8 @@ def write(
     *,
     may_be_empty: bool = False,
     **how: Any,
-) -> int:
-    """Write the stage's lattices to a file of any format, a terminal gets text; return how many arcs they have.
+) -> Written:
+    """Write the stage's lattices to a file of any format, a terminal gets text; return how many were written.
 
     Args:
         stage: Makes them of those of the source.
@@ -170,11 +168,11 @@ def write(
     for _, output in found:
         if output.resume and output.chosen is not None:  # before any of them is written
             refuse_other_scales(target(output.output_file).archive, output.chosen)
-    arcs = 0
+    written = Written(0, 0)
     for number, (part, output) in enumerate(found):
         source.console.output = number
         try:
-            arcs += _write_one(stage, part, output, lattices, may_be_empty=True, **how)
+            written += _write_one(stage, part, output, lattices, may_be_empty=True, **how)
         except LatticeError as error:
             if error.key is not None or source.on_error == "raise":
                 raise
@@ -182,7 +180,7 @@ def write(
             source.console.log.fail(error)
     if not any(_counts(source)) and not may_be_empty:
         raise LatticeError(f"there is no lattice in {', '.join(source.places)}")
-    return arcs
+    return written
 
 
 def _write_one(
@@ -195,14 +193,14 @@ def _write_one(
     kind: Kind | None = None,
     batch_arcs: int = BATCH_ARCS,
     on_result: Callable[[Lattice], None] | None = None,
-) -> int:
-    """Write one output; return how many arcs its lattices have."""
+) -> Written:
+    """Write one output."""
     with open_output(destination, source, kind=kind) as taking:
         times = _Times()
-        if isinstance(stage, Each) and on_result is None:
-            arcs = _write_batches(stage, source, taking, lattices, times, may_be_empty=may_be_empty)
+        if isinstance(stage, Each | EachBatch) and on_result is None:
+            written = _write_batches(stage, source, taking, lattices, times, may_be_empty=may_be_empty)
         else:
-            arcs = _write_each(
+            written = _write_each(
                 stage,
                 source,
                 taking,
@@ -214,7 +212,7 @@ def _write_one(
             )
     if times.lost:
         source.console.say(f"the times of {times.lost} lattices are lost: states of different times became one")
-    return arcs
+    return written
 
 
 class _Times:
@@ -241,9 +239,9 @@ def _write_each(
     may_be_empty: bool,
     batch_arcs: int,
     on_result: Callable[[Lattice], None] | None,
-) -> int:
-    """Write the lattices of any stage; return how many arcs they have."""
-    arcs = 0
+) -> Written:
+    """Write the lattices of any stage."""
+    number = arcs = 0
 
     def noted() -> Iterator[tuple[str, Lattice]]:
         for key, lattice in source.lattices() if lattices is None else lattices(source):
@@ -262,86 +260,131 @@ def _write_each(
         if not taking.take(lattice):
             source.console.log.lattices -= 1
             continue
+        number += 1
         arcs += lattice.num_arcs
         times.written(lattice)
         if on_result is not None:
             on_result(lattice)
-    return arcs
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A batch that a function was applied to."""
-
-    made: Batch
-    prepared: Any  # what the output needs of it
-    log: Log
-    error: BaseException | None  # which ended the work on it
-    last: str  # key
-    share: float | None  # of the sources that had been read with it
+    return Written(number, arcs)
 
 
 def _write_batches(
-    stage: Each[Lattice],
+    stage: Each[Lattice] | EachBatch,
     source: Source,
     taking: LatticeOutput,
     lattices: Callable[[Source], Keyed] | None,
     times: _Times,
     *,
     may_be_empty: bool,
-) -> int:
-    """Write what a function makes of each lattice, on threads; return how many arcs that has."""
-    console, log = source.console, source.console.log
+) -> Written:
+    """Write what a function makes of each lattice, on threads."""
+    log = source.console.log
     before = _counts(source)
-    done = Counter(taking.keys_done)
-    seen: set[str] = set()
-    arcs = 0
+    number = arcs = 0
 
-    def left() -> Iterator[tuple[Batch, float | None]]:
-        pairs = None if lattices is None else grouped(lattices(source), ARCS_ON_A_THREAD, ON_A_THREAD)
-        for batch in source.batches() if pairs is None else (Batch.of(each for _, each in group) for group in pairs):
-            keys = batch.keys
-            own = set(keys)
-            if len(own) == len(keys) and seen.isdisjoint(own):
-                seen.update(own)
-            else:
-                for key in keys:
-                    if key in seen:
-                        console.repeated.append(key)
-                    seen.add(key)
-            if done:
-                batch = _left_of(batch, keys, done)
-                log.skipped += len(keys) - len(batch)
-            for lattice in () if batch.is_plain else batch:
-                times.read(lattice)
-            if len(batch):
-                yield batch, source.share
+    def work(batch: Batch, part: Log) -> tuple[Batch, Any, int]:
+        made = stage.on(batch, part)
+        return made, taking.prepared(made), len(batch) - len(part.failures)
 
-    def work(task: tuple[Batch, float | None]) -> _Done:
-        batch, share = task
-        part = type(log)(on_error=keep if log.on_error is not None else None)
-        made, prepared, error = Batch.of(()), None, None
-        try:
-            made = stage.on(batch, part)
-            prepared = taking.prepared(made)
-        except BaseException as raised:
-            error = raised
-        return _Done(made, prepared, part, error, batch.keys[-1], share)
-
-    with console.progress("lattices", to_stdout=taking.is_stdout) as bar:
-        for found in in_order(work, left(), source.threads):
-            log.merge(found.log)
-            if found.error is not None:
-                raise found.error
-            written = taking.take_all(found.made, found.prepared)
-            log.lattices += len(written)
-            arcs += written.num_arcs
-            for lattice in () if found.made.is_plain else written:
-                times.written(lattice)
-            if bar is not None:
-                bar.step(found.last, log.lattices + log.skipped, share=found.share)
+    pairs = None if lattices is None else lattices(source)
+    read = _noted(source, pairs, Counter(taking.keys_done), times.read)
+    for made, prepared, done in _worked(work, source, read, to_stdout=taking.is_stdout):
+        written = taking.take_all(made, prepared)
+        log.lattices += min(done, len(written))
+        number += len(written)
+        arcs += written.num_arcs
+        for lattice in () if made.is_plain else written:
+            times.written(lattice)
     _refuse_nothing(source, before, may_be_empty=may_be_empty)
-    return arcs
+    return Written(number, arcs)
+
+
+def batch_results(
+    function: Callable[[Batch], Iterable[tuple[str, Result | NinjaError]]], source: Source, *, to_stdout: bool
+) -> Iterator[tuple[str, Result]]:
+    """Yield what a function makes of each lattice of a batch, as `results` does.
+
+    Args:
+        function: Returns each key with its result, or with what is wrong; it is called on several threads at once.
+        source: Where the lattices come from, and how failures are treated.
+        to_stdout: The results are printed on stdout.
+    """
+    log = source.console.log
+    before = _counts(source)
+
+    def work(batch: Batch, part: Log) -> list[tuple[str, Result | NinjaError]]:
+        return list(function(batch))
+
+    for found in _worked(work, source, _noted(source, None, Counter(), None), to_stdout=to_stdout):
+        for key, result in found:
+            if isinstance(result, NinjaError):
+                log.fail(result, key)
+            else:
+                log.lattices += 1
+                yield key, result
+    _refuse_nothing(source, before, may_be_empty=False)
+
+
+def _noted(
+    source: Source, pairs: Keyed | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None
+) -> Iterator[Batch]:
+    """Yield the batches of a source, without what is done; note keys that come again.
+
+    Args:
+        source: Where they come from.
+        pairs: Its lattices where they are not simply all of them.
+        done: How often each key is done already.
+        on_lattice: Called with each lattice that is not simply one of Kaldi's.
+    """
+    console = source.console
+    seen: set[str] = set()
+    groups = () if pairs is None else grouped(pairs, ARCS_ON_A_THREAD, ON_A_THREAD)
+    for batch in source.batches() if pairs is None else (Batch.of(each for _, each in group) for group in groups):
+        keys = batch.keys
+        own = set(keys)
+        if len(own) == len(keys) and seen.isdisjoint(own):
+            seen.update(own)
+        else:
+            for key in keys:
+                if key in seen:
+                    console.repeated.append(key)
+                seen.add(key)
+        left = batch
+        if done:
+            left = _left_of(batch, keys, done)
+            console.log.skipped += len(keys) - len(left)
+        if on_lattice is not None and not left.is_plain:
+            for lattice in left:
+                on_lattice(lattice)
+        if len(left):
+            yield left
+
+
+Task = tuple[Batch, float | None]  # and the share of the sources read with it
+
+
+def _worked(
+    work: Callable[[Batch, Log], Result], source: Source, batches: Iterator[Batch], *, to_stdout: bool
+) -> Iterator[Result]:
+    """Yield what `work` makes of each batch, on threads, in their order, showing progress on a terminal."""
+    console, log = source.console, source.console.log
+
+    def on_thread(task: Task) -> tuple[Task, Result | None, Log, BaseException | None]:
+        part = type(log)(on_error=keep if log.on_error is not None else None)
+        try:
+            return task, work(task[0], part), part, None
+        except BaseException as error:  # raised once the log is merged
+            return task, None, part, error
+
+    with console.progress("lattices", to_stdout=to_stdout) as bar:
+        tasks = ((batch, source.share) for batch in batches)
+        for (batch, share), result, part, error in in_order(on_thread, tasks, source.threads):
+            log.merge(part)
+            if error is not None:
+                raise error
+            yield result  # type: ignore[misc]
+            if bar is not None:
+                bar.step(batch.keys[-1], log.lattices + log.skipped, share=share)
 
 
 def _left_of(batch: Batch, keys: list[str], done: Counter[str]) -> Batch:
@@ -352,111 +395,3 @@ def _left_of(batch: Batch, keys: list[str], done: Counter[str]) -> Batch:
             done[key] -= 1
             found.add(place)
     return batch.without(found) if found else batch
-
-
-SCALED = ("scale", "combine", "add-penalty")  # commands that write costs with their scales in them
-
-
-class LatticeOutput:
-    """An output of a command, in which a lattice that cannot be written joins the run's failures.
-
-    Args:
-        source: Its console counts lattices that cannot be written.
-        is_stdout: Whether it is the standard output.
-    """
-
-    def __init__(self, writer: LatticeWriter, source: Source, *, is_stdout: bool) -> None:
-        self.is_stdout = is_stdout
-        self.prepared = writer.prepared
-        self._writer = writer
-        self._source = source
-
-    @property
-    def keys_done(self) -> Counter[str]:
-        """Counts of keys that are in the output already."""
-        return self._writer.keys_done
-
-    def take(self, lattice: Lattice) -> bool:
-        """Write a lattice; return False if it cannot be written."""
-        try:
-            self._writer.write(lattice)
-        except NinjaError as error:
-            if self._source.unnamed is not None and isinstance(error, SymbolError) and lattice.words is None:
-                raise self._source.unnamed from error
-            if error.key is None or self._source.on_error == "raise":  # without a key it is the end of the output
-                raise
-            self._source.console.log.fail(error)
-            return False
-        return True
-
-    def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch, as the writer prepared it; return the lattices that could be written."""
-        if prepared is not None and self._writer.write_all(batch, prepared):
-            return batch
-        failed = {place for place, lattice in enumerate(batch) if not self.take(lattice)}
-        return batch.without(failed) if failed else batch
-
-
-@contextmanager
-def open_output(destination: Destination, source: Source, *, kind: Kind | None = None) -> Iterator[LatticeOutput]:
-    """Open an output in a ``with`` block; a terminal gets text. A warning of losses follows once it is complete.
-
-    Raises:
-        OptionError: The target makes no sense, or names several outputs.
-    """
-    if is_parted(destination):
-        raise OptionError(f"{destination.output_file}: this command has one output; name a file")
-    name, words_out = destination.output_file, destination.words_out
-    if name == STDOUT and sys.stdout.isatty() and destination.to is None:
-        name = "ark,t:-"
-    chosen = destination.chosen or _chosen(source)
-    is_kaldi = format_of(name, destination.to)[0].name in KALDI
-    writer = files.write(
-        name,
-        resume=destination.resume,
-        kind=kind if is_kaldi else None,
-        to=destination.to,
-        lossy=destination.lossy,
-        words_out=words_out,
-        scales=_scales(),
-        chosen=chosen,
-    )
-    source.spelled_output = source.spelled_output or (lambda: spells_words(name, destination.to))
-    try:
-        with writer:
-            if writer.resumed is not None:
-                source.console.say(writer.resumed)
-            yield LatticeOutput(writer, source, is_stdout=destination.output_file == STDOUT)
-    except BaseException as error:
-        if writer.kept and not isinstance(error, OptionError):
-            number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
-            source.console.say(f"{number} kept; the same command with --resume goes on from there")
-        raise
-    if words_out is not None and writer.words_path is None and (table := source.table()) is not None:
-        write_table(table, words_out)
-        writer.words_path = words_out
-    for note in writer.notes():
-        source.console.note(note)
-    if writer.repeated:
-        source.console.repeated.clear()  # that is said
-
-
-def _chosen(source: Source) -> ChosenScales | None:
-    """Return the scales beside the source, which go on with its lattices unless the command writes scaled costs."""
-    context = click.get_current_context(silent=True)
-    if context is None or context.command.name in SCALED:
-        return None
-    try:
-        return find_scales(source.places, allow_pipes=True)  # no command is run for it
-    except OptionError as error:
-        source.console.say(f"{error.message.split(';')[0]}: no scales are written beside the output")
-        return None
-
-
-def _scales() -> Scales | None:
-    """Return the scales by which the running command compares paths, if it does."""
-    context = click.get_current_context(silent=True)
-    if context is None or context.command.name in SCALED or context.params.get("acoustic_scale") is None:
-        return None
-    given = context.params
-    return Scales(given["acoustic_scale"], given.get("lm_scale", 1.0), given.get("word_penalty", 0.0))

@@ -78,6 +78,9 @@ def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
             raise FormatError("no matrices lie in this folder", path)
         yield from (Table(Place(entry)) for entry in found)
         return
+    if isinstance(source, Table):
+        yield source
+        return
     for each in source:
         yield from _tables(each, allow_pipes)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ninja.graph.align.result import Aligned as Aligned
     from ninja.graph.align.times import WordTime as WordTime, word_times as word_times
     from ninja.graph.align.words import align_words as align_words
-    from ninja.graph.best_path import best_path as best_path, path_lattice as path_lattice
+    from ninja.graph.best_path import best_path as best_path, best_words as best_words, path_lattice as path_lattice
     from ninja.graph.boost import boost as boost
     from ninja.graph.build import arc_order as arc_order, from_arcs as from_arcs, top_sort as top_sort
     from ninja.graph.combine import combine as combine
@@ -80,7 +80,7 @@ _NAMES = {
     "graph.align.result": "Aligned",
     "graph.align.times": "WordTime word_times",
     "graph.align.words": "align_words",
-    "graph.best_path": "best_path path_lattice",
+    "graph.best_path": "best_path best_words path_lattice",
     "graph.boost": "boost",
     "graph.build": "arc_order from_arcs top_sort",
     "graph.combine": "combine",

@@ -7,7 +7,7 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _graph
+from ninja import _batches, _graph
 from ninja.errors import OptionError
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
@@ -49,5 +49,5 @@ def prune(
     if not beam >= 0.0:
         raise OptionError(f"beam is {beam}, but must be 0 or more")
     if isinstance(lattice, Batch):
-        return lattice.made(_graph.prune_each(lattice.items, beam, scales.acoustic, scales.lm, scales.word_penalty))
+        return lattice.made(_batches.prune_each(lattice.items, beam, scales.acoustic, scales.lm, scales.word_penalty))
     return _graph.prune(lattice, beam, scales.acoustic, scales.lm, scales.word_penalty, return_arc_map)

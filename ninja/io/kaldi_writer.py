@@ -108,7 +108,7 @@ class KaldiWriter(LatticeWriter):
         """Tell whether nothing of the lattices is lost, and their keys are sound."""
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False
-        return " ".join(keys).split() == keys and all(4 * len(key) <= LONGEST_KEY for key in keys)
+        return " ".join(keys).split() == keys and 4 * max(map(len, keys), default=0) <= LONGEST_KEY
 
     def write_all(self, batch: Batch, prepared: Prepared) -> bool:
         """Append the bytes of a batch, unless its words must be looked at."""

@@ -195,7 +195,8 @@ class LatticeWriter:
             notes.append(f"{self._output.words_out} is not written: the words have no names")
         if self.scales_path is not None:
             notes.append(f"the scales are in {self.scales_path}")
-        if again := [key for key, count in self._keys.items() if count > 1]:
+        if self.repeated:
+            again = [key for key, count in self._keys.items() if count > 1]
             shown = ", ".join(again[:20]) + (", …" if len(again) > 20 else "")
             notes.append(f"{len(again)} keys stand there more than once: {shown}")
         if self._output.note is not None and self._keys:
@@ -207,7 +208,7 @@ class LatticeWriter:
     @property
     def repeated(self) -> bool:
         """True if a key was written more than once."""
-        return any(count > 1 for count in self._keys.values())
+        return self._keys.total() > len(self._keys)
 
     def _lost(self, item: Item, made: Any, key: str) -> list[str]:
         """Return the fields of an item that the output does not keep."""

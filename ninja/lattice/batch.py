@@ -26,7 +26,7 @@ class Batch:
         words: Symbol table of the lattices that have none of their own.
     """
 
-    __slots__ = ("_items", "_origins", "faults", "position", "size", "words")
+    __slots__ = ("_items", "_keys", "_origins", "faults", "position", "size", "words")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Batch:
     ) -> None:
         self._items = items  # None: they are still to be gathered from the lattices
         self._origins = origins
+        self._keys: list[str] | None = None
         self.words = words
         self.faults = faults
         self.size = size
@@ -96,10 +97,10 @@ class Batch:
 
     @property
     def keys(self) -> list[str]:
-        """Keys of the lattices; a new list each time."""
-        if self._items is None:
-            return [lattice.key for lattice in self._origins]
-        return _core.keys(self._items)
+        """Keys of the lattices."""
+        if self._keys is None:
+            self._keys = [each.key for each in self._origins] if self._items is None else _core.keys(self._items)
+        return self._keys
 
     def __len__(self) -> int:
         """Return the number of lattices."""
@@ -140,22 +141,36 @@ class Batch:
 
     def without_faults(self) -> Batch:
         """Return the lattices alone."""
-        return self._with(self._items, ()) if self.faults else self
+        if not self.faults:
+            return self
+        alone = self._with(self._items, ())
+        alone._keys = self._keys
+        return alone
 
-    def made(self, made: Made) -> Batch:
-        """Return the batch that a kernel has made of this one's items; lattices that failed join the faults."""
+    def made(self, made: Made, *, several: bool = False) -> Batch:
+        """Return the batch that a kernel has made of this one's items; lattices that failed join the faults.
+
+        Args:
+            made: What the kernel returned.
+            several: It makes any number of lattices of one, under other keys; faults then come before all lattices.
+        """
         items, failures = made
-        if not failures:
-            return self._with(items, self.faults)
-        keys = self.keys
+        errors = [(place, LatticeError(message, key=self.keys[place])) for place, message in failures]
+        if several:
+            return self._with(items, [(0, error) for _, error in [*self.faults, *errors]])
+        found = self._with(items, self.faults)
+        if not errors:
+            found._keys = self._keys
+            return found
         faults = [(before, 0, error) for before, error in self.faults]
-        faults += [(place, 1, LatticeError(message, key=keys[place])) for place, message in failures]
+        faults += [(place, 1, error) for place, error in errors]
         lost = 0
         moved: list[Fault] = []
         for place, failed, error in sorted(faults, key=lambda fault: fault[:2]):
             moved.append((place - lost, error))
             lost += failed
-        return self._with(items, moved)
+        found.faults = moved
+        return found
 
     def _with(self, items: object | None, faults: Sequence[Fault]) -> Batch:
         return Batch(

@@ -57,11 +57,9 @@ class Each(Generic[Result]):
 
     Args:
         function: Called on several threads at once.
-        batches: The function also takes a batch, of which it returns one.
     """
 
     function: Callable[[Lattice], Result]
-    batches: bool = False
 
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Result]]:
         """Yield the function's result for each lattice."""
@@ -80,9 +78,28 @@ class Each(Generic[Result]):
 
     def on(self: Each[Lattice], batch: Batch, log: Log) -> Batch:
         """Return the function's lattices for a batch."""
-        if not self.batches:
-            return Batch.of([made for _, made in self(((lattice.key, lattice) for lattice in batch), log)])
-        made: Batch = self.function(batch)  # type: ignore[arg-type, assignment]
+        return Batch.of([made for _, made in self(((lattice.key, lattice) for lattice in batch), log)])
+
+
+@dataclass(frozen=True, slots=True)
+class EachBatch:
+    """The stage that applies a function of a batch of lattices.
+
+    Args:
+        function: Takes a batch and returns one, with what failed among its faults; called on several threads at once.
+    """
+
+    function: Callable[..., Any]  # overloaded functions are of no narrower type
+
+    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
+        """Yield the function's lattices."""
+        for group in grouped(lattices, ARCS_ON_A_THREAD, LATTICES_PER_BATCH):
+            for lattice in self.on(Batch.of([lattice for _, lattice in group]), log):
+                yield lattice.key, lattice
+
+    def on(self, batch: Batch, log: Log) -> Batch:
+        """Return the function's lattices for a batch."""
+        made: Batch = self.function(batch)
         for _, error in made.faults:
             log.fail(error)
         return made.without_faults()
@@ -124,7 +141,7 @@ def stream(
     left = _without(lattices, done, log) if done else lattices
     if jobs == 1:
         results = stage(left, log)
-    elif isinstance(stage, Each) and not processes:
+    elif isinstance(stage, Each | EachBatch) and not processes:
         results = _on_threads(left, stage, jobs, log)
     elif isinstance(stage, ThreadedStage) and not processes:
         results = stage.on_threads(left, log, jobs)
@@ -151,7 +168,7 @@ ON_A_THREAD = 16  # lattices of a task, at most, ...
 ARCS_ON_A_THREAD = 20_000  # ... and arcs, unless one lattice has more
 
 
-def _on_threads(lattices: Keyed, stage: Each[Result], jobs: int, log: Log) -> Iterator[tuple[str, Result]]:
+def _on_threads(lattices: Keyed, stage: Stage[Result], jobs: int, log: Log) -> Iterator[tuple[str, Result]]:
     def work(batch: Sequence[tuple[str, Lattice]]) -> tuple[list[tuple[str, Result]], Log, BaseException | None]:
         part = type(log)(on_error=keep if log.on_error is not None else None)
         results: list[tuple[str, Result]] = []

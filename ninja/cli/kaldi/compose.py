@@ -50,7 +50,7 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
     if source.words is None and source.table() is not None:
         raise OptionError(f"{other} holds ids of words, but {source.places[0]} spells them; give --words")
     machine = _machine(other)
-    run(lambda lattice: shaped(graph.compose(lattice, machine, phi_label)), source, destination)
+    run(Each(lambda lattice: shaped(graph.compose(lattice, machine, phi_label))), source, destination)
 
 
 def _machine(path: str) -> Fst:

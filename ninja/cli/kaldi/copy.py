@@ -17,7 +17,7 @@ from ninja.formats.kaldi.archive import KALDI
 from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.parallel.pipeline import Each, EachBatch, Keyed
 
 
 @command
@@ -59,7 +59,7 @@ def copy(
             if listed is None or (key in wanted) == (include is not None):
                 yield key, lattice
 
-    stage = Each(graph.to_compact if write_compact else unchanged, batches=True)
+    stage = EachBatch(graph.to_compact if write_compact else unchanged)
     kind: Kind = "compact" if write_compact else "raw"
     chosen = None if listed is None else selected
     write(stage, source, destination, chosen, kind=kind, may_be_empty=ignore_missing)

@@ -136,7 +136,7 @@ def _write(function: Determinize, source: Source, destination: Destination) -> N
     """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
-    arcs = write(partial(determinized, function=function), source, destination, kind="compact")
+    arcs = write(partial(determinized, function=function), source, destination, kind="compact").arcs
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

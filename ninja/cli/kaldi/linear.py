@@ -14,8 +14,8 @@ import numpy.typing as npt
 from ninja import graph
 from ninja.cli.files import InputFile
 from ninja.cli.options import Destination, command, lattice_output, reads
-from ninja.cli.run import open_output
 from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
+from ninja.cli.written import open_output
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN

@@ -84,5 +84,5 @@ def lmrescore(
     if model.oov_score is not None:
         source.console.say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
-    arcs = write(Each(function), source, destination)
+    arcs = write(Each(function), source, destination).arcs
     source.console.close_counting(f"lattices, {arcs} arcs")

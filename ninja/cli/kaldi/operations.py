@@ -19,8 +19,9 @@ from ninja.cli.source import Source, reads_lattices
 from ninja.errors import LatticeError
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.times import check_labelled, is_timed
+from ninja.parallel.pipeline import Each, EachBatch
 
-Operation = Callable[[Lattice], Lattice]
+Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch to a batch
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
@@ -28,13 +29,14 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
     Args:
         kind: Of the lattices that are written; None: as the function makes them.
-        batches: The function to apply also takes a batch, of which it returns one.
+        batches: The function to apply takes batches.
     """
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
         def applied(source: Source, destination: Destination, **given: Any) -> None:
-            run(function(**given), source, destination, kind=kind, batches=batches)
+            made: Any = function(**given)
+            run(EachBatch(made) if batches else Each(made), source, destination, kind=kind)
 
         return command(lattice_output()(reads_lattices(applied)))
 
@@ -152,7 +154,7 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
     return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
 
 
-@operation()
+@operation(batches=True)
 @switch("--push-strings", True, "Push the alignments.")
 @switch("--push-weights", True, "Push the costs.")
 def push(push_strings: bool, push_weights: bool) -> Operation:
@@ -168,7 +170,7 @@ def push(push_strings: bool, push_weights: bool) -> Operation:
     return partial(graph.push, strings=push_strings, weights=push_weights)
 
 
-@operation()
+@operation(batches=True)
 @switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
 @switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
 def minimize(push_strings: bool, push_weights: bool) -> Operation:

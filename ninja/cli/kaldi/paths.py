@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import NamedTuple
 
 import click
 
@@ -13,23 +14,20 @@ from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, writes
-from ninja.cli.parts import parts
-from ninja.cli.run import open_output, results
+from ninja.cli.run import batch_results, results
+from ninja.cli.run import write as write_all
 from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
-from ninja.errors import LatticeError
+from ninja.cli.written import open_output
+from ninja.errors import LatticeError, NinjaError
 from ninja.graph import Path
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
-from ninja.parallel.pipeline import Each
+from ninja.lattice.batch import Batch
+from ninja.parallel.pipeline import Each, EachBatch
 
 
-def best_lattice(lattice: Lattice, scales: Scales = Scales()) -> Lattice:
-    """Return the best path as a lattice."""
-    return graph.path_lattice(lattice, graph.best_path(lattice, scales))
-
-
-@operation()
+@operation(batches=True)
 @scales
 def one_best(scales: Scales) -> Operation:
     """Write the best path of each lattice as a lattice.
@@ -40,14 +38,22 @@ def one_best(scales: Scales) -> Operation:
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    return partial(best_lattice, scales=scales)
+    return partial(graph.best_path, scales=scales)
 
 
-def some_paths(lattice: Lattice, n: int, scales: Scales, seed: int | None) -> list[Lattice]:
-    """Return the n best paths of a lattice as lattices, or n random ones where a seed is given."""
-    if seed is not None:
-        return graph.random_paths(lattice, n, seed)
-    return [graph.path_lattice(lattice, path) for path in graph.nbest(lattice, n, scales)]
+def random_paths(batch: Batch, n: int, seed: int) -> Batch:
+    """Return n random paths of each lattice as lattices, with the keys that n best ones have."""
+    entries: list[tuple[str, Lattice | NinjaError]] = []
+    for lattice in batch:
+        try:
+            paths = graph.random_paths(lattice, n, seed)
+        except LatticeError as error:
+            error.key = error.key or lattice.key
+            entries.append((lattice.key, error))
+        else:
+            keys = (f"{lattice.key}-{number}" for number in range(1, len(paths) + 1))
+            entries += [(key, path.with_key(key)) for key, path in zip(keys, paths, strict=True)]
+    return Batch.of_entries(entries)
 
 
 @command
@@ -67,20 +73,36 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
     Example:
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
-    total = 0
-    paths_of = partial(some_paths, n=n, scales=scales, seed=srand if random else None)
-    for part, output in parts(source, destination):
-        with open_output(output, part) as archive:
-            for key, paths in results(Each(paths_of), part, to_stdout=output.output_file == "-"):
-                for number, path in enumerate(paths, start=1):
-                    total += archive.take(path.with_key(f"{key}-{number}"))
+    paths = partial(random_paths, n=n, seed=srand) if random else partial(graph.nbest, n=n, scales=scales)
+    total = write_all(EachBatch(paths), source, destination).results
     source.console.close_counting(f"lattices, {total} paths")
 
 
-def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> tuple[Path, Lattice | None]:
+class BestPath(NamedTuple):
+    """The best path of a lattice, as far as a command needs it."""
+
+    path: Path
+    frames: int
+    lattice: Lattice | None = None  # the path as one
+
+
+def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
     """Return the best path of a lattice, and that as a lattice on request."""
     path = graph.best_path(lattice, scales)
-    return path, graph.path_lattice(lattice, path) if as_lattice else None
+    return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
+
+
+def best_words_of(batch: Batch, scales: Scales) -> Iterator[tuple[str, BestPath | NinjaError]]:
+    """Yield the best path of each lattice of a batch, with its words and costs alone."""
+    found = graph.best_words(batch, scales)
+    begin, no_arcs = found.begin.tolist(), found.begin[:0]
+    costs = found.graph_cost.tolist(), found.acoustic_cost.tolist(), found.num_labels.tolist()
+    for place, (key, graph_cost, acoustic_cost, frames) in enumerate(zip(batch.keys, *costs, strict=True)):
+        if place in found.faults:
+            yield key, LatticeError(found.faults[place], key=key)
+        else:
+            words = found.words[begin[place] : begin[place + 1]]
+            yield key, BestPath(Path(no_arcs, words, words[:0], graph_cost, acoustic_cost), frames)
 
 
 words_output = output_file("Table for the words, text, or ark:FILE for binary word ids")
@@ -114,7 +136,12 @@ def best_path(
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
     show = shown_words(source.console, word_symbol_table)
-    found = partial(best_and_lattice, scales=scales, as_lattice=write_lattices is not None)
+    is_stdout = output_file == "-"
+    if alignments is None and write_lattices is None:
+        found = batch_results(partial(best_words_of, scales=scales), source, to_stdout=is_stdout)
+    else:
+        function = partial(best_and_lattice, scales=scales, as_lattice=write_lattices is not None)
+        found = results(Each(function), source, to_stdout=is_stdout)
     graph_cost = acoustic_cost = 0.0
     frames = 0
     with ExitStack() as stack:
@@ -122,14 +149,14 @@ def best_path(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
-        for key, (path, lattice) in results(Each(found), source, to_stdout=output_file == "-"):
+        for key, (path, its_frames, lattice) in found:
             write(key, path)
             show(key, path.words.tolist())
             if archive is not None and lattice is not None:
                 archive.take(lattice)
             graph_cost += scales.lm * path.graph_cost
             acoustic_cost += scales.acoustic * path.acoustic_cost
-            frames += len(path.alignment)
+            frames += its_frames
     if frames:
         cost = (graph_cost + acoustic_cost) / frames
         parts = f"{graph_cost / frames:.6g} (graph) + {acoustic_cost / frames:.6g} (acoustic)"

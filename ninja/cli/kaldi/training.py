@@ -172,4 +172,4 @@ def boost_ali(
     def boosted(lattice: Lattice) -> Lattice:
         return graph.boost(lattice, reference_of(lattice), model.phone, b, silence_phones, max_silence)
 
-    run(boosted, source, destination)
+    run(Each(boosted), source, destination)
