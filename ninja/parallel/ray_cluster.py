@@ -25,7 +25,7 @@ from ninja.parallel.shard import Work, run_shard
 ATTEMPTS = 3  # at a shard
 STORE = 80_000_000  # bytes of the object store of a new cluster, the smallest that Ray takes: only names go through it
 SPARE_AFTER = 60.0  # seconds after which the last shards are given to idle actors, too, ...
-SPARE_FACTOR = 2.0  # ... if that is so many times as long as any shard took
+SPARE_FACTOR = 1.5  # ... if that is so many times as long as shards took on average; docs/scale.md
 
 
 class Worker:
@@ -147,9 +147,9 @@ def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Recor
     attempts: Counter[Shard] = Counter()
     done: set[Shard] = set()
     failed: dict[Shard, str] = {}
-    longest = 0.0
+    mean = 0.0  # seconds of a shard
     while len(done) + len(failed) < len(shards):
-        while idle and (shard := _next(waiting, calls, longest)) is not None:
+        while idle and (shard := _next(waiting, calls, mean)) is not None:
             actor = idle.popleft()
             calls[actor.run.remote(shard)] = _Call(shard, actor, time.monotonic())
         ready, _ = ray.wait([*calls, *restarting], num_returns=1, timeout=1.0)
@@ -182,9 +182,9 @@ def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Recor
                     failed[call.shard] = _reason(cause)
                 continue
             idle.append(call.actor)
-            longest = max(longest, time.monotonic() - call.begin)
             if call.shard not in done:
                 done.add(call.shard)
+                mean += (time.monotonic() - call.begin - mean) / len(done)
                 on_record(record)
     if failed:
         each = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
@@ -192,11 +192,11 @@ def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Recor
         raise WorkerError(f"{count} given up after {ATTEMPTS} attempts: {named(each)}; the others are done and stay")
 
 
-def _next(waiting: deque[Shard], calls: dict[Any, _Call], longest: float) -> Shard | None:
+def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
     """Return the next shard; behind the last, one that takes long: its node may be dead, and no other have room."""
     if waiting:
         return waiting.popleft()
-    patience = max(SPARE_AFTER, SPARE_FACTOR * longest)
+    patience = max(SPARE_AFTER, SPARE_FACTOR * mean)
     alone = [each for each in calls.values() if sum(other.shard == each.shard for other in calls.values()) == 1]
     late = [call for call in alone if time.monotonic() - call.begin > patience]
     return min(late, key=lambda call: call.begin).shard if late else None
