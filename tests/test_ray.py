@@ -123,7 +123,7 @@ def test_what_is_said_without_a_cluster(here, ninja, monkeypatch):
 def test_commands_on_a_cluster_write_what_one_run_writes(here, ninja, cluster):
     assert ninja("prune", "lat.ark", "--beam", "4", "-o", "one.ark")[0] == 0
     code, _, errors = ninja("prune", "lat.ark", "--beam", "4", "-o", "out.ark", "--ray", cluster.address)
-    assert (code, errors) == (0, "ninja: out.ark: 40 lattices of 8 shards\n")
+    assert (code, errors) == (0, "ninja: out.ark: 40 lattices of 16 shards\n")
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
     with package.write("few.ark") as output:
         for _, lattice in [*package.read("lat.ark")][:6]:
@@ -138,7 +138,7 @@ def test_commands_on_a_cluster_write_what_one_run_writes(here, ninja, cluster):
     with open("lat.ark", "ab") as output:
         output.write(b"bad \0Bnothing")
     code, _, errors = ninja("prune", "lat.ark", "--beam", "4", "-o", "out.ark", "--ray", cluster.address)
-    assert (code, "40 lattices of 8 shards, 1 failed" in errors) == (1, True)
+    assert (code, "40 lattices of 16 shards, 1 failed" in errors) == (1, True)
     assert not list(here.glob("*.shards"))
 
 

@@ -24,8 +24,8 @@ from ninja.parallel.plan import Plan, Shard
 from ninja.parallel.record import Record, read_plan
 from ninja.parallel.shard import Work
 
-PACKED, PLAIN = 4e6, 64e6  # bytes of a shard, some minutes of rescoring; see docs/scale.md
-EACH = 4  # shards of each worker at least, so that none waits long for the last
+PACKED, PLAIN = 32e6, 512e6  # bytes of a shard, a minute of rescoring; see docs/scale.md
+EACH = 8  # shards of each worker at least, so that none waits long for the last
 MOST = 100_000
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
