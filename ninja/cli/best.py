@@ -39,24 +39,24 @@ def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
     ]
 
 
-def best_transcripts(batch: Batch, scales: Scales) -> Iterator[tuple[str, list[Transcript] | NinjaError]]:
-    """Yield the best transcript of each lattice of a batch, without its alignment."""
+def best_lines(batch: Batch, scales: Scales) -> Iterator[tuple[str, str | NinjaError]]:
+    """Yield the line of the best words of each lattice of a batch."""
     if not batch.is_plain:  # with symbol tables of their own, perhaps
         for lattice in batch:
             try:
-                yield lattice.key, transcripts(lattice, 1, scales)
+                yield lattice.key, " ".join([lattice.key, *best_words(lattice, scales)]) + "\n"
             except NinjaError as error:
                 yield lattice.key, error
         return
     found = graph.best_words(batch, scales)
-    begin, nothing = found.begin.tolist(), found.words[:0]
-    words = batch.words.spell(found.words.tolist()) if batch.words else list(map(str, found.words.tolist()))
-    costs = found.graph_cost.tolist(), found.acoustic_cost.tolist()
-    for place, (key, graph_cost, acoustic_cost) in enumerate(zip(batch.keys, *costs, strict=True)):
+    ids = found.words.tolist()
+    words = batch.words.spell(ids) if batch.words else list(map(str, ids))
+    begin = found.begin.tolist()
+    for place, (key, first, last) in enumerate(zip(batch.keys, begin, begin[1:], strict=False)):
         if place in found.faults:
             yield key, LatticeError(found.faults[place], key=key)
         else:
-            yield key, [Transcript(words[begin[place] : begin[place + 1]], nothing, graph_cost, acoustic_cost)]
+            yield key, " ".join([key, *words[first:last]]) + "\n"
 
 
 def spelled(lattice: Lattice, words: npt.NDArray[np.int32]) -> list[str]:
@@ -114,11 +114,14 @@ def _transcribe(
     source: Source, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
     source.spell()
-    if n == 1 and not numbered and alignment is None:
-        found = batch_results(partial(best_transcripts, scales=scales), source, to_stdout=output_file == "-")
-    else:
-        stage = Each(partial(transcripts, n=n, scales=scales))
-        found = results(stage, source, to_stdout=output_file == "-")
+    to_stdout = output_file == "-"
+    if not numbered and alignment is None is cost:
+        with text_output(output_file) as stream:
+            stream.writelines(
+                line for _, line in batch_results(partial(best_lines, scales=scales), source, to_stdout=to_stdout)
+            )
+        source.console.close()
+    found = results(Each(partial(transcripts, n=n, scales=scales)), source, to_stdout=to_stdout)
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)
