@@ -19,6 +19,7 @@ from ninja.log import Log
 from ninja.parallel.pipeline import (
     ARCS_ON_A_THREAD,
     ON_A_THREAD,
+    Apart,
     Each,
     EachBatch,
     Keyed,
@@ -89,7 +90,7 @@ def results(
     found = stream(
         noted(),
         stage,
-        jobs=source.threads if isinstance(stage, Each | ThreadedStage) else source.workers,
+        jobs=source.threads if isinstance(stage, Each | EachBatch | Apart | ThreadedStage) else source.workers,
         batch_arcs=batch_arcs,
         done=done,
         log=console.log,
@@ -197,7 +198,7 @@ def _write_one(
     """Write one output."""
     with open_output(destination, source, kind=kind) as taking:
         times = _Times()
-        if isinstance(stage, Each | EachBatch) and on_result is None:
+        if isinstance(stage, Each | EachBatch | Apart) and on_result is None:
             written = _write_batches(stage, source, taking, lattices, times, may_be_empty=may_be_empty)
         else:
             written = _write_each(
@@ -269,7 +270,7 @@ def _write_each(
 
 
 def _write_batches(
-    stage: Each[Lattice] | EachBatch,
+    stage: Each[Lattice] | EachBatch | Apart[Lattice],
     source: Source,
     taking: LatticeOutput,
     lattices: Callable[[Source], Keyed] | None,
@@ -281,10 +282,11 @@ def _write_batches(
     log = source.console.log
     before = _counts(source)
     number = arcs = 0
+    several = isinstance(stage, EachBatch) and stage.several
 
     def work(batch: Batch, part: Log) -> tuple[Batch, Any, int]:
         made = stage.on(batch, part)
-        return made, taking.prepared(made), len(batch) - len(part.failures)
+        return made, taking.prepared(made), len(batch) - len(part.failures) if several else len(made)
 
     pairs = None if lattices is None else lattices(source)
     read = _noted(source, pairs, Counter(taking.keys_done), times.read)

@@ -82,14 +82,35 @@ class Each(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True)
+class Apart(Generic[Result]):
+    """A stage that treats each lattice by itself, so that threads may share its work.
+
+    Args:
+        stage: Called on several threads at once, each time for some lattices and with a log of their own.
+    """
+
+    stage: Stage[Result]
+
+    def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Result]]:
+        """Yield the stage's result for each lattice."""
+        return self.stage(lattices, log)
+
+    def on(self: Apart[Lattice], batch: Batch, log: Log) -> Batch:
+        """Return the stage's lattices for a batch."""
+        return Batch.of([made for _, made in self(((lattice.key, lattice) for lattice in batch), log)])
+
+
+@dataclass(frozen=True, slots=True)
 class EachBatch:
     """The stage that applies a function of a batch of lattices.
 
     Args:
         function: Takes a batch and returns one, with what failed among its faults; called on several threads at once.
+        several: It makes any number of lattices of one.
     """
 
     function: Callable[..., Any]  # overloaded functions are of no narrower type
+    several: bool = False
 
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
         """Yield the function's lattices."""
@@ -141,7 +162,7 @@ def stream(
     left = _without(lattices, done, log) if done else lattices
     if jobs == 1:
         results = stage(left, log)
-    elif isinstance(stage, Each | EachBatch) and not processes:
+    elif isinstance(stage, Each | EachBatch | Apart) and not processes:
         results = _on_threads(left, stage, jobs, log)
     elif isinstance(stage, ThreadedStage) and not processes:
         results = stage.on_threads(left, log, jobs)

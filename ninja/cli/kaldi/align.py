@@ -26,7 +26,7 @@ from ninja.graph.align import (
 from ninja.lattice import Lattice
 from ninja.lattice.transition_model import TransitionModel
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.parallel.pipeline import Apart, Each, Keyed
 
 
 def aligned(
@@ -153,6 +153,6 @@ def align_phones(
 
 
 def _write(source: Source, destination: Destination, align: Callable[[Lattice], Aligned], **given: Any) -> NoReturn:
-    write(partial(aligned, align=align, **given), source, destination)
+    write(Apart(partial(aligned, align=align, **given)), source, destination)
     damaged = len(source.console.log.failures)
     source.console.close_counting(f"lattices written, {damaged} with errors")

@@ -30,7 +30,7 @@ from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam, determinize_retrying
 from ninja.lattice import Lattice
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.parallel.pipeline import Apart, Each, Keyed
 
 Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's size
@@ -136,7 +136,7 @@ def _write(function: Determinize, source: Source, destination: Destination) -> N
     """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
-    arcs = write(partial(determinized, function=function), source, destination, kind="compact").arcs
+    arcs = write(Apart(partial(determinized, function=function)), source, destination, kind="compact").arcs
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

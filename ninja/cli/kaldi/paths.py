@@ -74,7 +74,7 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
     paths = partial(random_paths, n=n, seed=srand) if random else partial(graph.nbest, n=n, scales=scales)
-    total = write_all(EachBatch(paths), source, destination).results
+    total = write_all(EachBatch(paths, several=True), source, destination).results
     source.console.close_counting(f"lattices, {total} paths")
 
 
