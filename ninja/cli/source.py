@@ -176,7 +176,8 @@ class Source:
             if self.symbols is None and self.words is not None:
                 self.symbols = SymbolTable.read(self.words)
             self._words = Words(self.symbols or SymbolTable.growing(others=self._all_words), self._table_of_ids)
-        return ReadOptions(self._words, self.format, self.encoding, formats=self.formats, on_note=self._note)
+        ahead = self.threads > 1  # one is asked for where there is one core
+        return ReadOptions(self._words, self.format, self.encoding, ahead, formats=self.formats, on_note=self._note)
 
     def _note(self, message: str) -> None:
         self.console.log.note(message)
