@@ -43,7 +43,8 @@ cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
     PathWords best_words_each(const Items& items, const Scales& scales) except +
     Results nbest_each(const Items& items, int64_t n, const Scales& scales) except +
     Results push_each(const Items& items, cbool strings, cbool weights, double acoustic_scale) except +
-    Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale, double delta) except +
+    Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale,
+                          double delta) except +
     Results best_path_each(const Items& items, const Scales& scales) except +
 
 cdef extern from "graph/connect.hpp" namespace "ninja" nogil:
