@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ninja._tables import TableWriter
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.files.gzip import Packed
 from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.place import STDIN as STDOUT
@@ -118,7 +118,10 @@ class KaldiWriter(LatticeWriter):
         one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
         if not one_table or not self._names.are_of(first.words):
             return False
-        self._table.check(first)
+        try:
+            self._table.check(first)
+        except SymbolError:  # of this one, which will be found
+            return False
         if self._table.is_particular:
             return False
         self._refuse_words_of_its_own(first)
