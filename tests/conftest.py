@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from ninja.cli.main import main
 
@@ -17,7 +17,8 @@ SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared
 # Tests run on all cores at once, each with programs of its own: more threads would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-settings.register_profile("ninja", deadline=None)  # a busy machine must not fail a test
+# A busy machine must not fail a test.
+settings.register_profile("ninja", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ninja")
 
 # A shell's background job ignores these signals, and what it starts would, too: the programs under test must not.
