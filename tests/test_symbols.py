@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.errors import FormatError, InputError, SymbolError
+from ninja.errors import FormatError, InputError, NinjaError, SymbolError
+from ninja.lattice import symbols
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = st.text(st.characters(exclude_characters=" \t\r\n", exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -70,3 +71,23 @@ def test_a_table_that_is_no_two_way_map_is_refused(entries: list[tuple[str, int]
 def test_a_missing_id_is_named() -> None:
     with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
         SymbolTable.from_words(["<eps>", "a"]).spell([1, 0, 7])
+
+
+PIECES = ["a 1", "b\t2", "c", "3", " d  0 ", "", "a", " ", "\r", "\n", "\x0b", "\xa0", "-1", "e 10"]
+
+
+@given(st.lists(st.sampled_from(PIECES)))
+def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
+    path = tmp_path_factory.getbasetemp() / "words.txt"
+    path.write_bytes("".join(f"{piece}\n" if " " in piece else piece for piece in pieces).encode())
+
+    def read():
+        try:
+            return list(SymbolTable.read(path))
+        except NinjaError as error:
+            return str(error)
+
+    plain = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbols, "_read_plain", lambda _: None)
+        assert plain == read()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +23,8 @@ class Counts:
     def __add__(self: Some, other: Some) -> Some:
         if type(other) is not type(self):
             return NotImplemented
-        return type(self)(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(self)))
+        names = type(self).__dataclass_fields__
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ EPSILON = 0
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # parts no fields, though str.split() takes it so
+_ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
 _interning = threading.Lock()  # words come in one after the other, also where a thread reads ahead
 
 
@@ -81,6 +83,10 @@ class SymbolTable:
         """
         name = os.fspath(path)
         text = utf8.read(name)
+        if (plain := _read_plain(text)) is not None:
+            table = cls((), name)
+            table._id, table._word = plain
+            return table
 
         def entries() -> Iterator[tuple[str, int]]:
             # Split on ASCII blanks only: some vocabularies hold words with Unicode spaces in them.
@@ -185,3 +191,15 @@ class SymbolTable:
 
     def __repr__(self) -> str:
         return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
+
+
+def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
+    """Return ids and words of a table in which all is well; None: it must be looked at line by line."""
+    if _ODD_BLANK.search(text) or text.count("\r") != text.count("\r\n"):
+        return None
+    if _ENTRY.sub("", text).strip():
+        return None
+    fields = text.split()
+    words, ids = fields[::2], list(map(int, fields[1::2]))
+    by_word, by_id = dict(zip(words, ids, strict=True)), dict(zip(ids, words, strict=True))
+    return (by_word, by_id) if len(by_word) == len(by_id) == len(ids) else None
