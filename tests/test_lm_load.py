@@ -51,6 +51,67 @@ def test_a_checkpoint_is_read_as_it_was_written(path, module):
     torch.testing.assert_close(stored.module(word), module(word))
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (7, 40)])
+def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path, shape):
+    torch.manual_seed(shape[1])
+    words = [*WORDS[:3], *(f"w{number}" for number in range(shape[0]))]
+    module = LSTMLanguageModel(Config(len(words), embedding=shape[1], hidden=shape[1] + 1, layers=1, normaliser=3))
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.normal_(std=0.3)
+        module.embedding.weight[2] = 0.0
+        module.embedding.weight[0] *= 1e-6
+    checkpoint.save(Checkpoint(module, words, {}, "int8"), tmp_path / "model.pt")
+    stored = checkpoint.read(tmp_path / "model.pt")
+    assert stored.storage == "int8"
+    for name, weight in module.state_dict().items():
+        expected = weight.half().double()
+        if weight.dim() == 2:
+            for number, row in enumerate(weight.double()):
+                step = max(map(abs, row.tolist())) / 127
+                expected[number] = torch.tensor([step * round(x / step) if step else 0.0 for x in row.tolist()])
+        found = stored.module.state_dict()[name].double()
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+        torch.testing.assert_close(checkpoint.as_stored(module, "int8").state_dict()[name].double(), found)
+    checkpoint.save(stored, tmp_path / "again.pt")
+    again = checkpoint.read(tmp_path / "again.pt").module.state_dict()
+    torch.testing.assert_close(again, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
+
+
+def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp_path, module):
+    module = LSTMLanguageModel(Config(len(WORDS), embedding=100, hidden=300, layers=2))
+    for storage in ("half", "int8"):
+        checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / f"{storage}.pt")
+    half, small = ((tmp_path / f"{storage}.pt").stat().st_size for storage in ("half", "int8"))
+    assert small < 0.55 * half
+    assert [torch.load(tmp_path / f"{name}.pt", weights_only=True)["version"] for name in ("half", "int8")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("scale", "reason"),
+    [
+        (None, "embedding.weight is no tensor of numbers"),
+        (torch.ones(5), "missing or not expected: embedding.weight.scale|embedding.weight is no tensor of numbers"),
+        (torch.full((6,), float("inf")), "embedding.weight.scale holds NaN"),
+        ([1.0] * 6, "embedding.weight.scale is no tensor"),
+    ],
+)
+def test_bytes_without_their_scales_are_refused(tmp_path, module, scale, reason):
+    path = tmp_path / "model.pt"
+    checkpoint.save(Checkpoint(module, WORDS, {}, "int8"), path)
+    content = torch.load(path, weights_only=True)
+    torch.save(change(content, "state", "embedding.weight.scale", to=scale), path)
+    with pytest.raises(ModelError, match=reason):
+        load(path)
+
+
+def test_weights_that_are_not_finite_are_not_written_as_bytes(tmp_path, module):
+    with torch.no_grad():
+        module.embedding.weight[3, 1] = float("nan")
+    with pytest.raises(ModelError, match=r"weight embedding\.weight is not finite; the training diverged"):
+        checkpoint.save(Checkpoint(module, WORDS, {}, "int8"), tmp_path / "model.pt")
+
+
 def test_loading_gives_a_model_with_its_vocabulary(path):
     lm = load(path)
     assert [lm.vocabulary.word(number) for number in range(len(WORDS))] == WORDS
@@ -179,7 +240,7 @@ def change(content, *keys, to):
     ("keys", "value", "reason"),
     [
         (["format"], None, "not a Ninja checkpoint"),
-        (["version"], 2, "checkpoint version 2; this Ninja reads version 1"),
+        (["version"], 3, "checkpoint version 3; this Ninja reads versions 1 and 2"),
         (["kind"], "rnn", "kind 'rnn'; this Ninja knows 'lstm'"),
         (["words"], None, "'words' is missing"),
         (["state"], [], "'state' is missing or of the wrong type"),

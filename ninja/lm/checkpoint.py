@@ -2,12 +2,13 @@ r"""Ninja's own checkpoint: weights, configuration and vocabulary of a model in 
 
 A zip as `torch.save` writes it, holding one dictionary of plain values and tensors:
 
-    format   "ninja-lm"                     version  1
+    format   "ninja-lm"                     version  1, or 2 with matrices of int8
     kind     "lstm", see `NETWORKS`          config   {"vocabulary": 32700, "embedding": 256, …}
     words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 tensor, …}
     card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
 
-Ninja's own networks are stored in half precision, in which their best step was chosen; those of others as they are.
+Ninja's own networks are stored in half precision, or ("int8") with matrices of a byte a weight: a matrix of int8 is
+multiplied, row by row, by "NAME.scale", float32 [rows]. Networks of others are stored as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import re
 import zipfile
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -36,8 +37,12 @@ from ninja.models import lstm, transformer
 
 Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains
 
+Storage: TypeAlias = Literal["half", "int8"]
+
 FORMAT = "ninja-lm"
-VERSION = 1
+VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja read the first only
+SCALE = ".scale"  # end of the names of what matrices of int8 are multiplied by
+LARGEST = 127  # number of int8 in use: rows are symmetric around 0
 KALDI = "nnet3"  # kind of Kaldi's RNNLMs
 NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network of the other kinds
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
@@ -55,6 +60,7 @@ class Checkpoint:
     module: Module | KaldiModel  # float32, in evaluation mode
     words: list[str]  # by id
     card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
+    storage: Storage = "half"  # of Ninja's own networks in the file
 
     @property
     def kind(self) -> str:
@@ -87,11 +93,42 @@ def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
         file.write(image.getbuffer())
 
 
-def as_stored(module: Module) -> Module:
-    """Copy a model with its weights rounded to the half precision in which they are stored."""
+def as_stored(module: Module, storage: Storage = "half") -> Module:
+    """Copy a model with its weights rounded to the precision in which they are stored."""
     rounded = copy.deepcopy(module)
-    rounded.load_state_dict({name: weight.half().float() for name, weight in module.state_dict().items()})
+    rounded.load_state_dict(_unpacked(_packed(module, storage)))
     return rounded.eval()
+
+
+def _packed(module: Module, storage: Storage) -> dict[str, torch.Tensor]:
+    """Return weights as they are stored: all in half precision, or matrices as int8 and their scales."""
+    state: dict[str, torch.Tensor] = {}
+    for name, weight in module.state_dict().items():
+        exact = weight.detach().cpu().float()
+        if storage == "half" or exact.dim() != 2:
+            state[name] = exact.half()
+            continue
+        scale = exact.abs().amax(1) / LARGEST  # [rows]
+        unit = torch.where(scale > 0, scale, 1.0)[:, None]  # a row of zeros stays one
+        state[name] = (exact / unit).round().nan_to_num().clamp(-LARGEST, LARGEST).to(torch.int8)
+        state[name + SCALE] = scale
+    return state
+
+
+def _unpacked(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return stored weights in float32; what has no scale that fits stays int8."""
+    scales = {name + SCALE for name, weight in state.items() if weight.dtype == torch.int8}
+    result: dict[str, torch.Tensor] = {}
+    for name, weight in state.items():
+        scale = state.get(name + SCALE)
+        if name in scales:
+            continue
+        if weight.is_floating_point():
+            weight = weight.float()
+        elif name + SCALE in scales and scale is not None and scale.shape == weight.shape[:1] and weight.dim() == 2:
+            weight = weight.float() * scale.float()[:, None]
+        result[name] = weight
+    return result
 
 
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
@@ -101,6 +138,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         ModelError: A weight is not finite in the precision it is stored in (half: beyond ±65504, or NaN).
     """
     precision = ""
+    version = 1
     if isinstance(checkpoint.module, KaldiModel):
         # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
         config, state = rnnlm.pack(checkpoint.module)
@@ -108,14 +146,16 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         config = dataclasses.asdict(checkpoint.module.config)
         if config.get("normaliser") == 0:  # then older versions of Ninja read it, too
             del config["normaliser"]
-        state = {name: weight.detach().cpu().half() for name, weight in checkpoint.module.state_dict().items()}
-        precision = " in half precision"
+        state = _packed(checkpoint.module, checkpoint.storage)
+        precision = " in half precision" if checkpoint.storage == "half" else ""
+        version = VERSIONS[checkpoint.storage]
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
-            raise ModelError(f"weight {name} is not finite{precision}; the training diverged", path)
+            message = f"weight {name.removesuffix(SCALE)} is not finite{precision}; the training diverged"
+            raise ModelError(message, path)
     content = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         "kind": checkpoint.kind,
         "config": config,
         "words": "\n".join(checkpoint.words),
@@ -143,8 +183,10 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         raise ModelError(message, path) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError("a torch file, but not a Ninja checkpoint; `ninja train` makes those", path)
-    if content.get("version") != VERSION:
-        message = f"checkpoint version {content.get('version')!r}; this Ninja reads version {VERSION}, upgrade it"
+    storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
+    if storage is None:
+        known = " and ".join(map(str, VERSIONS.values()))
+        message = f"checkpoint version {content.get('version')!r}; this Ninja reads versions {known}, upgrade it"
         raise ModelError(message, path)
     if content.get("kind") not in (*NETWORKS, KALDI):
         known = " and ".join(map(repr, (*NETWORKS, KALDI)))
@@ -160,7 +202,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     _check_tensors(content["state"], path)
     parts = content["config"], content["state"], words, os.fspath(path)
     module = rnnlm.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
-    return Checkpoint(module, words, content["card"])
+    return Checkpoint(module, words, content["card"], storage)
 
 
 def _check_zip(path: str | os.PathLike[str]) -> None:
@@ -212,6 +254,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
     with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
         module = network_class(config_class(**config))
     expected = module.state_dict()
+    state = _unpacked(state)
     if set(state) != set(expected):
         names = sorted(map(str, set(state) ^ set(expected)))
         raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
@@ -221,5 +264,5 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         if weight.shape != expected[name].shape:
             message = f"{name} is {list(weight.shape)}, its configuration needs {list(expected[name].shape)}; {RETRAIN}"
             raise ModelError(message, path)
-    module.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
+    module.load_state_dict(state, assign=True)
     return module.eval()
