@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from reference_graph import SHARED, read_kaldi
 from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
+from ninja import _consensus
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
 from ninja.io import read
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.times import state_times
 
 GOLDEN = {"korean": 1.0, "english": 0.1}
 
@@ -261,12 +264,46 @@ def test_times_that_contradict_each_other_are_refused() -> None:
         mbr_decode(lattice)
 
 
-def test_a_lattice_too_large_for_the_recursion_is_refused_before_memory_is_taken() -> None:
-    length = 40_000
-    states = np.arange(length)
-    lattice = from_arcs("l", states, states + 1, states + 1, np.zeros(length), finals={length: 0.0})
-    with pytest.raises(MemoryError):
-        mbr_decode(lattice)
+def test_a_long_recording_is_compared_with_the_words_around_each_state_and_decoded_as_with_all() -> None:
+    for timed in (True, False):
+        lattice = long_lattice(400, timed)
+        times = state_times(lattice)
+        every, near = (
+            _consensus.decode_mbr(lattice, times, Scales(), None, True, False, *words)
+            for words in ((1 << 40, 0), (0, 24))
+        )
+        assert near[0].tolist() == every[0].tolist()
+        assert near[8] == pytest.approx(every[8], rel=1e-9)
+        kept = every[5] > 1e-6
+        mine = {(bin_of(near, at), int(word)): near[5][at] for at, word in enumerate(near[4])}
+        for at in np.flatnonzero(kept):
+            assert mine[bin_of(every, at), int(every[4][at])] == pytest.approx(every[5][at], abs=1e-6)
+
+
+def test_given_words_are_found_in_a_long_recording_where_they_are_said() -> None:
+    lattice = long_lattice(400, timed=False)
+    words = mbr_decode(lattice).words[40:]  # not spread as the states are
+    every, near = (
+        _consensus.decode_mbr(lattice, state_times(lattice), Scales(), words, False, False, *limits)
+        for limits in ((1 << 40, 0), (0, 24))
+    )
+    assert near[8] == pytest.approx(every[8], rel=1e-9)
+    assert near[1] == pytest.approx(every[1], abs=1e-6)
+
+
+def bin_of(found: tuple[Any, ...], entry: int) -> int:
+    return int(np.searchsorted(found[3], entry, side="right"))
+
+
+def long_lattice(states: int, timed: bool) -> Lattice:
+    """A recording of states in a row, arcs over one to four of them, and few enough words that many come again."""
+    random = np.random.default_rng(states)
+    src = np.repeat(np.arange(states - 1), 4)
+    dst = np.minimum(src + random.integers(1, 5, len(src)), states - 1)
+    dst[::4] = src[::4] + 1
+    word, cost = random.integers(0, 60, len(src)), random.exponential(4.0, len(src)) + 2.0 * (dst - src)
+    time = 7 * np.arange(states) if timed else None
+    return from_arcs("long", src, dst, word, cost, finals={states - 1: 0.0}, time=time)
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """Kernel behind ``ninja.consensus``; conversions only."""
 
 cimport numpy as np
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
@@ -13,8 +13,13 @@ from ninja.errors import LatticeError
 np.import_array()
 
 
-def decode_mbr(lattice not None, time not None, weights not None, const int32_t[::1] start, bint search, bint silence):
+def decode_mbr(
+    lattice not None, time not None, weights not None, const int32_t[::1] start, bint search, bint silence,
+    int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
+):
     """Decode a lattice whose states stand at the given frames, beginning with `start` or, if None, the best path.
+
+    Beyond `whole_words` states times words, a state is compared with at least `least_words` to both sides of its time.
 
     Returns:
         The fields of a ``Consensus`` behind its key.
@@ -32,7 +37,7 @@ def decode_mbr(lattice not None, time not None, weights not None, const int32_t[
     cdef c.Consensus found
     cdef cbool leads
     with nogil:
-        leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, found)
+        leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, whole_words, least_words, found)
     if not leads:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     return (

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "consensus/mbr_band.hpp"
 #include "consensus/mbr_distance.hpp"
 
 namespace ninja {
@@ -33,53 +35,89 @@ class Statistics {
     double gamma;
     double begin;
     double end;
+
+    void add(double share, double from, double to) {
+      gamma += share;
+      begin += from * share;
+      end += to * share;
+    }
   };
 
-  void reset(int64_t places) {
+  void reset(int32_t places, int32_t num_slots) {
     entry_.clear();
+    block_.clear();
+    recent_.assign(num_slots, -1);
+    first_.assign(num_slots, -1);
     epsilon_.assign(places + 1, {0, 0, 0.0, 0.0, 0.0});
-    for (int64_t place = 0; place <= places; ++place) epsilon_[place].place = static_cast<int32_t>(place);
-    std::fill(cells_.begin(), cells_.end(), -1);
+    for (int32_t place = 0; place <= places; ++place) epsilon_[place].place = place;
   }
 
-  void add(int32_t place, int32_t word, double gamma, double begin, double end) {
-    if (gamma == 0.0) return;  // Kaldi does not count these as seen
-    Entry& entry = word == 0 ? epsilon_[place] : find(place, word);
-    entry.gamma += gamma;
-    entry.begin += begin * gamma;
-    entry.end += end * gamma;
+  // The sums of a word at a place, those of epsilons; both valid until the next call.
+  Entry& of(const MbrLattice::Link& link, int32_t place) {
+    const int32_t number = place / kBlock;
+    if (recent_[link.slot] < 0 || block_[recent_[link.slot]].number != number) turn(link.slot, number);
+    int32_t& at = block_[recent_[link.slot]].entry[place % kBlock];
+    if (at < 0) {
+      at = static_cast<int32_t>(entry_.size());
+      entry_.push_back({place, link.word, 0.0, 0.0, 0.0});
+    }
+    return entry_[at];
+  }
+  Entry& epsilon(int32_t place) { return epsilon_[place]; }
+
+  // Whether a word has another posterior than `words` at some place, [places], the most probable words of which these
+  // become.
+  bool improve(std::vector<int32_t>& words) {
+    best_.assign(words.size(), ~uint64_t{0});
+    now_.assign(words.size(), 0.0f);
+    each([&](const Entry& entry) {
+      best_[entry.place - 1] = std::min(best_[entry.place - 1], order_of(entry));
+      if (entry.word == words[entry.place - 1]) now_[entry.place - 1] = static_cast<float>(entry.gamma);
+    });
+    bool improved = false;
+    for (size_t place = 0; place < words.size(); ++place) {
+      const uint64_t best = ~best_[place];
+      const auto bits = static_cast<uint32_t>(best >> 32);
+      float gamma;
+      std::memcpy(&gamma, &bits, 4);
+      improved |= now_[place] != gamma;
+      words[place] = static_cast<int32_t>(best & 0xffffffffu);
+    }
+    return improved;
   }
 
   // Entries by place, each place's from the most probable on, equal ones from the largest word id on. Kaldi compares
-  // in single precision. `begin` gets the first entry of each place, counted from 0.
+  // in single precision. `begin` gets the first entry of each place, counted from 0. What has no share is left out, as
+  // Kaldi does.
   const std::vector<Entry>& sorted(std::vector<int64_t>& begin) {
     const auto places = static_cast<int64_t>(epsilon_.size()) - 1;
-    for (int64_t place = 1; place <= places; ++place) {
-      if (epsilon_[place].gamma != 0.0) entry_.push_back(epsilon_[place]);
-    }
     begin.assign(places + 1, 0);
-    for (const Entry& entry : entry_) ++begin[entry.place];
+    each([&](const Entry& entry) { ++begin[entry.place]; });
     for (int64_t place = 1; place <= places; ++place) begin[place] += begin[place - 1];
-    rank_.resize(entry_.size());
+    rank_.resize(begin[places]);
     next_.assign(begin.begin(), begin.end());
-    for (size_t at = 0; at < entry_.size(); ++at) {
-      rank_[next_[entry_[at].place - 1]++] = {order_of(entry_[at]), static_cast<int32_t>(at)};
-    }
+    each([&](const Entry& entry) { rank_[next_[entry.place - 1]++] = {order_of(entry), &entry}; });
+    sorted_.clear();
     for (int64_t place = 0; place < places; ++place) {
       std::sort(rank_.begin() + begin[place], rank_.begin() + begin[place + 1],
                 [](const Rank& a, const Rank& b) { return a.order < b.order; });
     }
-    sorted_.clear();
-    for (const Rank& rank : rank_) sorted_.push_back(entry_[rank.entry]);
+    for (const Rank& rank : rank_) sorted_.push_back(*rank.entry);
     return sorted_;
   }
 
-  size_t bytes() const { return sizeof(int32_t) * cells_.size() + 2 * sizeof(Entry) * entry_.capacity(); }
+  size_t bytes() const { return sizeof(Entry) * (entry_.capacity() + sorted_.capacity()); }
 
  private:
+  static constexpr int32_t kBlock = 8;
+  struct Block {             // the entries of a word at kBlock places
+    int32_t number;          // of these places
+    int32_t next;            // the word's block of later places, -1: none
+    int32_t entry[kBlock];   // -1: none yet
+  };
   struct Rank {
     uint64_t order;
-    int32_t entry;
+    const Entry* entry;
   };
 
   // Smaller for what comes first: the bits of floats that are not negative are ordered as these are.
@@ -90,92 +128,102 @@ class Statistics {
     return ~((static_cast<uint64_t>(bits) << 32) | static_cast<uint32_t>(entry.word));
   }
 
-  Entry& find(int32_t place, int32_t word) {
-    if (2 * (entry_.size() + 1) > cells_.size()) grow();
-    int32_t& cell = cells_[slot(place, word)];
-    if (cell < 0) {
-      cell = static_cast<int32_t>(entry_.size());
-      entry_.push_back({place, word, 0.0, 0.0, 0.0});
+  // Make a block the recent one of its word. A word's blocks are chained by their places, the first first. The way back
+  // goes from the last places to the first, so the one looked for is among the first.
+  void turn(int32_t slot, int32_t number) {
+    int32_t* link = &first_[slot];
+    while (*link >= 0 && block_[*link].number < number) link = &block_[*link].next;
+    if (*link < 0 || block_[*link].number != number) {
+      const Block block{number, *link, {}};
+      *link = static_cast<int32_t>(block_.size());
+      recent_[slot] = *link;
+      block_.push_back(block);
+      std::fill(block_.back().entry, block_.back().entry + kBlock, -1);
+    } else {
+      recent_[slot] = *link;
     }
-    return entry_[cell];
   }
 
-  size_t slot(int32_t place, int32_t word) const {
-    const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(place)) << 32) | static_cast<uint32_t>(word);
-    const uint64_t mixed = key * 0x9e3779b97f4a7c15u;
-    size_t at = (mixed ^ (mixed >> 32)) & (cells_.size() - 1);
-    while (cells_[at] >= 0 && (entry_[cells_[at]].place != place || entry_[cells_[at]].word != word)) {
-      at = (at + 1) & (cells_.size() - 1);
+  // Call `take` with whatever has a share.
+  template <class Take>
+  void each(Take take) const {
+    for (const Entry& entry : entry_) {
+      if (entry.gamma != 0.0) take(entry);
     }
-    return at;
-  }
-
-  void grow() {
-    cells_.assign(2 * cells_.size(), -1);
-    for (size_t at = 0; at < entry_.size(); ++at) {
-      cells_[slot(entry_[at].place, entry_[at].word)] = static_cast<int32_t>(at);
+    for (size_t place = 1; place < epsilon_.size(); ++place) {
+      if (epsilon_[place].gamma != 0.0) take(epsilon_[place]);
     }
   }
 
   std::vector<Entry> entry_, epsilon_, sorted_;
-  std::vector<int32_t> cells_ = std::vector<int32_t>(1 << 10, -1);  // places in entry_, -1: free
+  std::vector<Block> block_;
+  std::vector<int32_t> recent_;  // [slots], block of the word that was used last, -1: none
+  std::vector<int32_t> first_;   // likewise, block of its first places
+  std::vector<uint64_t> best_;
+  std::vector<float> now_;
   std::vector<Rank> rank_;
   std::vector<int64_t> next_;
 };
 
 // The way back over all paths: hand each state's share of probability at each place to the states before it, along the
-// steps that the distances took. Few places of a state have any.
-inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t places, Statistics& statistics) {
-  const int64_t columns = places + 1;
-  double* share = distances.cleared();  // beta' of figure 5, [states, columns]
-  share[(lattice.num_states - 1) * columns + places] = 1.0;
-  statistics.reset(places);
-  std::vector<int32_t> held;  // places of a state with a share, from the last on
+// steps that the distances took. Few places of a state have any. States whose share comes near the edge of their window
+// are marked as touched.
+inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t places, double negligible,
+                       Statistics& statistics, std::vector<char>& touched) {
+  distances.clear();  // now beta' of figure 5
+  distances.row(lattice.num_states - 1)[places] = 1.0;
+  statistics.reset(places, lattice.slots.size());
+  touched.assign(lattice.num_states, 0);
+  double nowhere = 0.0;
+  Statistics::Entry left_over{};
   for (int64_t state = lattice.num_states - 1; state > 0; --state) {
-    const double* here = share + state * columns;
-    held.clear();
-    for (int32_t q = places; q >= 0; --q) {
-      if (here[q] != 0.0) held.push_back(q);
+    double* here = distances.row(state);
+    const int32_t first = distances.begin(state), last = distances.end(state);
+    int32_t low = first, high = last - 1;  // the places with a share lie between; windows are pairs of places
+    while (high > first && here[high] + here[high - 1] <= negligible) high -= 2;
+    if (high < first) continue;
+    while (here[low] + here[low + 1] <= negligible) low += 2;
+    if (first > 0 || last <= places) {
+      const int32_t margin = (last - first) / 8;
+      double outside = 0.0;
+      for (int32_t q = low; q <= high; ++q) {
+        if (here[q] <= negligible) here[q] = 0.0;
+        if ((first > 0 && q < first + margin) || (last <= places && q >= last - margin)) outside += here[q];
+      }
+      touched[state] = outside > kTouching;
     }
+    const double end = lattice.time[state];
     for (int64_t in = lattice.in[state]; in < lattice.in[state + 1]; ++in) {
       const int64_t at = lattice.entering[in];
       const MbrLattice::Link& link = lattice.link[at];
-      double* there = share + link.src * columns;
-      const double begin = lattice.time[link.src], end = lattice.time[state];
+      const Distances::Steps steps = distances.steps(at, link.src);
+      double* there = distances.row(link.src);
+      const int32_t least = distances.begin(link.src);
+      const double begin = lattice.time[link.src];
       double carried = 0.0;  // from the place after, which the link left out
-      size_t next = 0;
-      for (int32_t q = places; next < held.size() || carried != 0.0; --q) {
-        if (carried == 0.0) q = held[next];
-        double value = carried;
+      for (int32_t q = high; q >= low || carried != 0.0; --q) {
+        const double value = q >= low ? carried + link.prob * here[q] : carried;
         carried = 0.0;
-        if (next < held.size() && held[next] == q) {
-          value += link.prob * here[q];
-          ++next;
-        }
-        if (q == 0) {
-          there[0] += value;
+        if (value == 0.0) continue;
+        if (q == least) {
+          there[q] += value;
           break;
         }
-        switch (distances.step(at, link.src, q)) {
-          case kPair:
-            there[q - 1] += value;
-            statistics.add(q, link.word, value, begin, end);
-            break;
-          case kLeftOver:
-            there[q] += value;
-            break;
-          case kMissing:
-            carried = value;
-            statistics.add(q, 0, value, end, end);
-            break;
-        }
+        const Step step = steps[q];
+        Statistics::Entry* entry = &statistics.epsilon(q);
+        if (step == kPair && link.word != 0) entry = &statistics.of(link, q);
+        // No branches, since which step it is cannot be foreseen.
+        (step == kLeftOver ? &left_over : entry)->add(value, step == kMissing ? end : begin, end);
+        *(step == kMissing ? &nowhere : there + q - (step == kPair)) += value;
+        carried = step == kMissing ? value : 0.0;
       }
     }
   }
+  const double* share = distances.row(0);
   double carried = 0.0;
   for (int32_t q = places; q >= 1; --q) {
-    carried += share[q];
-    statistics.add(q, 0, carried, lattice.time[0], lattice.time[0]);
+    if (q < distances.end(0)) carried += share[q];
+    statistics.epsilon(q).add(carried, lattice.time[0], lattice.time[0]);
   }
 }
 
@@ -202,9 +250,12 @@ constexpr size_t kMostSpareBytes = size_t{1} << 23;  // what an unusually large 
 // Memory that one call after the other works in.
 struct MbrSpace {
   MbrLattice lattice;
+  MbrBand band;
   Hypothesis hypothesis;
   Distances distances;
   Statistics statistics;
+  std::vector<char> touched;
+  std::vector<int32_t> bin;
 };
 
 // Decode, beginning with the words that stand in the result: with `search` they are improved until the expected error
@@ -212,33 +263,32 @@ struct MbrSpace {
 // Source: Kaldi, lat/sausages.cc; Xu, Povey, Mangu, Zhu 2011, "Minimum Bayes Risk decoding and system combination
 // based on a recursion for edit distance", figures 4-6.
 inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& result) {
-  auto& [lattice, hypothesis, distances, statistics] = space;
+  auto& [lattice, band, hypothesis, distances, statistics, touched, bin] = space;
   std::vector<int32_t>& words = result.words;
-  const std::vector<Statistics::Entry>* entries = nullptr;
   for (result.rounds = 1;; ++result.rounds) {
-    hypothesis.set(words);
+    hypothesis.set(words, lattice.slots);
     const int32_t places = hypothesis.length();
-    result.risk = distances.compute(lattice, hypothesis);
-    accumulate(lattice, distances, places, statistics);
-    entries = &statistics.sorted(result.bin_begin);
+    const Band* within = &band.of(lattice, static_cast<int64_t>(words.size()));
+    do {
+      result.risk = distances.compute(lattice, hypothesis, *within);
+      accumulate(lattice, distances, places, band.negligible(), statistics, touched);
+    } while (band.widen(lattice, touched));
     words.resize(places);
-    bool improved = false;
-    for (int32_t place = 0; place < places; ++place) {
-      words[place] = hypothesis[place + 1];
-      if (!search) continue;
-      const auto first = entries->begin() + result.bin_begin[place];
-      const auto end = entries->begin() + result.bin_begin[place + 1];
-      float now = 0.0f;
-      for (auto entry = first; entry != end; ++entry) {
-        if (entry->word == words[place]) now = static_cast<float>(entry->gamma);
-      }
-      improved |= now != static_cast<float>(first->gamma);
-      words[place] = first->word;
-    }
+    for (int32_t place = 0; place < places; ++place) words[place] = hypothesis[place + 1];
+    const bool improved = search && statistics.improve(words);
     if (!improved || result.rounds == kMostRounds) break;
+    bin.clear();
+    for (int32_t place = 0; place < places; ++place) {
+      if (words[place] == 0) continue;
+      words[bin.size()] = words[place];
+      bin.push_back(place);
+    }
+    words.resize(bin.size());
+    band.follow(bin);
   }
 
-  for (const Statistics::Entry& entry : *entries) {
+  const std::vector<Statistics::Entry>& entries = statistics.sorted(result.bin_begin);
+  for (const Statistics::Entry& entry : entries) {
     const auto posterior = static_cast<float>(entry.gamma);
     result.word.push_back(entry.word);
     result.posterior.push_back(posterior);
@@ -251,8 +301,8 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     const int64_t begin = result.bin_begin[place], end = result.bin_begin[place + 1];
     double first = 0.0, last = 0.0;
     for (int64_t at = begin; at < end; ++at) {
-      first += (*entries)[at].begin;
-      last += (*entries)[at].end;
+      first += entries[at].begin;
+      last += entries[at].end;
     }
     result.bin_time.push_back(static_cast<float>(first));
     result.bin_time.push_back(static_cast<float>(last));
@@ -276,16 +326,21 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
 
 // Decode a lattice, beginning with `start` or, if that is null, its best path; false if no path leads to a final state.
 inline bool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
-                       const std::vector<int32_t>* start, bool search, bool silence, Consensus& result) {
+                       const std::vector<int32_t>* start, bool search, bool silence, int64_t whole_words,
+                       int64_t least_words, Consensus& result) {
   static thread_local std::unique_ptr<MbrSpace> spare;
   if (!spare) spare = std::make_unique<MbrSpace>();
   MbrSpace& space = *spare;
   if (!prepare_mbr(arcs, labels, time, scales, space.lattice)) return false;
-  if (start != nullptr) {
-    result.words = *start;
+  std::vector<int64_t> links;
+  if (start == nullptr) {
+    links = best_links(space.lattice);
+    for (const int64_t link : links) result.words.push_back(space.lattice.link[link].word);
   } else {
-    best_words(space.lattice, result.words);
+    std::copy_if(start->begin(), start->end(), std::back_inserter(result.words), [](int32_t word) { return word != 0; });
   }
+  space.band.start(arcs, time, space.lattice, result.words, start == nullptr ? &links : nullptr, whole_words,
+                   least_words);
   decode_mbr(search, silence, space, result);
   if (space.distances.bytes() + space.statistics.bytes() > kMostSpareBytes) spare.reset();
   return true;

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <new>
+#include <limits>
 #include <vector>
 
+#include "core/band.hpp"
 #include "core/clones.hpp"
 #include "consensus/mbr_lattice.hpp"
 
@@ -12,7 +13,6 @@ namespace ninja {
 
 // A word left over costs a little more than an error, so that of equal alignments the shorter one is taken.
 constexpr double kExtra = 1.0 + static_cast<double>(1.0e-5f);
-constexpr int64_t kMostDistanceBytes = int64_t{1} << 33;
 
 enum Step : uint8_t { kPair = 1, kLeftOver = 2, kMissing = 3 };  // link and place; link alone; place alone
 
@@ -23,116 +23,165 @@ NINJA_CLONES void add_scaled(const double* from, double factor, int64_t length, 
 // The word sequence that paths are compared with: an epsilon before, between and after its words. Places count from 1.
 class Hypothesis {
  public:
-  // Take the words among `words`, between epsilons.
-  void set(const std::vector<int32_t>& words) {
-    place_.assign(2, 0);
-    for (const int32_t word : words) {
-      if (word == 0) continue;
-      place_.push_back(word);
-      place_.push_back(0);
+  // Take words, none of them epsilon.
+  void set(const std::vector<int32_t>& words, const WordSlots& slots) {
+    place_.assign(2 * words.size() + 2, 0);
+    begin_.assign(slots.size() + 1, 0);
+    for (size_t at = 0; at < words.size(); ++at) {
+      place_[2 * at + 2] = words[at];
+      const int32_t slot = slots.find(words[at]);
+      if (slot >= 0) ++begin_[slot + 1];
     }
-    size_t size = 16;
-    while (size < 2 * place_.size()) size *= 2;
-    cells_.assign(size, {0, 0, 0});
-    for (int32_t q = 2; q <= length(); q += 2) {
-      Cell& cell = find(place_[q]);
-      if (cell.word == 0) cell = {place_[q], q, q};
-      cell.last = q;
+    for (int32_t slot = 0; slot < slots.size(); ++slot) begin_[slot + 1] += begin_[slot];
+    standing_.resize(begin_.back());
+    for (size_t at = words.size(); at-- > 0;) {  // backwards, so that the ends of slots become their beginnings
+      const int32_t slot = slots.find(words[at]);
+      if (slot >= 0) standing_[--begin_[slot + 1]] = static_cast<int32_t>(2 * at + 2);
     }
+    begin_.erase(begin_.begin());
+    begin_.push_back(static_cast<int32_t>(standing_.size()));
   }
   int32_t length() const { return static_cast<int32_t>(place_.size()) - 1; }
   int32_t operator[](int64_t q) const { return place_[q]; }  // even places hold words
 
-  struct Cell {
-    int32_t word;
-    int32_t first;  // place where the word stands first, and last; 0 if nowhere
+  struct Range {
+    int32_t first;  // place where a word stands first, and last; 0 if nowhere
     int32_t last;
   };
-  const Cell& where(int32_t word) const { return const_cast<Hypothesis*>(this)->find(word); }
+  // Where the word of a slot stands among the places from `begin` to before `end`.
+  Range where(int32_t slot, int32_t begin, int32_t end) const {
+    const int32_t* first = standing_.data() + begin_[slot];
+    const int32_t* last = standing_.data() + begin_[slot + 1];
+    if (first != last && *first < begin) first = std::lower_bound(first, last, begin);
+    if (first != last && last[-1] >= end) last = std::lower_bound(first, last, end);
+    return first == last ? Range{0, 0} : Range{*first, last[-1]};
+  }
 
  private:
-  Cell& find(int32_t word) {
-    const size_t mask = cells_.size() - 1;
-    size_t at = (static_cast<uint32_t>(word) * 0x9e3779b1u >> 8) & mask;
-    while (cells_[at].word != word && cells_[at].word != 0) at = (at + 1) & mask;
-    return cells_[at];
-  }
   std::vector<int32_t> place_;
-  std::vector<Cell> cells_;
+  std::vector<int32_t> begin_;     // [slots + 1]; the places of slot s are standing_[begin_[s]] : standing_[begin_[s + 1]]
+  std::vector<int32_t> standing_;
 };
 
 // alpha' of Xu et al. 2011, figure 4: the average distance of the paths to a state from the first q places.
 //
 // Links of one state differ only from the place on where their word stands in the hypothesis. So one row is computed
 // for all words that stand nowhere, one for epsilons, and only the rest of a row for words that do.
+//
+// The row of a state is computed for the places of its window in a band; other distances count as infinite. They are
+// never too small then, and where the steps of the whole hypothesis' distance, followed back over all paths, stay within
+// the band, they and their order at each step are to the bit what they are without one: what is left out there could
+// not have been the least, and what could is computed from the same numbers in the same order.
 class Distances {
  public:
   // Returns the average distance of all paths from the whole hypothesis: the Bayes risk.
-  double compute(const MbrLattice& lattice, const Hypothesis& hypothesis) {
-    const int64_t columns = hypothesis.length() + 1;
+  double compute(const MbrLattice& lattice, const Hypothesis& hypothesis, const Band& band) {
+    lay_out(lattice, band);
     const int64_t rows = lattice.num_states;
-    const auto links = static_cast<int64_t>(lattice.link.size());
-    if (9 * rows + links > kMostDistanceBytes / columns) throw std::bad_alloc();
-    columns_ = columns;
-    row_.assign(rows * columns, 0.0);
-    common_.resize(rows * columns);
-    own_.clear();
-    at_.resize(links);
+    const auto columns = static_cast<size_t>(hypothesis.length() + 1);
     any_.resize(columns);
     none_.resize(columns);
     some_.resize(columns);
-    row_[0] = 0.0;
-    for (int64_t q = 1; q < columns; ++q) row_[q] = row_[q - 1] + (q % 2 == 0 ? 1.0 : 0.0);
+    double* start = row_.data() + at_[0].row;
+    for (int64_t q = 1; q < at_[0].end; ++q) start[q] = start[q - 1] + (q % 2 == 0 ? 1.0 : 0.0);
     for (int64_t state = 0; state < rows; ++state) {
-      const double* here = row_.data() + state * columns;
+      const Row& at = at_[state];
+      const double* here = row_.data() + at.row;
       bool any = false;
       int64_t none = -1;
-      for (int64_t at = lattice.out[state]; at < lattice.out[state + 1]; ++at) {
-        const MbrLattice::Link& link = lattice.link[at];
-        double* there = row_.data() + link.dst * columns;
+      for (int64_t link_at = lattice.out[state]; link_at < lattice.out[state + 1]; ++link_at) {
+        const MbrLattice::Link& link = lattice.link[link_at];
+        const Row& next = at_[link.dst];
+        double* there = row_.data() + next.row;
         if (link.word == 0) {
-          if (none < 0) none = epsilon_row(here);
-          at_[at] = {none, 0, static_cast<int32_t>(columns)};
-          add_scaled(none_.data(), link.prob, columns, there);
+          if (none < 0) none = epsilon_row(here, at);
+          own_at_[link_at] = {none, at.begin, at.last};
+          add(none_, link.prob, next.begin, next.end, there);
           continue;
         }
-        if (!any) word_row(here, common_.data() + state * columns);
+        if (!any) word_row(here, at, common_.data() + at.row);
         any = true;
-        const Hypothesis::Cell& cell = hypothesis.where(link.word);
-        at_[at] = {0, 0, 0};
-        if (cell.first == 0) {
-          add_scaled(any_.data(), link.prob, columns, there);
+        // A word needs the place before it to be paired.
+        const Hypothesis::Range range = hypothesis.where(link.slot, at.begin + 1, next.end);
+        own_at_[link_at] = {0, 0, 0};
+        if (range.first == 0) {
+          add(any_, link.prob, next.begin, next.end, there);
           continue;
         }
-        const int64_t end = matching_row(here, hypothesis, cell, &at_[at]);
-        add_scaled(any_.data(), link.prob, cell.first, there);
-        add_scaled(some_.data() + cell.first, link.prob, end - cell.first, there + cell.first);
-        add_scaled(any_.data() + end, link.prob, columns - end, there + end);
+        const int32_t end = matching_row(here, hypothesis, link.word, range, next.end, &own_at_[link_at]);
+        const int32_t first = std::max(range.first, next.begin);
+        add(any_, link.prob, next.begin, first, there);
+        add(some_, link.prob, first, end, there);
+        add(any_, link.prob, std::max(end, first), next.end, there);
       }
     }
-    return row_[rows * columns - 1];
+    return row_[at_[rows - 1].row + hypothesis.length()];
   }
 
-  // How the distance of a link from the first q places arose, q >= 1.
-  Step step(int64_t link, int64_t src, int64_t q) const {
-    const Own& own = at_[link];
-    if (q >= own.begin && q < own.end) return static_cast<Step>(own_[own.pool + q]);
-    return static_cast<Step>(common_[src * columns_ + q]);
+  // The places of a state's window: begin <= q < end.
+  int32_t begin(int64_t state) const { return at_[state].begin; }
+  int32_t end(int64_t state) const { return at_[state].end; }
+
+  // How the distance of a link from the first q places arose, begin(src) < q.
+  struct Steps {
+    const uint8_t* own;
+    const uint8_t* common;
+    int32_t begin;   // of own
+    uint32_t count;
+
+    Step operator[](int32_t q) const {
+      return static_cast<Step>((static_cast<uint32_t>(q - begin) < count ? own : common)[q]);
+    }
+  };
+  Steps steps(int64_t link, int64_t src) const {
+    const Own& own = own_at_[link];
+    return {own_.data() + own.pool, common_.data() + at_[src].row, own.begin,
+            static_cast<uint32_t>(own.end - own.begin)};
   }
 
-  size_t bytes() const { return 8 * row_.capacity() + common_.capacity() + own_.capacity() + 16 * at_.capacity(); }
+  size_t bytes() const { return 8 * row_.capacity() + common_.capacity() + own_.capacity() + 16 * own_at_.capacity(); }
 
-  // The rows, no longer needed once the steps are known: space for the way back, all zeros.
-  double* cleared() {
-    std::fill(row_.begin(), row_.end(), 0.0);
-    return row_.data();
-  }
+  // Forget the distances, no longer needed once the steps are known: zeros for the way back.
+  void clear() { std::fill(row_.begin(), row_.end(), 0.0); }
+  double* row(int64_t state) { return row_.data() + at_[state].row; }  // element q for place q
 
  private:
+  struct Row {
+    int64_t row;         // of place 0, were it there, in row_ and common_
+    int32_t begin, end;  // places of the state
+    int32_t last;        // end of the places of the states that follow, at least `end`: those between are infinite
+  };
   struct Own {
     int64_t pool;  // step q of the link is own_[pool + q]
     int32_t begin, end;
   };
+
+  void lay_out(const MbrLattice& lattice, const Band& band) {
+    at_.resize(lattice.num_states);
+    int64_t cells = 0;
+    for (int64_t state = 0; state < lattice.num_states; ++state) {
+      Row& at = at_[state];
+      at.begin = 2 * band.begin[state];
+      at.end = at.last = 2 * band.end[state];
+      for (int64_t link = lattice.out[state]; link < lattice.out[state + 1]; ++link) {
+        at.last = std::max(at.last, 2 * band.end[lattice.link[link].dst]);
+      }
+      at.row = cells - at.begin;
+      cells += at.last - at.begin;
+    }
+    row_.assign(cells, 0.0);
+    for (const Row& at : at_) {
+      std::fill(row_.begin() + at.row + at.end, row_.begin() + at.row + at.last,
+                std::numeric_limits<double>::infinity());
+    }
+    common_.resize(cells);
+    own_.clear();
+    own_at_.resize(lattice.link.size());
+  }
+
+  static void add(const std::vector<double>& from, double factor, int64_t begin, int64_t end, double* to) {
+    if (begin < end) add_scaled(from.data() + begin, factor, end - begin, to + begin);
+  }
 
   // One place further: `pair` and `left_over` are known, the third way comes from the place before.
   static double best(double pair, double left_over, double missing, uint8_t* how) {
@@ -144,24 +193,26 @@ class Distances {
   }
 
   // A word that stands nowhere in the hypothesis; places come in pairs, epsilon and word.
-  void word_row(const double* from, uint8_t* how) {
+  void word_row(const double* from, const Row& at, uint8_t* how) {
     double* to = any_.data();
-    double value = to[0] = from[0] + kExtra;
-    to[1] = value = best(from[0] + 1.0, from[1] + kExtra, value, how + 1);
-    for (int64_t q = 2; q < columns_; q += 2) {
+    const int64_t begin = at.begin;
+    double value = to[begin] = from[begin] + kExtra;
+    to[begin + 1] = value = best(from[begin] + 1.0, from[begin + 1] + kExtra, value, how + begin + 1);
+    for (int64_t q = begin + 2; q < at.last; q += 2) {
       to[q] = value = best(from[q - 1] + 1.0, from[q] + kExtra, value + 1.0, how + q);
       to[q + 1] = value = best(from[q] + 1.0, from[q + 1] + kExtra, value, how + q + 1);
     }
   }
 
-  int64_t epsilon_row(const double* from) {
-    const auto pool = static_cast<int64_t>(own_.size());
-    own_.resize(pool + columns_);
+  int64_t epsilon_row(const double* from, const Row& at) {
+    const int64_t begin = at.begin;
+    const auto pool = static_cast<int64_t>(own_.size()) - begin;
+    own_.resize(pool + at.last);
     uint8_t* how = own_.data() + pool;
     double* to = none_.data();
-    double value = to[0] = from[0];
-    to[1] = value = best(from[0], from[1], value, how + 1);
-    for (int64_t q = 2; q < columns_; q += 2) {
+    double value = to[begin] = from[begin];
+    to[begin + 1] = value = best(from[begin], from[begin + 1], value, how + begin + 1);
+    for (int64_t q = begin + 2; q < at.last; q += 2) {
       to[q] = value = best(from[q - 1] + 1.0, from[q], value + 1.0, how + q);
       to[q + 1] = value = best(from[q], from[q + 1], value, how + q + 1);
     }
@@ -169,34 +220,35 @@ class Distances {
   }
 
   // A word of the hypothesis, from its first place on, until it makes no difference any more. Returns that place.
-  int64_t matching_row(const double* from, const Hypothesis& hypothesis, const Hypothesis::Cell& cell, Own* own) {
-    own->begin = cell.first;
-    own->pool = static_cast<int64_t>(own_.size()) - cell.first;
-    own_.resize(own_.size() + columns_ - cell.first);
+  int32_t matching_row(const double* from, const Hypothesis& hypothesis, int32_t word, Hypothesis::Range range,
+                       int32_t end, Own* own) {
+    own->begin = range.first;
+    own->pool = static_cast<int64_t>(own_.size()) - range.first;
+    own_.resize(own_.size() + end - range.first);
     uint8_t* how = own_.data() + own->pool;
     double* to = some_.data();
-    double value = any_[cell.first - 1];
-    int64_t q = cell.first;
-    for (; q < columns_; q += 2) {
-      const double wrong = hypothesis[q] == cell.word ? 0.0 : 1.0;
+    double value = any_[range.first - 1];
+    int32_t q = range.first;
+    for (; q < end; q += 2) {
+      const double wrong = hypothesis[q] == word ? 0.0 : 1.0;
       to[q] = value = best(from[q - 1] + wrong, from[q] + kExtra, value + 1.0, how + q);
       to[q + 1] = value = best(from[q] + 1.0, from[q + 1] + kExtra, value, how + q + 1);
-      if (value == any_[q + 1] && q >= cell.last) {
+      if (value == any_[q + 1] && q >= range.last) {
         q += 2;
         break;
       }
     }
-    own->end = static_cast<int32_t>(q);
+    own->end = q;
     own_.resize(own->pool + q);
     return q;
   }
 
-  int64_t columns_ = 0;
-  std::vector<double> row_;       // [states, columns]
-  std::vector<uint8_t> common_;   // [states, columns]; steps of words that stand nowhere
+  std::vector<Row> at_;           // [states]
+  std::vector<double> row_;       // distances, row after row
+  std::vector<uint8_t> common_;   // likewise; steps of words that stand nowhere
   std::vector<uint8_t> own_;      // steps of epsilons and of words that do
-  std::vector<Own> at_;           // [links]
-  std::vector<double> any_, none_, some_;  // [columns]
+  std::vector<Own> own_at_;       // [links]
+  std::vector<double> any_, none_, some_;  // [places]
 };
 
 }  // namespace ninja

@@ -10,12 +10,46 @@
 
 namespace ninja {
 
+// Numbers for words in the order in which they are met, from 0 on.
+class WordSlots {
+ public:
+  void clear() {
+    word_.clear();
+    std::fill(cells_.begin(), cells_.end(), -1);
+  }
+  int32_t size() const { return static_cast<int32_t>(word_.size()); }
+  int32_t add(int32_t word) {
+    if (2 * (word_.size() + 1) > cells_.size()) {
+      cells_.assign(2 * cells_.size(), -1);
+      for (size_t at = 0; at < word_.size(); ++at) cells_[cell(word_[at])] = static_cast<int32_t>(at);
+    }
+    int32_t& slot = cells_[cell(word)];
+    if (slot < 0) {
+      slot = size();
+      word_.push_back(word);
+    }
+    return slot;
+  }
+  int32_t find(int32_t word) const { return cells_[cell(word)]; }  // -1: not met
+
+ private:
+  size_t cell(int32_t word) const {
+    const size_t mask = cells_.size() - 1;
+    size_t at = (static_cast<uint32_t>(word) * 0x9e3779b1u >> 8) & mask;
+    while (cells_[at] >= 0 && word_[cells_[at]] != word) at = (at + 1) & mask;
+    return at;
+  }
+  std::vector<int32_t> word_;
+  std::vector<int32_t> cells_ = std::vector<int32_t>(1 << 8, -1);
+};
+
 // Sums run in Kaldi's order and precision: where two alignments cost the same, rounding decides between them.
 struct MbrLattice {
   struct Link {
     int32_t src;
     int32_t dst;
     int32_t word;
+    int32_t slot;   // number of the word among those of the lattice, epsilon 0
     float loglike;  // - cost
     double prob;    // that a path through dst came by this link
   };
@@ -24,7 +58,9 @@ struct MbrLattice {
   std::vector<int64_t> out;     // [num_states + 1]; links leaving a state
   std::vector<int64_t> in;      // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
   std::vector<int64_t> entering;
+  WordSlots slots;
   std::vector<int32_t> time;    // [num_states], frames
+  std::vector<int32_t> origin;  // [num_states], state of the lattice this was made of; -1: added as the end of all
 };
 
 // log(exp(x) + exp(y)), with the shortcut that Kaldi's LogAdd takes.
@@ -69,16 +105,23 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
   // States keep their order, numbered without those left out.
   std::vector<int32_t> number(arcs.num_states, -1);
   to.time.clear();
+  to.origin.clear();
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (!reached[state] || (!add && state > last)) continue;
     number[state] = static_cast<int32_t>(to.time.size());
     to.time.push_back(time[state]);
+    to.origin.push_back(static_cast<int32_t>(state));
   }
   int32_t end = add ? static_cast<int32_t>(to.time.size()) : number[last];
-  if (add) to.time.push_back(0);
+  if (add) {
+    to.time.push_back(0);
+    to.origin.push_back(-1);
+  }
   to.num_states = static_cast<int64_t>(to.time.size());
 
   to.link.clear();
+  to.slots.clear();
+  to.slots.add(0);
   to.out.assign(1, 0);
   to.in.assign(to.num_states + 1, 0);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -88,12 +131,13 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
       float graph = static_cast<float>(scales.lm * arcs.graph[arc]);
       if (arcs.word[arc] != 0) graph += static_cast<float>(scales.word_penalty);
       const float cost = graph + static_cast<float>(scales.acoustic * arcs.acoustic[arc]);
-      to.link.push_back({number[state], number[arcs.dst[arc]], arcs.word[arc], -cost, 0.0});
+      to.link.push_back({number[state], number[arcs.dst[arc]], arcs.word[arc],
+                         to.slots.add(arcs.word[arc]), -cost, 0.0});
     }
     if (add && is_final(arcs, state)) {
       const float cost = static_cast<float>(scales.lm * arcs.final_graph[state]) +
                          static_cast<float>(scales.acoustic * arcs.final_acoustic[state]);
-      to.link.push_back({number[state], end, 0, -cost, 0.0});
+      to.link.push_back({number[state], end, 0, 0, -cost, 0.0});
       to.time[end] = std::max(to.time[end], time[state] + final_labels(state));
     }
     to.out.push_back(static_cast<int64_t>(to.link.size()));
@@ -117,8 +161,9 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
   return true;
 }
 
-// The words of the best path, in the single precision in which OpenFst adds costs up; the first of equal paths.
-inline void best_words(const MbrLattice& lattice, std::vector<int32_t>& words) {
+// The links of the best path that carry words, in the single precision in which OpenFst adds costs up; the first of
+// equal paths.
+inline std::vector<int64_t> best_links(const MbrLattice& lattice) {
   struct Best {
     float cost;
     int64_t link;
@@ -130,11 +175,12 @@ inline void best_words(const MbrLattice& lattice, std::vector<int32_t>& words) {
     const float cost = best[link.src].cost - link.loglike;
     if (cost < best[link.dst].cost) best[link.dst] = {cost, static_cast<int64_t>(at)};
   }
-  words.clear();
+  std::vector<int64_t> links;
   for (int64_t at = best[lattice.num_states - 1].link; at >= 0; at = best[lattice.link[at].src].link) {
-    if (lattice.link[at].word != 0) words.push_back(lattice.link[at].word);
+    if (lattice.link[at].word != 0) links.push_back(at);
   }
-  std::reverse(words.begin(), words.end());
+  std::reverse(links.begin(), links.end());
+  return links;
 }
 
 }  // namespace ninja

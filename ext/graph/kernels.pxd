@@ -202,7 +202,9 @@ cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
         int64_t deletions
         cbool reached
         vector[int64_t] arc
-    Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length) except +
+    const int64_t kWholeCells, kLeastOracleWords
+    Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length, int64_t whole_cells,
+                  int64_t least_words) except +
 
 cdef extern from "graph/align_words.hpp" namespace "ninja" nogil:
     cdef struct EditCosts:

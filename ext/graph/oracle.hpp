@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
-#include "core/lattice.hpp"
+#include "core/band.hpp"
+#include "core/clones.hpp"
 
 namespace ninja {
 
@@ -15,51 +17,103 @@ struct Oracle {
   int64_t deletions = 0;
   bool reached = false;           // false: no path leads to a final state
   std::vector<int64_t> arc;       // the path, epsilons included
+  std::vector<int32_t> before;    // words of the reference before each arc
+  std::vector<char> touched;      // [num_states]; the path comes near the edge of these states' windows
+
+  int64_t edits() const { return substitutions + insertions + deletions; }
 };
 
-// Fewest edits over all paths: rest[state][j] = edits from a state to the end with reference[j:] still to be matched.
-// Ties are ruled by the arcs' order; a substitution is preferred to an insertion, an insertion to a deletion.
-inline Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length) {
-  constexpr int32_t kUnreached = 1 << 29;  // adding a few edits to it cannot overflow
-  const int64_t width = length + 1;
-  std::vector<int32_t> rest(static_cast<size_t>(arcs.num_states * width), kUnreached);
-  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    int32_t* here = rest.data() + state * width;
-    if (is_final(arcs, state)) {
-      for (int64_t j = 0; j <= length; ++j) here[j] = static_cast<int32_t>(length - j);
+// Words of the reference that each state is compared with. Up to a table of kWholeCells these are all. Beyond, they are
+// at least 2 * kLeastOracleWords around the place of the state, more where the path comes near the last of them, as long
+// as the table is no larger than kMostOracleCells or the least it can be.
+constexpr int64_t kWholeCells = int64_t{1} << 24;
+constexpr int64_t kMostOracleCells = int64_t{1} << 26;
+constexpr int64_t kLeastOracleWords = 256;
+constexpr int32_t kUnreached = 1 << 29;  // adding a few edits to it cannot overflow
+
+NINJA_CLONES inline void take_word(const int32_t* next, const int32_t* reference, int32_t word, int64_t length,
+                                   int32_t* here) {
+  for (int64_t j = 0; j < length; ++j) {
+    const int32_t insertion = next[j] + 1;
+    const int32_t pair = next[j + 1] + (word != reference[j]);
+    const int32_t least = insertion < pair ? insertion : pair;
+    here[j] = here[j] < least ? here[j] : least;
+  }
+}
+
+NINJA_CLONES inline void take_epsilon(const int32_t* next, int64_t length, int32_t* here) {
+  for (int64_t j = 0; j < length; ++j) here[j] = here[j] < next[j] ? here[j] : next[j];
+}
+
+// rest[state][j] = edits from a state to the end with reference[j:] still to be matched, for j of the state's window.
+class RestEdits {
+ public:
+  RestEdits(const Arcs& arcs, const std::vector<int32_t>& reference, const Band& band) : band_(band) {
+    first_.resize(arcs.num_states);
+    int64_t cells = 0;
+    for (int64_t state = 0; state < arcs.num_states; ++state) {  // with a cell before and one behind
+      first_[state] = cells + 1 - band.begin[state];
+      cells += band.end[state] - band.begin[state] + 2;
     }
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int32_t* next = rest.data() + arcs.dst[arc] * width;
-      const int32_t word = arcs.word[arc];
-      if (word == 0) {
-        for (int64_t j = 0; j <= length; ++j) here[j] = std::min(here[j], next[j]);
-      } else {
-        for (int64_t j = 0; j < length; ++j) {
-          here[j] = std::min(here[j], std::min(next[j] + 1, next[j + 1] + (word != reference[j])));
-        }
-        here[length] = std::min(here[length], next[length] + 1);
+    rest_.assign(cells, kUnreached);
+    const auto length = static_cast<int64_t>(reference.size()) - 1;
+    for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+      int32_t* here = rest_.data() + first_[state];
+      const int64_t begin = band.begin[state], end = band.end[state];
+      if (is_final(arcs, state)) {
+        for (int64_t j = begin; j < end; ++j) here[j] = static_cast<int32_t>(length - j);
       }
+      for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+        const int64_t dst = arcs.dst[arc];
+        const int32_t* next = rest_.data() + first_[dst];
+        const int32_t word = arcs.word[arc];
+        const int64_t from = std::max<int64_t>(begin, band.begin[dst] - (word != 0));
+        const int64_t to = std::min<int64_t>(end, band.end[dst]);
+        if (word == 0) {
+          take_epsilon(next + from, to - from, here + from);
+        } else {
+          take_word(next + from, reference.data() + from, word, to - from, here + from);
+        }
+      }
+      for (int64_t j = end - 2; j >= begin; --j) here[j] = std::min(here[j], here[j + 1] + 1);
     }
-    for (int64_t j = length - 1; j >= 0; --j) here[j] = std::min(here[j], here[j + 1] + 1);
   }
 
+  int32_t operator()(int64_t state, int64_t j) const {
+    return j < band_.begin[state] || j >= band_.end[state] ? kUnreached : rest_[first_[state] + j];
+  }
+
+ private:
+  const Band& band_;
+  std::vector<int64_t> first_;  // of cell 0, were it there
+  std::vector<int32_t> rest_;
+};
+
+// Fewest edits over all paths within the band. `reference` has one more element, which stands for nothing.
+// Ties are ruled by the arcs' order; a substitution is preferred to an insertion, an insertion to a deletion.
+inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& reference, const Band& band) {
+  const auto length = static_cast<int64_t>(reference.size()) - 1;
+  const RestEdits rest(arcs, reference, band);
   Oracle result;
-  if (arcs.num_states == 0 || rest[0] >= kUnreached) return result;
+  if (rest(0, 0) >= kUnreached) return result;
   result.reached = true;
+  result.touched.assign(arcs.num_states, 0);
   int64_t state = 0, j = 0;
   for (;;) {
-    const int32_t* here = rest.data() + state * width;
-    if (is_final(arcs, state) && here[j] == length - j) {
+    const int32_t here = rest(state, j);
+    const int64_t begin = band.begin[state], end = band.end[state], margin = (end - begin) / 8;
+    if ((begin > 0 && j - begin < margin) || (end <= length && end - j <= margin)) result.touched[state] = 1;
+    if (is_final(arcs, state) && here == length - j) {
       result.deletions += length - j;
       return result;
     }
     int64_t taken = -1;
     enum { kEpsilon, kMatch, kSubstitution, kInsertion } how = kEpsilon;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int32_t* next = rest.data() + arcs.dst[arc] * width;
+      const int64_t dst = arcs.dst[arc];
       const int32_t word = arcs.word[arc];
       if (word == 0) {
-        if (next[j] == here[j]) {
+        if (rest(dst, j) == here) {
           taken = arc;
           how = kEpsilon;
           break;
@@ -67,12 +121,12 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length)
         continue;
       }
       const bool match = j < length && word == reference[j];
-      if (j < length && next[j + 1] + !match == here[j]) {
+      if (j < length && rest(dst, j + 1) + !match == here) {
         taken = arc;
         how = match ? kMatch : kSubstitution;
         break;
       }
-      if (taken < 0 && next[j] + 1 == here[j]) {
+      if (taken < 0 && rest(dst, j) + 1 == here) {
         taken = arc;
         how = kInsertion;
       }
@@ -82,11 +136,66 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length)
       ++j;
       continue;
     }
+    result.before.push_back(static_cast<int32_t>(j));
     result.substitutions += how == kSubstitution;
     result.insertions += how == kInsertion;
     j += how == kMatch || how == kSubstitution;
     result.arc.push_back(taken);
     state = arcs.dst[taken];
+  }
+}
+
+struct ArcLinks {
+  const Arcs& arcs;
+  int64_t first(int64_t state) const { return arcs.arc_begin[state]; }
+  int64_t last(int64_t state) const { return arcs.arc_begin[state + 1]; }
+  int64_t dst(int64_t arc) const { return arcs.dst[arc]; }
+};
+
+// Where each word of the reference ends on a path: the place of the state behind it.
+inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>& place, const Oracle& path,
+                                     int64_t length) {
+  std::vector<double> end;
+  double last = 0.0;
+  for (size_t at = 0; at < path.arc.size(); ++at) {
+    while (static_cast<int32_t>(end.size()) < path.before[at]) end.push_back(last);
+    last = std::max(last, place[arcs.dst[path.arc[at]]]);
+  }
+  end.resize(length, last);
+  return end;
+}
+
+// Fewest edits over all paths. In a long recording a state is compared with the words around its place only: first as
+// words and states are spread evenly, then as the path found tells, with wider windows where it comes near an edge.
+// What is found is a path and its edits; that no path outside the band is nearer is certain if the band is all there is,
+// else by this: such a path runs at least an eighth of a window away from the one found, pays for as many words on the
+// way out and again on the way back, and would have to save more on the stretch between.
+inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
+                     int64_t least_words = kLeastOracleWords) {
+  if (arcs.num_states == 0) return {};
+  std::vector<int32_t> reference(words, words + length);
+  reference.push_back(-1);
+  const int64_t half = std::max(least_words, whole_cells / (2 * arcs.num_states));
+  if (half >= length) return oracle_within(arcs, reference, whole_band(arcs.num_states, length));
+
+  const std::vector<double> place = relative_places(arcs);
+  std::vector<double> end(length);
+  for (int64_t j = 0; j < length; ++j) end[j] = static_cast<double>(j + 1) / static_cast<double>(length + 1);
+  std::vector<int32_t> width(arcs.num_states, static_cast<int32_t>(half));
+  Oracle best;
+  for (;;) {
+    const std::vector<int32_t> count = words_before(place, end);
+    const Band band = band_around(ArcLinks{arcs}, count, width, length);
+    if (best.reached && band.cells() > kMostOracleCells) return best;
+    Oracle found = oracle_within(arcs, reference, band);
+    if (!found.reached) return found;
+    const bool touches = std::any_of(found.touched.begin(), found.touched.end(), [](char each) { return each != 0; });
+    if (touches) {
+      end = word_ends(arcs, place, found, length);
+      widen(band, count, found.touched, length, width);
+    }
+    if (!best.reached || found.edits() <= best.edits()) best = std::move(found);
+    if (!touches) return best;
   }
 }
 

@@ -55,6 +55,11 @@ def mbr_decode(
     probabilities are to be believed: the acoustic scale matters. Times mean something only if the labels of an arc are
     those of its word (``align_words``).
 
+    All states are compared with all words where states × words are at most 262,144. A longer recording takes time and
+    memory in proportion to its length: a state is compared with at least 32 words to both sides of its time (its place,
+    where the lattice has no times), with more where the result comes near the last of them, and posteriors below 1e-12
+    are left out (ext/consensus/mbr_band.hpp).
+
     Args:
         lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.
         scales: Factors of the costs; smaller ones flatten.
@@ -68,8 +73,6 @@ def mbr_decode(
     Raises:
         LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
         OptionError: A word id of `hypothesis` is out of range.
-        MemoryError: For each bin it takes 9 bytes a state and up to 1 an arc, and that is more than 8 GB, or than there
-            is; prune the lattice first.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
