@@ -12,4 +12,5 @@ def decode_mbr(
     silence: bool,
     whole_words: int = ...,
     least_words: int = ...,
-) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int]: ...
+    most_words: int = ...,
+) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int, bool]: ...

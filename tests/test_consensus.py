@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_consensus import expected_errors, slow_decode
 from reference_graph import SHARED, read_kaldi
@@ -27,6 +27,7 @@ from ninja.io import read
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import state_times
 
+WINDOW = 4  # words
 GOLDEN = {"korean": 1.0, "english": 0.1}
 
 
@@ -291,17 +292,42 @@ def test_given_words_are_found_in_a_long_recording_where_they_are_said() -> None
     assert near[1] == pytest.approx(every[1], abs=1e-6)
 
 
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 30), st.integers(WINDOW, 12), st.booleans(), st.floats(0.5, 6.0))
+def test_a_result_that_keeps_off_the_band_is_that_of_the_whole_comparison(
+    seed: int, least_words: int, timed: bool, scale: float
+) -> None:
+    lattice = long_lattice(120, timed, seed, scale)
+    every, near = (
+        _consensus.decode_mbr(lattice, state_times(lattice), Scales(), None, True, False, *limits)
+        for limits in ((1 << 40, 0), (0, least_words))
+    )
+    assert not every[10]
+    if not near[10]:
+        assert near[0].tolist() == every[0].tolist()
+        assert near[8] == pytest.approx(every[8], abs=1e-6)
+        assert near[1] == pytest.approx(every[1], abs=1e-6)
+
+
+def test_a_lattice_too_flat_for_its_band_says_that_its_confidences_are_approximate() -> None:
+    flat, peaked = (long_lattice(400, False, scale=scale) for scale in (0.0, 4.0))
+    for lattice, touches in ((flat, True), (peaked, False)):
+        tight = _consensus.decode_mbr(lattice, state_times(lattice), Scales(), None, True, False, 0, 16, 1)
+        assert tight[10] is touches
+        assert not mbr_decode(lattice).touches_band
+
+
 def bin_of(found: tuple[Any, ...], entry: int) -> int:
     return int(np.searchsorted(found[3], entry, side="right"))
 
 
-def long_lattice(states: int, timed: bool) -> Lattice:
+def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) -> Lattice:
     """A recording of states in a row, arcs over one to four of them, and few enough words that many come again."""
-    random = np.random.default_rng(states)
+    random = np.random.default_rng(seed)
     src = np.repeat(np.arange(states - 1), 4)
     dst = np.minimum(src + random.integers(1, 5, len(src)), states - 1)
     dst[::4] = src[::4] + 1
-    word, cost = random.integers(0, 60, len(src)), random.exponential(4.0, len(src)) + 2.0 * (dst - src)
+    word, cost = random.integers(0, 60, len(src)), scale * (random.exponential(1.0, len(src)) + 0.5 * (dst - src))
     time = 7 * np.arange(states) if timed else None
     return from_arcs("long", src, dst, word, cost, finals={states - 1: 0.0}, time=time)
 

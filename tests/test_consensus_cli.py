@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from reference_graph import SHARED
 from whole_files import network_of_json, read_meshes
 
 import ninja as package
+from ninja import consensus
+from ninja.cli.kaldi import ctm
 from ninja.consensus import confusion_network, mbr_decode, without_empty_bins
 from ninja.graph import combine, from_arcs
 from ninja.io import read
@@ -227,3 +230,16 @@ def test_one_over_the_acoustic_scale_may_be_given_as_in_kaldi(ninja):
     one = ninja("mbr-decode", SAMPLE, "--inv-acoustic-scale", "10")
     other = ninja("mbr-decode", SAMPLE, "--acoustic-scale", "0.1")
     assert one == other
+
+
+def test_lattices_compared_with_too_few_words_are_noted_once(ninja, archives, monkeypatch):
+    def touching(lattice, *scales, **how):
+        return replace(mbr_decode(lattice, *scales, **how), touches_band=lattice.key != "two")
+
+    note = "2 lattices are too long and too flat to compare whole: their confidences are approximate"
+    for command in ("mbr-decode", "to-ctm-conf"):
+        assert note not in ninja(command, archives / "a.ark")[2]
+    monkeypatch.setattr(consensus, "mbr_decode", touching)
+    monkeypatch.setattr(ctm, "mbr_decode", touching)
+    for command in ("mbr-decode", "to-ctm-conf"):
+        assert ninja(command, archives / "a.ark")[2].count(note) == 1

@@ -16,10 +16,12 @@ np.import_array()
 def decode_mbr(
     lattice not None, time not None, weights not None, const int32_t[::1] start, bint search, bint silence,
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
+    int64_t most_words=c.kMostWords,
 ):
     """Decode a lattice whose states stand at the given frames, beginning with `start` or, if None, the best path.
 
-    Beyond `whole_words` states times words, a state is compared with at least `least_words` to both sides of its time.
+    Beyond `whole_words` states times words, a state is compared with at least `least_words` to both sides of its time,
+    with more as long as that takes no more than `most_words`.
 
     Returns:
         The fields of a ``Consensus`` behind its key.
@@ -37,11 +39,12 @@ def decode_mbr(
     cdef c.Consensus found
     cdef cbool leads
     with nogil:
-        leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, whole_words, least_words, found)
+        leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, whole_words, least_words, most_words,
+                             found)
     if not leads:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     return (
         int32s(found.words), floats(found.confidence), floats(found.time).reshape(-1, 2), int64s(found.bin_begin),
         int32s(found.word), floats(found.posterior), floats(found.entry_time).reshape(-1, 2),
-        floats(found.bin_time).reshape(-1, 2), found.risk, found.rounds,
+        floats(found.bin_time).reshape(-1, 2), found.risk, found.rounds, found.touches_band,
     )

@@ -18,7 +18,8 @@ cdef extern from "consensus/mbr.hpp" namespace "ninja" nogil:
         vector[float] bin_time
         double risk
         int64_t rounds
-    const int64_t kWholeWords, kLeastWords
+        cbool touches_band
+    const int64_t kWholeWords, kLeastWords, kMostWords
     cbool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
                      const vector[int32_t]* start, cbool search, cbool silence, int64_t whole_words,
-                     int64_t least_words, Consensus& result) except +
+                     int64_t least_words, int64_t most_words, Consensus& result) except +

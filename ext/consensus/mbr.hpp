@@ -24,6 +24,7 @@ struct Consensus {
   std::vector<float> bin_time;      // [bins, 2]
   double risk = 0.0;
   int64_t rounds = 0;
+  bool touches_band = false;        // the band could not grow until all of weight keeps off its edges: approximate
 };
 
 // gamma and tau of Xu et al. 2011, figure 5 and appendix C: which words stand at each place, how often, and when.
@@ -184,7 +185,7 @@ inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t 
     if (high < first) continue;
     while (here[low] + here[low + 1] <= negligible) low += 2;
     if (first > 0 || last <= places) {
-      const int32_t margin = (last - first) / 8;
+      const int32_t margin = 2 * margin_of((last - first) / 2);  // a word has two places
       double outside = 0.0;
       for (int32_t q = low; q <= high; ++q) {
         if (here[q] <= negligible) here[q] = 0.0;
@@ -269,10 +270,15 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     hypothesis.set(words, lattice.slots);
     const int32_t places = hypothesis.length();
     const Band* within = &band.of(lattice, static_cast<int64_t>(words.size()));
-    do {
+    for (;;) {
       result.risk = distances.compute(lattice, hypothesis, *within);
       accumulate(lattice, distances, places, band.negligible(), statistics, touched);
-    } while (band.widen(lattice, touched));
+      if (!band.touches(touched)) break;
+      if (!band.widen(lattice, touched)) {
+        result.touches_band = true;
+        break;
+      }
+    }
     words.resize(places);
     for (int32_t place = 0; place < places; ++place) words[place] = hypothesis[place + 1];
     const bool improved = search && statistics.improve(words);
@@ -327,7 +333,7 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
 // Decode a lattice, beginning with `start` or, if that is null, its best path; false if no path leads to a final state.
 inline bool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
                        const std::vector<int32_t>* start, bool search, bool silence, int64_t whole_words,
-                       int64_t least_words, Consensus& result) {
+                       int64_t least_words, int64_t most_words, Consensus& result) {
   static thread_local std::unique_ptr<MbrSpace> spare;
   if (!spare) spare = std::make_unique<MbrSpace>();
   MbrSpace& space = *spare;
@@ -340,7 +346,7 @@ inline bool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t
     std::copy_if(start->begin(), start->end(), std::back_inserter(result.words), [](int32_t word) { return word != 0; });
   }
   space.band.start(arcs, time, space.lattice, result.words, start == nullptr ? &links : nullptr, whole_words,
-                   least_words);
+                   least_words, most_words);
   decode_mbr(search, silence, space, result);
   if (space.distances.bytes() + space.statistics.bytes() > kMostSpareBytes) spare.reset();
   return true;

@@ -30,7 +30,8 @@ class MbrBand {
   // Take the lattice that `lattice` was made of, the frames of its states, and the words decoding begins with: those of
   // the links of the best path or, where that is null, given ones.
   void start(const Arcs& arcs, const int32_t* time, const MbrLattice& lattice, const std::vector<int32_t>& words,
-             const std::vector<int64_t>* links, int64_t whole_words, int64_t least_words) {
+             const std::vector<int64_t>* links, int64_t whole_words, int64_t least_words, int64_t most_words) {
+    most_words_ = most_words;
     const auto num_words = static_cast<int64_t>(words.size());
     const int64_t half = std::max(least_words, whole_words / (2 * lattice.num_states));
     is_whole_ = half >= num_words;
@@ -66,13 +67,17 @@ class MbrBand {
     return band_;
   }
 
-  // Widen the band around touched states; false if there are none, or no more is to be had.
+  // Whether there is more to compare touched states with.
+  bool touches(const std::vector<char>& touched) const {
+    return !is_whole_ && std::any_of(touched.begin(), touched.end(), [](char each) { return each != 0; });
+  }
+
+  // Widen the band around touched states; false if that takes too much.
   bool widen(const MbrLattice& lattice, const std::vector<char>& touched) {
-    if (is_whole_ || std::none_of(touched.begin(), touched.end(), [](char each) { return each != 0; })) return false;
     std::vector<int32_t> width = width_;
     ninja::widen(band_, count_, touched, num_words_, width);
     Band wider = band_around(Links{lattice}, count_, width, num_words_);
-    if (wider.cells() > kMostWords) return false;
+    if (wider.cells() > most_words_) return false;
     width_ = std::move(width);
     band_ = std::move(wider);
     return true;
@@ -98,7 +103,7 @@ class MbrBand {
   };
 
   bool is_whole_ = true;
-  int64_t num_words_ = 0;
+  int64_t num_words_ = 0, most_words_ = 0;
   std::vector<double> place_;   // [states], frame or share of the recording
   std::vector<double> end_;     // [words], likewise; rises
   std::vector<int32_t> width_;  // [states]

@@ -200,11 +200,11 @@ cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
         int64_t substitutions
         int64_t insertions
         int64_t deletions
-        cbool reached
+        cbool reached, touches_band
         vector[int64_t] arc
-    const int64_t kWholeCells, kLeastOracleWords
+    const int64_t kWholeCells, kLeastOracleWords, kMostOracleCells
     Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length, int64_t whole_cells,
-                  int64_t least_words) except +
+                  int64_t least_words, int64_t most_cells) except +
 
 cdef extern from "graph/align_words.hpp" namespace "ninja" nogil:
     cdef struct EditCosts:

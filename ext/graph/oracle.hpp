@@ -16,6 +16,7 @@ struct Oracle {
   int64_t insertions = 0;
   int64_t deletions = 0;
   bool reached = false;           // false: no path leads to a final state
+  bool touches_band = false;      // the table could not grow until the path keeps off its edges: more than the fewest?
   std::vector<int64_t> arc;       // the path, epsilons included
   std::vector<int32_t> before;    // words of the reference before each arc
   std::vector<char> touched;      // [num_states]; the path comes near the edge of these states' windows
@@ -101,7 +102,7 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
   int64_t state = 0, j = 0;
   for (;;) {
     const int32_t here = rest(state, j);
-    const int64_t begin = band.begin[state], end = band.end[state], margin = (end - begin) / 8;
+    const int32_t begin = band.begin[state], end = band.end[state], margin = margin_of(end - begin);
     if ((begin > 0 && j - begin < margin) || (end <= length && end - j <= margin)) result.touched[state] = 1;
     if (is_final(arcs, state) && here == length - j) {
       result.deletions += length - j;
@@ -171,7 +172,7 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
 // else by this: such a path runs at least an eighth of a window away from the one found, pays for as many words on the
 // way out and again on the way back, and would have to save more on the stretch between.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
-                     int64_t least_words = kLeastOracleWords) {
+                     int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};
   std::vector<int32_t> reference(words, words + length);
   reference.push_back(-1);
@@ -186,7 +187,10 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int
   for (;;) {
     const std::vector<int32_t> count = words_before(place, end);
     const Band band = band_around(ArcLinks{arcs}, count, width, length);
-    if (best.reached && band.cells() > kMostOracleCells) return best;
+    if (best.reached && band.cells() > most_cells) {
+      best.touches_band = true;
+      return best;
+    }
     Oracle found = oracle_within(arcs, reference, band);
     if (!found.reached) return found;
     const bool touches = std::any_of(found.touched.begin(), found.touched.end(), [](char each) { return each != 0; });
@@ -194,8 +198,12 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int
       end = word_ends(arcs, place, found, length);
       widen(band, count, found.touched, length, width);
     }
-    if (!best.reached || found.edits() <= best.edits()) best = std::move(found);
-    if (!touches) return best;
+    const int64_t edits = found.edits();
+    if (!best.reached || edits <= best.edits()) best = std::move(found);
+    if (!touches) {
+      best.touches_band = best.edits() < edits;  // found in another band, at its edge
+      return best;
+    }
   }
 }
 

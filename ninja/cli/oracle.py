@@ -33,6 +33,7 @@ class Found(NamedTuple):
 
     words: list[str]  # ids where the lattice has no symbol table
     rate: ErrorRate
+    touches_band: bool
     lattice: Lattice | None  # the path alone, on request
 
 
@@ -44,7 +45,7 @@ def nearest(lattice: Lattice, references: Numbered, wildcards: tuple[int, ...], 
     path = nearest_path(lattice, reference, wildcards)
     # Without the table: a worker process must not send that back with every lattice.
     kept = paths_of(lattice.with_words(None), path.words, wildcards) if keep_lattice else None
-    return Found(spelled(lattice, path.words), oracle_rate(path), kept)
+    return Found(spelled(lattice, path.words), oracle_rate(path), path.touches_band, kept)
 
 
 @command
@@ -98,7 +99,7 @@ def oracle(
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
-    total = evaluate.ErrorRate()
+    total, approximate = evaluate.ErrorRate(), 0
     scored, lacking = set(), []
     with ExitStack() as stack:
         names = (output_file, edits, details)
@@ -113,6 +114,7 @@ def oracle(
                 continue
             scored.add(key)
             total += found.rate
+            approximate += found.touches_band
             ids = references.ids[key].tolist()
             if references.spoken is not None and table is not None:
                 ids = table.ids(texts[key])
@@ -123,6 +125,10 @@ def oracle(
         if not scored and not source.console.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
     console = source.console
+    if approximate:
+        console.log.note(
+            f"{approximate} lattices are too long and too flat to compare whole: nearer paths than theirs may exist"
+        )
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
     console.say(f"Overall {_counts(total, 'substitutions')}")

@@ -39,6 +39,7 @@ class Consensus:
     bin_times: Floats  # [num_bins, 2], average begin and end of all of the bin
     bayes_risk: float  # expected number of word errors of the sequence the network was built around
     rounds: int  # how often the network was built
+    touches_band: bool = False  # too long and too flat to compare widely enough: words and posteriors are approximate
 
 
 def mbr_decode(
@@ -58,7 +59,8 @@ def mbr_decode(
     All states are compared with all words where states × words are at most 262,144. A longer recording takes time and
     memory in proportion to its length: a state is compared with at least 32 words to both sides of its time (its place,
     where the lattice has no times), with more where the result comes near the last of them, and posteriors below 1e-12
-    are left out (ext/consensus/mbr_band.hpp).
+    are left out (ext/consensus/mbr_band.hpp). Where 4,194,304 pairs are too few for that, ``touches_band`` of
+    the result is true.
 
     Args:
         lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.

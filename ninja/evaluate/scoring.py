@@ -146,6 +146,8 @@ def oracle_score(
 ) -> ErrorRate:
     """Count the errors of the nearest path of each lattice, the least that rescoring could reach.
 
+    They may be more than the fewest in lattices too long and too flat to compare whole; see ``ninja.graph.Oracle``.
+
     Args:
         lattices: Those without a reference are counted, not scored.
         references: Words said, by utterance id; those without a lattice are counted as missing, not scored.

@@ -26,6 +26,7 @@ class Oracle:
     insertions: int
     deletions: int
     num_words: int  # of the reference, wildcards left out
+    touches_band: bool = False  # too long and too flat to compare widely enough: a nearer path may exist
 
     @property
     def edits(self) -> int:
@@ -40,7 +41,8 @@ def oracle(
 
     Exact where states × words of the reference are at most 16 million. A longer recording takes time and memory in
     proportion to its length: a state is compared with the 256 or more words of the reference to both sides of its
-    place, and with more where the path found comes near the last of them (ext/graph/oracle.hpp says why).
+    place, and with more where the path found comes near the last of them (ext/graph/oracle.hpp says why). Where
+    67 million pairs are too few for that, ``touches_band`` of the result is true.
 
     Args:
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.
@@ -59,9 +61,9 @@ def oracle(
         raise LatticeError("the reference holds word id 0, epsilon, which is no word", key=lattice.key)
     wanted = without(wanted, wildcards)
     counted = _mute(lattice, wildcards)
-    substitutions, insertions, deletions, arcs = _graph.oracle(counted, wanted)
+    substitutions, insertions, deletions, arcs, touches_band = _graph.oracle(counted, wanted)
     words = counted.word[arcs]
-    return Oracle(words[words != 0], arcs, substitutions, insertions, deletions, len(wanted))
+    return Oracle(words[words != 0], arcs, substitutions, insertions, deletions, len(wanted), touches_band)
 
 
 def paths_of(

@@ -34,8 +34,8 @@ def word_lines(
     frame_shift: float | None,
     hypotheses: dict[str, npt.NDArray[np.int32]] | None,
     hypotheses_file: str | None,
-) -> tuple[str, float, int]:
-    """Decode a lattice; return the lines of its words, its expected errors and its number of words."""
+) -> tuple[str, float, int, bool]:
+    """Decode a lattice; return its words' lines, its expected errors, its number of words, and if it is approximate."""
     start = None
     if hypotheses is not None:
         start = hypotheses.get(lattice.key)
@@ -43,7 +43,7 @@ def word_lines(
             raise LatticeError(f"{hypotheses_file} has no words for it", key=lattice.key)
     found = mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
     shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-    return consensus_ctm(found, shift, lattice.words), found.bayes_risk, len(found.words)
+    return consensus_ctm(found, shift, lattice.words), found.bayes_risk, len(found.words), found.touches_band
 
 
 @command
@@ -66,13 +66,16 @@ def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_be
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=source.allow_pipes))
     source.spell()
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
-    risk, words = 0.0, 0
+    risk, words, approximate = 0.0, 0, 0
     with text_output(output_file) as stream:
-        for _, (text, its_risk, count) in results(Each(lines), source, lattices, to_stdout=output_file == "-"):
+        for _, (text, its_risk, count, touches_band) in results(
+            Each(lines), source, lattices, to_stdout=output_file == "-"
+        ):
             stream.write(text)
             risk += its_risk
             words += count
-    close_with_risk(source, risk, words)
+            approximate += touches_band
+    close_with_risk(source, risk, words, approximate)
 
 
 def path_lines(lattice: Lattice, frame_shift: float | None, precision: int, print_silence: bool) -> str:

@@ -58,6 +58,7 @@ class Decoded(NamedTuple):
 
     words: npt.NDArray[np.int32]
     bayes_risk: float
+    touches_band: bool
     outputs: dict[str, Any]  # by the option that names the file, in the form that is written
 
 
@@ -89,7 +90,7 @@ def decode(
         outputs["ids"] = found.words
     else:
         outputs["words"] = [lattice.words.word(word) for word in found.words.tolist()]
-    return Decoded(found.words, found.bayes_risk, outputs)
+    return Decoded(found.words, found.bayes_risk, found.touches_band, outputs)
 
 
 @command
@@ -126,7 +127,7 @@ def mbr_decode(
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
         source.spell()
     show = shown_words(source.console, word_symbol_table)
-    risk, words = 0.0, 0
+    risk, words, approximate = 0.0, 0, 0
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
@@ -138,7 +139,8 @@ def mbr_decode(
             show(key, decoded.words.tolist())
             risk += decoded.bayes_risk
             words += len(decoded.words)
-    close_with_risk(source, risk, words)
+            approximate += decoded.touches_band
+    close_with_risk(source, risk, words, approximate)
 
 
 def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], object]:
@@ -156,8 +158,12 @@ def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], obje
     return table.number if name == "bayes_risk" else table.fields
 
 
-def close_with_risk(source: Source, risk: float, words: int) -> NoReturn:
-    """End a command with a line of the number of lattices and their Bayes risk."""
+def close_with_risk(source: Source, risk: float, words: int, approximate: int) -> NoReturn:
+    """End a command with a line of the number of lattices and their Bayes risk, and a note of those approximate."""
+    if approximate:
+        source.console.log.note(
+            f"{approximate} lattices are too long and too flat to compare whole: their confidences are approximate"
+        )
     count = source.console.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
     source.console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
