@@ -3,9 +3,9 @@
 // Beyond kWholeWords states times words, a state is compared with the words around its time, or around its place where
 // the lattice has no times. That nothing is lost shows when the shares of probability have been handed back: where more
 // than kTouching of a state's share lies in the outer eighth of its window, the window is widened and all is computed
-// again, until no state is touched or the band takes kMostWords. What is left out then are alignments that run beside
-// the ones found by an eighth of a window or more: they pay as many words on the way out and again on the way back, and
-// would have to save more than that on the stretch between.
+// again, until no state is touched or the band takes kMostWords and twice what it took first. What is left out then are
+// alignments that run beside the ones found by an eighth of a window or more: they pay as many words on the way out and
+// again on the way back, and would have to save more than that on the stretch between.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,9 @@ namespace ninja {
 constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words; each takes 18 bytes
 constexpr int64_t kMostWords = int64_t{1} << 22;
 constexpr int64_t kLeastWords = 32;                // to both sides of a state
-constexpr double kTouching = 1e-7;
-constexpr double kNegligible = 1e-12;  // shares that are followed no further in a band that is not all
+// More than this is a difference in single precision, which decides between words that are equally probable.
+constexpr double kTouching = 1e-13;
+constexpr double kNegligible = 1e-16;  // shares that are followed no further in a band that is not all
 
 class MbrBand {
  public:
@@ -31,11 +32,11 @@ class MbrBand {
   // the links of the best path or, where that is null, given ones.
   void start(const Arcs& arcs, const int32_t* time, const MbrLattice& lattice, const std::vector<int32_t>& words,
              const std::vector<int64_t>* links, int64_t whole_words, int64_t least_words, int64_t most_words) {
-    most_words_ = most_words;
     const auto num_words = static_cast<int64_t>(words.size());
     const int64_t half = std::max(least_words, whole_words / (2 * lattice.num_states));
     is_whole_ = half >= num_words;
     if (is_whole_) return;
+    most_words_ = std::max(most_words, 2 * lattice.num_states * (2 * half + 1));
     const bool timed = std::any_of(time, time + arcs.num_states, [](int32_t each) { return each > 0; });
     std::vector<double> place = timed ? std::vector<double>(time, time + arcs.num_states) : relative_places(arcs);
     place_.clear();

@@ -19,14 +19,14 @@ struct Oracle {
   bool touches_band = false;      // the table could not grow until the path keeps off its edges: more than the fewest?
   std::vector<int64_t> arc;       // the path, epsilons included
   std::vector<int32_t> before;    // words of the reference before each arc
-  std::vector<char> touched;      // [num_states]; the path comes near the edge of these states' windows
+  std::vector<char> touched;      // [num_states]; these states' windows are too narrow, as far as the path tells
 
   int64_t edits() const { return substitutions + insertions + deletions; }
 };
 
 // Words of the reference that each state is compared with. Up to a table of kWholeCells these are all. Beyond, they are
 // at least 2 * kLeastOracleWords around the place of the state, more where the path comes near the last of them, as long
-// as the table is no larger than kMostOracleCells or the least it can be.
+// as the table is no larger than kMostOracleCells or twice the first one.
 constexpr int64_t kWholeCells = int64_t{1} << 24;
 constexpr int64_t kMostOracleCells = int64_t{1} << 26;
 constexpr int64_t kLeastOracleWords = 256;
@@ -90,6 +90,22 @@ class RestEdits {
   std::vector<int32_t> rest_;
 };
 
+// Mark states of a path around which more than one word in three is an edit, within as many words to both sides as they
+// are compared with: so looks a path that a band has kept from its place in the reference. `edit` holds the words of
+// the reference before each edit.
+inline void mark_strangers(const Arcs& arcs, const Band& band, int64_t length, const std::vector<int64_t>& edit,
+                           Oracle& path) {
+  const auto edits_before = [&](int64_t j) { return std::lower_bound(edit.begin(), edit.end(), j) - edit.begin(); };
+  int64_t state = 0;
+  for (size_t at = 0; at < path.arc.size(); ++at) {
+    const int64_t window = band.end[state] - band.begin[state];
+    const int64_t first = std::max<int64_t>(0, path.before[at] - window);
+    const int64_t last = std::min(length, path.before[at] + window);
+    if (window <= length && 3 * (edits_before(last) - edits_before(first)) > last - first) path.touched[state] = 1;
+    state = arcs.dst[path.arc[at]];
+  }
+}
+
 // Fewest edits over all paths within the band. `reference` has one more element, which stands for nothing.
 // Ties are ruled by the arcs' order; a substitution is preferred to an insertion, an insertion to a deletion.
 inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& reference, const Band& band) {
@@ -99,6 +115,7 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
   if (rest(0, 0) >= kUnreached) return result;
   result.reached = true;
   result.touched.assign(arcs.num_states, 0);
+  std::vector<int64_t> edit;
   int64_t state = 0, j = 0;
   for (;;) {
     const int32_t here = rest(state, j);
@@ -106,6 +123,8 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
     if ((begin > 0 && j - begin < margin) || (end <= length && end - j <= margin)) result.touched[state] = 1;
     if (is_final(arcs, state) && here == length - j) {
       result.deletions += length - j;
+      while (j < length) edit.push_back(j++);
+      mark_strangers(arcs, band, length, edit, result);
       return result;
     }
     int64_t taken = -1;
@@ -134,12 +153,13 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
     }
     if (taken < 0) {  // no arc explains the count: the reference word is missing from the path
       ++result.deletions;
-      ++j;
+      edit.push_back(j++);
       continue;
     }
     result.before.push_back(static_cast<int32_t>(j));
     result.substitutions += how == kSubstitution;
     result.insertions += how == kInsertion;
+    if (how == kSubstitution || how == kInsertion) edit.push_back(j);
     j += how == kMatch || how == kSubstitution;
     result.arc.push_back(taken);
     state = arcs.dst[taken];
@@ -167,10 +187,11 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
 }
 
 // Fewest edits over all paths. In a long recording a state is compared with the words around its place only: first as
-// words and states are spread evenly, then as the path found tells, with wider windows where it comes near an edge.
-// What is found is a path and its edits; that no path outside the band is nearer is certain if the band is all there is,
-// else by this: such a path runs at least an eighth of a window away from the one found, pays for as many words on the
-// way out and again on the way back, and would have to save more on the stretch between.
+// words and states are spread evenly, then as the path found tells, with wider windows where it comes near an edge or
+// has many edits. What is found is a path and its edits; that no path outside the band is nearer is certain if the band
+// is all there is, else by this: such a path runs at least an eighth of a window away from the one found, pays for as
+// many words on the way out and again on the way back, and would have to save more on the stretch between, where the
+// one found has few edits.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
                      int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};
@@ -187,7 +208,9 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int
   for (;;) {
     const std::vector<int32_t> count = words_before(place, end);
     const Band band = band_around(ArcLinks{arcs}, count, width, length);
-    if (best.reached && band.cells() > most_cells) {
+    if (!best.reached) {
+      most_cells = std::max(most_cells, 2 * band.cells());
+    } else if (band.cells() > most_cells) {
       best.touches_band = true;
       return best;
     }

@@ -99,7 +99,7 @@ def oracle(
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
-    total, approximate = evaluate.ErrorRate(), 0
+    total, approximate = evaluate.ErrorRate(), []
     scored, lacking = set(), []
     with ExitStack() as stack:
         names = (output_file, edits, details)
@@ -114,7 +114,7 @@ def oracle(
                 continue
             scored.add(key)
             total += found.rate
-            approximate += found.touches_band
+            approximate += [key] * found.touches_band
             ids = references.ids[key].tolist()
             if references.spoken is not None and table is not None:
                 ids = table.ids(texts[key])
@@ -125,16 +125,13 @@ def oracle(
         if not scored and not source.console.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
     console = source.console
-    if approximate:
-        console.log.note(
-            f"{approximate} lattices are too long and too flat to compare whole: nearer paths than theirs may exist"
-        )
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
     console.say(f"Overall {_counts(total, 'substitutions')}")
     console.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
     console.say_keys(lacking, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
+    console.say_keys(approximate, "lattices are too long and flat to compare whole, and may have nearer paths")
     _name_unknown(source, number(texts, table, unknown), [key for key in texts if key in scored], oov)
     console.close(failed=strict and bool(lacking or missing))
 

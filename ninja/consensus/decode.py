@@ -58,9 +58,9 @@ def mbr_decode(
 
     All states are compared with all words where states × words are at most 262,144. A longer recording takes time and
     memory in proportion to its length: a state is compared with at least 32 words to both sides of its time (its place,
-    where the lattice has no times), with more where the result comes near the last of them, and posteriors below 1e-12
-    are left out (ext/consensus/mbr_band.hpp). Where 4,194,304 pairs are too few for that, ``touches_band`` of
-    the result is true.
+    where the lattice has no times), with more where the result comes near the last of them, and shares below
+    1e-16 are left out (ext/consensus/mbr_band.hpp). Where 4,194,304 pairs, or twice those that come first, are too few
+    for that, ``touches_band`` of the result is true.
 
     Args:
         lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.

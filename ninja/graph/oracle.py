@@ -41,8 +41,9 @@ def oracle(
 
     Exact where states × words of the reference are at most 16 million. A longer recording takes time and memory in
     proportion to its length: a state is compared with the 256 or more words of the reference to both sides of its
-    place, and with more where the path found comes near the last of them (ext/graph/oracle.hpp says why). Where
-    67 million pairs are too few for that, ``touches_band`` of the result is true.
+    place, and with more where the path found comes near the last of them or more than a third of them are edits
+    (ext/graph/oracle.hpp says why). Where 67 million pairs, or twice those that come first, are too few for that,
+    ``touches_band`` of the result is true.
 
     Args:
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.

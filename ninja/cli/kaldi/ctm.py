@@ -66,15 +66,15 @@ def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_be
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=source.allow_pipes))
     source.spell()
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
-    risk, words, approximate = 0.0, 0, 0
+    risk, words, approximate = 0.0, 0, []
     with text_output(output_file) as stream:
-        for _, (text, its_risk, count, touches_band) in results(
+        for key, (text, its_risk, count, touches_band) in results(
             Each(lines), source, lattices, to_stdout=output_file == "-"
         ):
             stream.write(text)
             risk += its_risk
             words += count
-            approximate += touches_band
+            approximate += [key] * touches_band
     close_with_risk(source, risk, words, approximate)
 
 

@@ -127,7 +127,7 @@ def mbr_decode(
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
         source.spell()
     show = shown_words(source.console, word_symbol_table)
-    risk, words, approximate = 0.0, 0, 0
+    risk, words, approximate = 0.0, 0, []
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
@@ -139,7 +139,7 @@ def mbr_decode(
             show(key, decoded.words.tolist())
             risk += decoded.bayes_risk
             words += len(decoded.words)
-            approximate += decoded.touches_band
+            approximate += [key] * decoded.touches_band
     close_with_risk(source, risk, words, approximate)
 
 
@@ -158,12 +158,9 @@ def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], obje
     return table.number if name == "bayes_risk" else table.fields
 
 
-def close_with_risk(source: Source, risk: float, words: int, approximate: int) -> NoReturn:
-    """End a command with a line of the number of lattices and their Bayes risk, and a note of those approximate."""
-    if approximate:
-        source.console.log.note(
-            f"{approximate} lattices are too long and too flat to compare whole: their confidences are approximate"
-        )
+def close_with_risk(source: Source, risk: float, words: int, approximate: list[str]) -> NoReturn:
+    """End a command with the keys of approximate results and a line of the number of lattices and their Bayes risk."""
+    source.console.say_keys(approximate, "lattices are too long and flat to compare whole: confidences are approximate")
     count = source.console.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
     source.console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
