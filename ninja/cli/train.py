@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +18,8 @@ from ninja.cli.options import Several, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
+from ninja.files.guard import writing
+from ninja.files.output import reported
 from ninja.libraries import needed_for
 from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
@@ -28,19 +35,22 @@ if TYPE_CHECKING:
 @click.argument("text", type=InputFile())
 @reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
 @writes("-o", "Checkpoint to write.", "--output-file", required=True)
+@writes("--log", "Progress for programs, one JSON object a line; --resume adds to it.")
 @from_fields(TrainOptions)
-def train(text: str, dev: str | None, output_file: str, **chosen: Any) -> None:
+def train(text: str, dev: str | None, output_file: str, log: str | None, **chosen: Any) -> None:
     """Train a language model on a text.
 
     A neural one; `ninja train ngram` trains an n-gram model.
 
     TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Without --dev,
     every 20th sentence of TEXT is held out, and at most 5,000 of them. The checkpoint is written whenever the held-out
-    perplexity falls.
+    perplexity falls. Several workers are processes of this machine with --workers, or of many under torchrun.
 
     \b
     Examples:
       ninja train train.txt.gz --dev dev.txt -o model.pt
+      ninja train train.txt.gz --dev dev.txt -o model.pt --workers 4 --parallel bmuf
+      torchrun --nnodes 2 --nproc-per-node 8 … -m ninja train train.txt.gz -o model.pt --parallel ssgd
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     options = TrainOptions(**chosen)
@@ -48,8 +58,15 @@ def train(text: str, dev: str | None, output_file: str, **chosen: Any) -> None:
         from ninja.lm.train.loop import train as train_model
 
     console = Console()
-    with console.progress("steps") as bar:
-        result = train_model(text, dev, output_file, options, lambda progress: _show(console, bar, progress))
+    with console.progress("steps") as bar, _logged(log, options) as write:
+
+        def show(progress: Progress) -> None:
+            _show(console, bar, progress)
+            write(progress)
+
+        result = train_model(text, dev, output_file, options, show)
+    if os.environ.get("RANK", "0") != "0":  # of torchrun's workers the first one speaks
+        return
     measured = "the held-out text" if dev is not None else f"{result.num_held_out} sentences of {text}, held out"
     console.say(
         f"{result.output}: perplexity {result.perplexity:.2f} on {measured} "
@@ -57,9 +74,29 @@ def train(text: str, dev: str | None, output_file: str, **chosen: Any) -> None:
     )
 
 
+@contextlib.contextmanager
+def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
+    """Give a function that writes each report to a file at once."""
+    if path is None or os.environ.get("RANK", "0") != "0":
+        yield lambda progress: None
+        return
+    writing(path)
+    with reported(path), open(path, "a" if options.resume else "w", buffering=1, encoding="utf-8") as stream:
+
+        def write(progress: Progress) -> None:
+            facts = {name: None if value != value else value for name, value in asdict(progress).items()}  # no NaN
+            stream.write(json.dumps(facts) + "\n")
+
+        yield write
+
+
 def _show(console: Console, bar: Bar | None, progress: Progress) -> None:
     """Show how far the training is: a line that changes, and one that stays for each measurement."""
     facts = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
+    if progress.communication:
+        facts += f", {progress.communication:.0%} communication"
+    if progress.staleness is not None:
+        facts += f", staleness {progress.staleness:.1f}"
     if bar is not None:
         bar.step(facts, progress.step, share=progress.step / progress.num_steps)
     if progress.perplexity is not None:

@@ -3,75 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 
-from ninja.errors import ModelError, OptionError, OutputError
+from ninja.errors import OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
-from ninja.lm.text import Sentences, batches, pad
+from ninja.lm.text import Sentences
+from ninja.lm.train import state
 from ninja.lm.train.normaliser import normaliser_error, with_normaliser
-from ninja.lm.train.objective import Sampler, backward, perplexity
+from ninja.lm.train.objective import negative_logprob
+from ninja.lm.train.order import Order
+from ninja.lm.train.parallel import launch, methods
+from ninja.lm.train.parallel.sharing import Alone, Learner
+from ninja.lm.train.parallel.workers import Workers
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
-from ninja.lm.word_map import SPECIAL
+from ninja.lm.train.step import gradient, learning_rate, make_sampler, update
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
 
 
-@dataclass(slots=True)
-class _Run:
-    """The part of a training that changes and that a continuation restores."""
-
-    module: checkpoint.Module
-    optimizer: torch.optim.Optimizer
-    step: int = 0
-    minutes: float = 0.0
-    best_step: int = 0
-    best_perplexity: float = float("inf")
-    worse_checks: int = 0
-
-    def save(self, path: str, signature: dict[str, Any]) -> None:
-        """Write everything a continuation needs; `signature` tells whether it may."""
-        counters = {name: getattr(self, name) for name in self.__slots__ if name not in ("module", "optimizer")}
-        content = {
-            "signature": signature,
-            "counters": counters,
-            "module": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-        }
-        checkpoint.write_atomically(content, path)
-
-    def restore(self, path: str, signature: dict[str, Any]) -> None:
-        """Take up a saved training, if it was made with the same texts and options."""
-        if not os.path.exists(path):
-            raise OptionError("no training state to resume; leave out --resume to start anew", path)
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-            changed = [name for name, value in signature.items() if content["signature"][name] != value]
-            if changed:
-                was, now = content["signature"][changed[0]], signature[changed[0]]
-                message = f"{changed[0]} was {was} and is now {now}; resume with the same texts and options"
-                raise OptionError(message, path)
-            self.module.load_state_dict(content["module"])
-            self.optimizer.load_state_dict(content["optimizer"])
-            torch.set_rng_state(content["random"])
-            for name, value in content["counters"].items():
-                setattr(self, name, value)
-        except OptionError:
-            raise
-        except Exception as error:  # torch raises a dozen types for damaged files
-            raise ModelError(f"not a training state ({error}); start anew without --resume", path) from error
-
-
-@torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
 def train(
     train_text: str | os.PathLike[str],
     dev_text: str | os.PathLike[str] | None,
@@ -82,28 +38,59 @@ def train(
     """Train a language model and write its best checkpoint.
 
     The checkpoint is written whenever the held-out perplexity falls; beside it stands ``<output>.state``, from
-    which an interrupted training goes on (on a CPU as if nothing had happened). It goes when the training ends.
+    which an interrupted training goes on (on a CPU, and with a method whose workers keep in step, as if nothing had
+    happened). It goes when the training ends. Several workers are new processes of this machine, so a script that calls
+    this must do so under ``if __name__ == "__main__"``; or they are those that torchrun has started, all of which call
+    this.
 
     Args:
         train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
         dev_text: The same, held out: it decides which weights are kept and when to stop early. None: every 20th
             sentence of the training text, or fewer of a large one, is left out of the training for that.
         options: How to train; None = the defaults.
-        progress: Called every 50 steps and after each measurement.
+        progress: Called every 50 steps and after each measurement; of workers of torchrun, on the first.
 
     Raises:
         OptionError: An option is out of range, or a resumed training does not fit its state.
         FormatError: A text is empty, not UTF-8, or not one sentence a line.
         ModelError: The state to resume is damaged, or the training diverged.
         OutputError: The output's folder does not exist.
+        WorkerError: A worker was killed.
     """
     options = options or TrainOptions()
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
     if not os.path.isdir(folder):  # or hours later the first checkpoint would fail
         raise OutputError("its folder does not exist; make it first", output)
+    texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
+    if launch.started_by_torchrun():
+        size = launch.num_of_torchrun()
+        if options.workers not in (1, size):
+            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; leave it out")
+        options = dataclasses.replace(options, workers=size)
+        with launch.of_torchrun(options.device) as workers:
+            return _train(*texts, output, options, progress, workers)
+    if options.workers > 1:
+        return launch.run(_train, (*texts, output, options), options.workers, options.device, progress)
+    if options.parallel == "none":
+        return _train(*texts, output, options, progress, Workers())
+    with launch.one(options.device) as workers:
+        return _train(*texts, output, options, progress, workers)
+
+
+@torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
+def _train(
+    train_text: str,
+    dev_text: str | None,
+    output: str,
+    options: TrainOptions,
+    progress: Callable[[Progress], None] | None,
+    workers: Workers,
+) -> Trained:
+    """Train as one of some workers; the first writes and reports."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
     held_out = text.held_out_part(train_text) if dev_text is None else None
     rest = None if held_out is None else dataclasses.replace(held_out, held_out=False)
     words = text.make_vocabulary(train_text, options.vocabulary, options.min_count, rest)
@@ -115,16 +102,18 @@ def train(
         signature["dev_sha256"] = text.digest(dev_text)
     if held_out is not None:
         signature["held_out_every"] = held_out.every
+    state.check_alike(signature, workers)
 
     torch.manual_seed(options.seed)
     module = _make(options, len(words))
     module.initialise()
     module.to(options.device)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.99), fused=True)
-    run = _Run(module, optimizer)
+    sharing = methods.make(Learner(module, optimizer), workers, options)
+    counters = state.Counters()
     state_path = f"{output}.state"
-    if options.resume:
-        run.restore(state_path, signature)
+    if options.resume or (launch.restarted() and state.exists(state_path, workers)):
+        state.restore(state_path, counters, sharing, signature)
 
     card: dict[str, checkpoint.CardEntry] = {
         **signature,
@@ -136,22 +125,30 @@ def train(
         "dev_unknown": dev.num_unknown / len(dev.word),
         "torch": str(torch.__version__),
     }
-    for report in _steps(run, sentences, dev, options):
-        if report.best:
-            card |= {"step": run.step, "epochs_done": report.epoch, "minutes": run.minutes}
-            card["perplexity"] = run.best_perplexity
-            checkpoint.save(Checkpoint(module, words, card), output)
-        if report.perplexity is not None:
-            run.save(state_path, signature)
-        if progress is not None:
-            progress(report)
-    if options.normaliser:
-        add_normaliser(output, sentences, dev, options)
-    if os.path.exists(state_path):
-        os.unlink(state_path)
+    leads = workers.rank == 0
+    order = Order(sentences, options.batch_tokens, options.seed)
+    try:
+        for report in _steps(counters, sharing, order, dev, options):
+            if report.best:
+                card |= {"step": counters.step, "epochs_done": report.epoch, "minutes": counters.minutes}
+                card["perplexity"] = counters.best_perplexity
+                if leads:
+                    with sharing.result():
+                        checkpoint.save(Checkpoint(module, words, card), output)
+            if report.perplexity is not None:
+                state.save(state_path, counters, sharing, signature)
+            if progress is not None and leads:
+                progress(report)
+    finally:
+        sharing.close()
+    if leads:
+        if options.normaliser:
+            add_normaliser(output, sentences, dev, options)
+        if os.path.exists(state_path):
+            os.unlink(state_path)
     num_held_out = 0 if held_out is None else len(dev)
     unknown = dev.num_unknown / len(dev.word)
-    return Trained(run.best_perplexity, unknown, run.best_step, run.minutes, output, num_held_out)
+    return Trained(counters.best_perplexity, unknown, counters.best_step, counters.minutes, output, num_held_out)
 
 
 def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sentences, options: TrainOptions) -> None:
@@ -180,86 +177,88 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
     return transformer.TransformerLanguageModel(transformer.Config(*sizes, options.heads, options.dropout))
 
 
-def _steps(run: _Run, sentences: Sentences, dev: Sentences, options: TrainOptions) -> Iterator[Progress]:
-    """Make the steps of a training, reporting now and then; the last report is a measurement."""
-    parameters = list(run.module.parameters())
-    count = np.bincount(sentences.word, minlength=run.module.config.vocabulary)
-    count[: len(SPECIAL)] = len(sentences)  # <s> is never a target, so as a sure sample its probability falls to 0
-    sampler = Sampler.of_counts(count, options.samples)
-    epoch_steps = len(batches(sentences, options.batch_tokens))
-    num_steps = max(1, round(options.epochs * epoch_steps))
-    groups: list[np.ndarray] = []
-    groups_epoch = -1
+def _steps(
+    counters: state.Counters, sharing: Alone, order: Order, dev: Sentences, options: TrainOptions
+) -> Iterator[Progress]:
+    """Make a worker's steps of a training, reporting now and then; the last report is a measurement."""
+    workers = sharing.workers
+    module, optimizer = sharing.learner.module, sharing.learner.optimizer
+    sampler = make_sampler(order, module.config.vocabulary, options.samples)
+    planned = max(1, round(options.epochs * order.epoch_batches))
+    total = sharing.whole(planned)
+    if total == 0:
+        raise OptionError(f"the text makes {planned} batches, fewer than {workers.size} workers; lower batch_tokens")
+    num_steps = sharing.steps(total)
     losses: list[float] = []
-    num_words = 0
-    minutes_before = run.minutes
+    minutes_before = counters.minutes
     started = reported = time.monotonic()
-    done = run.step >= num_steps
+    reported_taken, rate = counters.taken, 0.0
+    own_steps, talked, done = 0, workers.seconds, counters.taken >= total
+
+    def elapsed() -> float:
+        return minutes_before + (time.monotonic() - started) / 60
+
+    def report(taken: int, measured: float | None = None, *, best: bool = False) -> Progress:
+        nonlocal losses, reported, reported_taken, talked
+        seconds = max(time.monotonic() - reported, 1e-9)
+        found = Progress(
+            step=sharing.steps(taken),
+            num_steps=num_steps,
+            epoch=taken / order.epoch_batches,
+            minutes=elapsed(),
+            words_per_second=order.num_words(range(reported_taken, taken)) / seconds,
+            loss=sum(losses) / len(losses) if losses else math.nan,
+            learning_rate=rate,
+            perplexity=measured,
+            best=best,
+            communication=min(1.0, (workers.seconds - talked) / seconds),
+            staleness=sharing.staleness,
+        )
+        losses, reported, reported_taken, talked = [], time.monotonic(), max(taken, reported_taken), workers.seconds
+        return found
+
     while not done:
-        epoch, batch = divmod(run.step, epoch_steps)
-        if epoch != groups_epoch:
-            # From the seed and the epoch alone, so that a continuation finds the same order.
-            groups, groups_epoch = batches(sentences, options.batch_tokens, (options.seed, epoch)), epoch
-        spent = 0.0 if options.max_minutes is None else run.minutes / options.max_minutes
-        rate = _learning_rate(options, run.step, max(run.step / num_steps, spent))
-        for group in run.optimizer.param_groups:
-            group["lr"] = rate
-        losses.append(_step(run, sentences, groups[batch], sampler, parameters, options))
-        num_words += int((sentences.begin[groups[batch] + 1] - sentences.begin[groups[batch]]).sum())
-        run.step += 1
-
-        now = time.monotonic()
-        run.minutes = minutes_before + (now - started) / 60
-        out_of_time = options.max_minutes is not None and run.minutes >= options.max_minutes
-        done = run.step >= num_steps or out_of_time
-        measured: float | None = None
-        best = False
-        if done or run.step % options.check_steps == 0:
-            measured = perplexity(checkpoint.as_stored(run.module), dev, options.device)
-            best = measured < run.best_perplexity
-            run.worse_checks = 0 if best else run.worse_checks + 1
+        first, last = counters.taken, min(total, sharing.next_meeting(counters.taken))
+        for turn in sharing.turns(first, last):
+            minutes = counters.minutes if sharing.in_step else elapsed()
+            spent = 0.0 if options.max_minutes is None else minutes / options.max_minutes
+            step = sharing.steps(turn.at)
+            rate = learning_rate(options, step, max(turn.at / total, spent))
+            sharing.before_step()
+            given = module, order, turn.number, sampler, options
+            losses.append(gradient(*given, together=turn.together, forward=sharing.forward))
+            update(module, optimizer, rate, options, step)
+            sharing.after_step()
+            own_steps += 1
+            if workers.rank == 0 and spent >= 1.0:
+                sharing.cut_short()
+            if own_steps % REPORT_STEPS == 0 and turn.at + workers.size < last:
+                yield report(turn.at)
+        before = counters.step
+        counters.taken = sharing.meet(last)
+        counters.step = sharing.steps(counters.taken)
+        counters.minutes = elapsed()
+        if options.max_minutes is not None:
+            counters.minutes = workers.agree(counters.minutes)
+        out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
+        done = counters.taken >= total or out_of_time
+        if done or counters.step // options.check_steps > before // options.check_steps:
+            measured = _measured(sharing, dev, options)
+            best = measured < counters.best_perplexity
+            counters.worse_checks = 0 if best else counters.worse_checks + 1
             if best:
-                run.best_perplexity, run.best_step = measured, run.step
-            done = done or run.worse_checks >= options.patience
-        if measured is not None or run.step % REPORT_STEPS == 0:
-            yield Progress(
-                step=run.step,
-                num_steps=num_steps,
-                epoch=run.step / epoch_steps,
-                minutes=run.minutes,
-                words_per_second=num_words / max(now - reported, 1e-9),
-                loss=sum(losses) / len(losses),
-                learning_rate=rate,
-                perplexity=measured,
-                best=best,
-            )
-            losses, num_words, reported = [], 0, time.monotonic()
+                counters.best_perplexity, counters.best_step = measured, counters.step
+            done = done or counters.worse_checks >= options.patience
+            yield report(counters.taken, measured, best=best)
+        elif counters.step // REPORT_STEPS > before // REPORT_STEPS:
+            yield report(counters.taken)
 
 
-def _learning_rate(options: TrainOptions, step: int, progress: float) -> float:
-    """Rise linearly in the warm-up, and fall linearly to 0 at the end of the training."""
-    return options.learning_rate * min(1.0, (step + 1) / (options.warmup + 1)) * max(0.0, 1.0 - progress)
-
-
-def _step(
-    run: _Run,
-    sentences: Sentences,
-    members: np.ndarray,
-    sampler: Sampler,
-    parameters: list[torch.nn.Parameter],
-    options: TrainOptions,
-) -> float:
-    """Update the weights by one batch and return its loss in nats per token."""
-    run.module.train()
-    run.optimizer.zero_grad(set_to_none=True)
-    source, target = (torch.from_numpy(array).to(options.device) for array in pad(sentences, members))
-    # Products in bfloat16 with float32 weights are several times faster on recent CPUs and GPUs.
-    with torch.autocast(torch.device(options.device).type, torch.bfloat16):
-        real = target >= 0  # [time, batch]
-        output = run.module(source)[real]  # [tokens, embedding]
-        loss = backward(run.module, output, target[real], sampler, options.self_normalize)
-    norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip)
-    if not torch.isfinite(norm):
-        raise ModelError(f"the training diverged at step {run.step}; lower the learning rate, {options.learning_rate}")
-    run.optimizer.step()
-    return loss
+def _measured(sharing: Alone, dev: Sentences, options: TrainOptions) -> float:
+    """Compute the perplexity of the weights as they would be stored; each worker measures a part."""
+    workers = sharing.workers
+    with sharing.result():
+        stored = checkpoint.as_stored(sharing.learner.module)
+    own = negative_logprob(stored, dev, options.device, part=slice(workers.rank, None, workers.size))
+    nats, tokens = workers.total(*own)
+    return workers.agree(math.exp(nats / tokens))

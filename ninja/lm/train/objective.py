@@ -54,6 +54,7 @@ def backward(
     target: torch.Tensor,
     sampler: Sampler,
     self_normalize: float = 0.0,
+    divisor: float | None = None,
 ) -> float:
     """Add the gradients of the mean (sampled) cross-entropy to the parameters' `grad`, and return it in nats per token.
 
@@ -65,7 +66,9 @@ def backward(
         output: What the network's `forward` returned for the tokens, with its graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
         self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
+        divisor: What the gradient's sum over tokens is divided by; None: their number.
     """
+    divisor = len(target) if divisor is None else divisor
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
     place = target.new_full((len(sampler.inclusion),), -1)
     place[word] = torch.arange(len(word), device=target.device)
@@ -89,9 +92,9 @@ def backward(
         normaliser = torch.logaddexp(others.logsumexp(-1), score)  # [rows]
         total += float((normaliser - score).sum(dtype=torch.float64))
 
-        share = (1 + 2 * self_normalize * normaliser) / len(target)  # [rows]
+        share = (1 + 2 * self_normalize * normaliser) / divisor  # [rows]
         slope = others.sub_(normaliser[:, None]).exp_().mul_(share[:, None])  # [rows, sample]
-        target_slope = share * (score - normaliser).exp() - 1 / len(target)  # [rows]
+        target_slope = share * (score - normaliser).exp() - 1 / divisor  # [rows]
         offset_slope[: len(word)] += slope.sum(0)
         offset_slope[len(word) :][rows] = target_slope
         slope, target_slope = slope.to(output.dtype), target_slope.to(output.dtype)[:, None]
@@ -102,13 +105,25 @@ def backward(
     return total / len(target)
 
 
-@torch.inference_mode()
 def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
     """Compute the exact perplexity of sentences, each alone from ``<s>``, in float32; ``</s>`` counts as a token."""
+    total, tokens = negative_logprob(module, sentences, device, max_tokens)
+    return math.exp(total / tokens)
+
+
+@torch.inference_mode()
+def negative_logprob(
+    module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096, part: slice = slice(None)
+) -> tuple[float, int]:
+    """Sum the negative log-probabilities of sentences, in nats, and count the tokens.
+
+    Args:
+        part: Of the batches that the sentences make.
+    """
     module.eval()
     total = 0.0
     tokens = 0
-    for members in batches(sentences, max_tokens):
+    for members in batches(sentences, max_tokens)[part]:
         source, target = (torch.from_numpy(array).to(device) for array in pad(sentences, members))
         real = target >= 0  # [time, batch]
         output = module(source)[real]  # [tokens, embedding]
@@ -117,4 +132,4 @@ def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_to
             score = logits.gather(-1, word[:, None])[:, 0]
             total += float((logits.logsumexp(-1) - score).double().sum())
             tokens += len(word)
-    return math.exp(total / tokens)
+    return total, tokens

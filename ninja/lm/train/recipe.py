@@ -8,6 +8,8 @@ from typing import Literal, get_args
 from ninja.errors import OptionError, described
 
 Architecture = Literal["lstm", "transformer"]
+Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
+AtBlockEnd = Literal["average", "keep", "reset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class TrainOptions:
         "LSTM: width of layers that estimate the log-normaliser, trained at the end; 256 makes scores need no softmax.",
     )
 
+    workers: int = described(1, "Processes that train together; under torchrun, as many as it starts.")
+    parallel: Parallel = described("none", "How workers share what they learn; see docs/training.md.")
+    block_steps: int = described(50, "ma, bmuf: steps of each worker between two averages.")
+    block_momentum: float | None = described(None, "bmuf: of blocks.  [default: 1 - 1/workers]")
+    block_rate: float = described(1.0, "bmuf: long-run weight of a block over that of its workers' summed updates.")
+    classical_momentum: bool = described(False, "bmuf: begin blocks where the last ended, not ahead of it.")
+    block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments after a block.")
+    block_warmup: int = described(0, "ma, bmuf: steps of one worker alone before the first block.")
+    node_size: int | None = described(None, "h-adpsgd: workers of a node.  [default: those of a machine]")
+
     check_steps: int = described(1000, "Steps between two measurements on the held-out text.")
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
     seed: int = described(1, "Of everything random.")
@@ -49,19 +61,24 @@ class TrainOptions:
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
         lowest |= {"hidden": 1, "heads": 1, "warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
-        lowest["normaliser"] = 0
+        lowest |= {"normaliser": 0, "workers": 1, "block_steps": 1, "block_warmup": 0}
         for name, least in lowest.items():
             if not getattr(self, name) >= least:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("epochs", "learning_rate", "clip", "max_minutes", "threads"):
+        for name in ("epochs", "learning_rate", "clip", "max_minutes", "threads", "block_rate", "node_size"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"{name} is {value}; it must be above 0")
         if not 0 <= self.dropout < 1:
             raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
-        if self.architecture not in get_args(Architecture):
-            known = ", ".join(get_args(Architecture))
-            raise OptionError(f"architecture is {self.architecture!r}; it must be one of {known}")
+        if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
+            raise OptionError(f"block_momentum is {self.block_momentum}; it must be in [0, 1)")
+        for name, kind in (("architecture", Architecture), ("parallel", Parallel), ("block_optimizer", AtBlockEnd)):
+            if getattr(self, name) not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
+        if self.workers > 1 and self.parallel == "none":
+            raise OptionError(f"workers is {self.workers}, but parallel is none; bmuf is a good first choice")
         if self.architecture == "lstm" and self.hidden <= self.embedding:
             raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
         if self.architecture != "lstm" and self.normaliser:
@@ -88,6 +105,8 @@ class Progress:
     learning_rate: float
     perplexity: float | None  # on the held-out text, when it has just been measured
     best: bool  # it was the lowest so far, and the checkpoint has just been written
+    communication: float = 0.0  # share of this worker's time, as far as the computation does not hide it
+    staleness: float | None = None  # adpsgd: steps that others began while a gradient was computed, mean
 
 
 @dataclass(frozen=True, slots=True)

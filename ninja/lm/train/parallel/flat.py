@@ -1,0 +1,46 @@
+"""Tensors of a network and of its optimiser as one vector, which travels in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Copy tensors into one float32 vector."""
+    return torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+
+
+@torch.no_grad()
+def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """Copy a vector back; the tensors stay where they are in memory, as optimiser and graph know them."""
+    pieces = vector.split([tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
+        tensor.copy_(piece.view_as(tensor))
+
+
+def prepare(optimizer: torch.optim.Adam) -> None:
+    """Give an Adam its state before its first step: workers that have made none must be able to receive one."""
+    for weight in parameters(optimizer):
+        optimizer.state[weight] = {
+            "step": torch.zeros((), dtype=torch.float32, device=weight.device),
+            "exp_avg": torch.zeros_like(weight),
+            "exp_avg_sq": torch.zeros_like(weight),
+        }
+
+
+def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return the weights that an optimiser updates."""
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+def moments(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
+    """Return Adam's running means of gradients and of their squares."""
+    states = [optimizer.state[weight] for weight in parameters(optimizer)]
+    return [state[name] for name in ("exp_avg", "exp_avg_sq") for state in states]
+
+
+def steps(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
+    """Return Adam's counts of steps, one for each weight."""
+    return [optimizer.state[weight]["step"] for weight in parameters(optimizer)]

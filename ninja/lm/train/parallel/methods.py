@@ -1,0 +1,17 @@
+"""The methods of sharing by the names that options give them."""
+
+from __future__ import annotations
+
+from ninja.lm.train.parallel.blocks import Blocks
+from ninja.lm.train.parallel.sharing import Alone, Learner, Synchronous
+from ninja.lm.train.parallel.workers import Workers
+from ninja.lm.train.recipe import TrainOptions
+
+
+def make(learner: Learner, workers: Workers, options: TrainOptions) -> Alone:
+    """Return the method that the options choose."""
+    if options.parallel in ("ma", "bmuf"):
+        return Blocks(learner, workers, options)
+    if options.parallel == "ssgd":
+        return Synchronous(learner, workers)
+    return Alone(learner, workers)

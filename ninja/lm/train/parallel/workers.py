@@ -1,0 +1,84 @@
+"""The processes that train together, and what they tell each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ninja.errors import WorkerError
+
+
+@dataclass(slots=True)
+class Workers:
+    """A worker's view of all workers; by default it is alone, and there is no process group."""
+
+    rank: int = 0
+    size: int = 1
+    machine_rank: int = 0  # among the workers of this machine
+    machine_size: int = 1
+    store: dist.Store | None = None  # keys that all workers see
+    seconds: float = 0.0  # spent waiting for others and for the network
+
+    @contextmanager
+    def talking(self) -> Iterator[None]:
+        """Count the seconds of a ``with`` block as communication."""
+        begun = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - begun
+
+    def agree(self, value: float) -> float:
+        """Return worker 0's value on all workers: what depends on clocks or files is decided by one."""
+        if self.size == 1:
+            return value
+        decided = torch.tensor([value], dtype=torch.float64)
+        with self.talking():
+            dist.broadcast(decided, 0)
+        return float(decided)
+
+    def total(self, *values: float) -> list[float]:
+        """Add up values over all workers, in double precision."""
+        if self.size == 1:
+            return list(values)
+        added = torch.tensor(values, dtype=torch.float64)
+        with self.talking():
+            dist.all_reduce(added)
+        return added.tolist()
+
+    def average(self, vector: torch.Tensor) -> torch.Tensor:
+        """Replace a vector by its mean over all workers; divided before the sum, which would lose more digits."""
+        if self.size > 1:
+            with self.talking():
+                dist.all_reduce(vector.div_(self.size))
+        return vector
+
+    def take_from_first(self, vector: torch.Tensor) -> torch.Tensor:
+        """Replace a vector by worker 0's."""
+        if self.size > 1:
+            with self.talking():
+                dist.broadcast(vector, 0)
+        return vector
+
+    def gathered(self, vector: torch.Tensor) -> torch.Tensor | None:
+        """Return the vectors of all workers as the rows of a matrix, on worker 0; None on the others."""
+        rows = [torch.empty_like(vector) for _ in range(self.size)] if self.rank == 0 else None
+        if self.size == 1:
+            return vector[None].clone()
+        with self.talking():
+            dist.gather(vector, rows)
+        return None if rows is None else torch.stack(rows)
+
+    def share_file(self, path: str) -> bytes:
+        """Return the bytes of a file that only worker 0's machine needs to have."""
+        content = np.fromfile(path, np.uint8) if self.rank == 0 else np.empty(0, np.uint8)
+        content = np.resize(content, int(self.agree(float(len(content)))))
+        return self.take_from_first(torch.from_numpy(content)).numpy().tobytes()
+
+
+class LostContact(WorkerError):
+    """Another worker is gone; that one knows why."""
