@@ -19,7 +19,6 @@ import train_workers  # noqa: E402
 from benchmarks.simulated_training import Block, Simulation  # noqa: E402
 from ninja.lm import checkpoint, text  # noqa: E402
 from ninja.lm.train import loop  # noqa: E402
-from ninja.lm.train.objective import perplexity  # noqa: E402
 from ninja.lm.train.order import Order  # noqa: E402
 from ninja.lm.train.parallel import launch  # noqa: E402
 from ninja.lm.train.parallel.blocks import BlockUpdate, block_factors  # noqa: E402
