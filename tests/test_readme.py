@@ -120,3 +120,7 @@ def test_every_path_named_exists():
             assert list(ROOT.glob(path)), f"{page.name} names {path}"
         for module in re.findall(r"\bbenchmarks\.\w+", page.read_text()):
             assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{page.name} names {module}"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
