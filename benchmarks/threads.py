@@ -3,7 +3,8 @@
     python -m benchmarks.threads ARCHIVE --copies 20 --threads 1 2
 
 Every command runs in turn with each number of threads, again and again; the least wall and CPU seconds count. The floor
-is ``cat ARCHIVE > FILE``. Outputs of all numbers of threads are compared byte for byte.
+is ``cat ARCHIVE > FILE``. Outputs of all numbers of threads are compared byte for byte. The last column is the most
+threads' number of processes, each with one thread on its own shard.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import gzip
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,21 +56,25 @@ def main() -> None:
         floor = min(measured(["cat", source], output)[1] for _ in range(options.rounds))
         print(f"{os.path.getsize(source) / 1e6:.0f} MB; floor {floor:.2f} CPU s")
         walls = " | ".join(f"{number} threads, s" for number in options.threads)
-        print(f"| command | CPU s on one thread | floors | {walls} |")
+        most = max(options.threads)
+        print(f"| command | CPU s on one thread | floors | {walls} | {most} processes, s |")
         for name in options.commands:
             arguments = [str(options.archive.parent / each) if "." in each else each for each in COMMANDS[name]]
             arguments = [str(options.archive.parent / "text") if each == "text" else each for each in arguments]
             found = {number: [float("inf"), float("inf")] for number in options.threads}
+            shards = float("inf")
             outputs = set()
             for _ in range(options.rounds):
+                line = [sys.executable, "-m", "ninja", name, source, *arguments, "-o", output, "--jobs"]
                 for number, best in found.items():
-                    line = ["-m", "ninja", name, source, *arguments, "--jobs", str(number), "-o", output]
-                    best[:] = map(min, best, measured([sys.executable, *line]))
+                    best[:] = map(min, best, measured([*line, str(number)]))
                     outputs.add(subprocess.check_output(["sha256sum", output]))
+                shards = min(shards, together([[*line, "1", "--shard", f"{i + 1}/{most}"] for i in range(most)]))
+                shutil.rmtree(f"{output}.shards")
             cpu = found[options.threads[0]][1]
             walls = " | ".join(f"{wall:.2f}" for wall, _ in found.values())
             same = "" if len(outputs) == 1 else "  THE OUTPUTS DIFFER"
-            print(f"| {name} | {cpu:.2f} | {cpu / floor:.1f} | {walls} |{same}", flush=True)
+            print(f"| {name} | {cpu:.2f} | {cpu / floor:.1f} | {walls} | {shards:.2f} |{same}", flush=True)
 
 
 def measured(command: Sequence[str], output: str | None = None) -> tuple[float, float]:
@@ -80,6 +86,15 @@ def measured(command: Sequence[str], output: str | None = None) -> tuple[float, 
     seconds = time.monotonic() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def together(commands: Sequence[Sequence[str]]) -> float:
+    """Run commands side by side; return the seconds until the last one ends."""
+    begin = time.monotonic()
+    running = [subprocess.Popen(each, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for each in commands]
+    if any([each.wait() for each in running]):
+        raise SystemExit(f"failed: {' '.join(commands[0])}")
+    return time.monotonic() - begin
 
 
 if __name__ == "__main__":
