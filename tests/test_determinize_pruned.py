@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_determinize import assert_as_kaldi, assert_kept, difference, exploding, transitions, within
 from reference_graph import SHARED, read_kaldi
-from reference_openfst import Way, best_of_each, without_ties
+from reference_openfst import Way, best_of_each, ways, without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
@@ -222,7 +222,15 @@ def test_phone_passes_keep_what_the_word_pass_keeps(
     assert is_deterministic(result) or not word_determinize
     kept = best_of_each(result, scale)
     assert_kept(kept, within(lattice, 15.0 - 1e-2, scale))
-    assert_kept(best_of_each(lattice, scale), kept)
+    # Beyond the beam the best path of some words may be gone, and another one left of arcs that are good for others.
+    paths = list(ways(lattice))
+    assert all(any(is_near(each, way) for each in paths) for way in kept.values())
+
+
+def is_near(one: Way, other: Way) -> bool:
+    """Tell whether two paths are the same but for rounding."""
+    costs = [abs(one.graph - other.graph), abs(one.acoustic - other.acoustic)]
+    return (one.words, one.alignment) == (other.words, other.alignment) and max(costs) < 1e-3
 
 
 def two_ways(graph: float, first: list[int], second: list[int]) -> Lattice:
