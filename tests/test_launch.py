@@ -166,6 +166,13 @@ def test_importing_the_package_is_light():
     assert not {"torch", "pywrapfst", "numpy", "click", "rich"} & set(done.stdout.split())
 
 
+def test_loading_a_model_imports_no_compiler():
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import ninja; ninja.lm.load(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "torch" in done.stdout.split()
+    assert "torch._dynamo" not in done.stdout.split()
+
+
 def test_importing_the_writers_is_light():
     code = (
         "import sys, ninja.io.layouts, ninja.io.writer\n"

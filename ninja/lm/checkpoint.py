@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ninja.errors import ModelError
 from ninja.files.output import opened
@@ -231,6 +232,16 @@ def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leaves undrawn what will be overwritten: drawing on the meta device imports the compiler, for a second."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)
+
+
 def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> Module:
     """Make the network that a configuration describes, if the weights are exactly its weights."""
     for needed in (BOS, EOS):
@@ -251,7 +262,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
         raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
-    with torch.device("meta"):  # shapes only: no memory, and no drawing of weights that would be overwritten
+    with torch.device("meta"), _Undrawn():  # shapes only: no memory
         module = network_class(config_class(**config))
     expected = module.state_dict()
     state = _unpacked(state)
