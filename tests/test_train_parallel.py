@@ -128,7 +128,7 @@ def assert_same(one, other):
         assert torch.equal(weight, other[name]), name
 
 
-@pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf"])
+@pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"])
 def test_one_worker_of_any_method_is_plain_training(tmp_path, texts, method):  # noqa: F811
     options = change(epochs=1, dropout=0.2)
     loop.train(*texts, tmp_path / "plain.pt", options)
@@ -147,6 +147,7 @@ METHODS = {
     "cbm": {"parallel": "bmuf", "classical_momentum": True, "block_optimizer": "reset", "block_momentum": 0.3},
     "keep": {"parallel": "bmuf", "block_optimizer": "keep", "block_rate": 0.8},
 }
+GOSSIP = {"adpsgd": {"parallel": "adpsgd"}, "h-adpsgd": {"parallel": "h-adpsgd", "node_size": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,7 @@ def trained(tmp_path_factory):
     (folder / "train.txt").write_text("\n".join(toy_sentences(200, 1)))
     (folder / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
     both = str(folder / "train.txt"), str(folder / "dev.txt")
-    options = {name: change(workers=2, epochs=3, dropout=0.2, **chosen) for name, chosen in METHODS.items()}
+    options = {name: change(workers=2, epochs=3, dropout=0.2, **chosen) for name, chosen in (METHODS | GOSSIP).items()}
     work = []
     for name, chosen in options.items():
         work.append((both, str(folder / f"{name}.pt"), chosen))
@@ -225,6 +226,30 @@ def assert_equal(one, other):
         assert one == other
 
 
+def test_a_node_of_all_workers_is_synchronous(trained):
+    folder, *_ = trained
+    one, other = (state_of(folder / f"{name}.pt.whole")["module"] for name in ("ssgd", "h-adpsgd"))
+    for name, weight in one.items():
+        torch.testing.assert_close(weight, other[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", GOSSIP)
+def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trained, name):
+    folder, _, _, reports, resumed = trained
+    for found in (reports[name][-1], resumed[name][-1]):
+        assert (found.step, found.epoch) == (found.num_steps, reports["ssgd"][-1].epoch)
+        assert found.perplexity < 1.3 * reports["ssgd"][-1].perplexity
+    assert len(resumed[name]) < len(reports[name])
+    state = state_of(folder / f"{name}.pt.end")
+    learners = state["sharing"]["learners"]
+    mean = torch.cat([weight.flatten() for weight in state["module"].values()])
+    assert len(learners) == (2 if name == "adpsgd" else 1)
+    torch.testing.assert_close(mean, learners[:, : len(mean)].mean(0), rtol=0, atol=1e-6)
+    assert learners[:, -1].sum() == len(learners) * state["counters"]["taken"] / 2  # steps of the learners' optimisers
+    assert reports[name][-1].staleness >= 0
+    assert not (folder / f"{name}.pt.state").exists()
+
+
 def test_reports_count_the_work_of_all(trained):
     _, _, _, reports, _ = trained
     for each in reports["ssgd"]:
@@ -245,12 +270,18 @@ def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):  
         loop.train(*texts, tmp_path / "lm.pt", change(workers=2, parallel="ma", learning_rate=1e30, epochs=50))
 
 
+def test_nodes_must_be_equal(tmp_path, texts):  # noqa: F811
+    with pytest.raises(OptionError, match="node_size is 2, which does not divide the 1 workers"):
+        loop.train(*texts, tmp_path / "lm.pt", change(parallel="h-adpsgd", node_size=2))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"workers": 2}, "workers is 2, but parallel is none"),
         ({"workers": 0}, "workers is 0; it must be at least 1"),
         ({"block_momentum": 1.0}, r"block_momentum is 1.0; it must be in \[0, 1\)"),
+        ({"node_size": 0}, "node_size is 0; it must be above 0"),
         ({"block_rate": 0.0}, "block_rate is 0.0; it must be above 0"),
         ({"block_optimizer": "forget"}, "block_optimizer is 'forget'; it must be one of average, keep, reset"),
     ],

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 @click.argument("text", type=InputFile())
 @reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
 @writes("-o", "Checkpoint to write.", "--output-file", required=True)
-@writes("--log", "Progress for programs, one JSON object a line; --resume adds to it.")
+@writes(
+    "--log",
+    "Progress for programs, JSON lines; --resume adds to it. torchrun wants it as --log-file.",
+    "--log-file",
+    "log",
+)
 @from_fields(TrainOptions)
 def train(text: str, dev: str | None, output_file: str, log: str | None, **chosen: Any) -> None:
     """Train a language model on a text.

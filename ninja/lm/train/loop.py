@@ -127,20 +127,18 @@ def _train(
     }
     leads = workers.rank == 0
     order = Order(sentences, options.batch_tokens, options.seed)
-    try:
-        for report in _steps(counters, sharing, order, dev, options):
-            if report.best:
-                card |= {"step": counters.step, "epochs_done": report.epoch, "minutes": counters.minutes}
-                card["perplexity"] = counters.best_perplexity
-                if leads:
-                    with sharing.result():
-                        checkpoint.save(Checkpoint(module, words, card), output)
-            if report.perplexity is not None:
-                state.save(state_path, counters, sharing, signature)
-            if progress is not None and leads:
-                progress(report)
-    finally:
-        sharing.close()
+    for report in _steps(counters, sharing, order, dev, options):
+        if report.best:
+            card |= {"step": counters.step, "epochs_done": report.epoch, "minutes": counters.minutes}
+            card["perplexity"] = counters.best_perplexity
+            if leads:
+                with sharing.result():
+                    checkpoint.save(Checkpoint(module, words, card), output)
+        if report.perplexity is not None:
+            state.save(state_path, counters, sharing, signature)
+        if progress is not None and leads:
+            progress(report)
+    sharing.close()
     if leads:
         if options.normaliser:
             add_normaliser(output, sentences, dev, options)

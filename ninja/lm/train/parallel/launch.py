@@ -70,9 +70,7 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
         reason = str(error).splitlines()[0][-200:]
         message = f"worker {workers.rank} lost contact with another worker ({reason}); see which one ended first"
         raise LostContact(message) from error
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    dist.destroy_process_group()  # after a failure there may be threads that still wait for others
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:

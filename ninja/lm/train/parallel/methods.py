@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ninja.lm.train.parallel.blocks import Blocks
+from ninja.lm.train.parallel.gossip import Gossip
 from ninja.lm.train.parallel.sharing import Alone, Learner, Synchronous
 from ninja.lm.train.parallel.workers import Workers
 from ninja.lm.train.recipe import TrainOptions
@@ -12,6 +13,8 @@ def make(learner: Learner, workers: Workers, options: TrainOptions) -> Alone:
     """Return the method that the options choose."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
+    if options.parallel in ("adpsgd", "h-adpsgd"):
+        return Gossip(learner, workers, options)
     if options.parallel == "ssgd":
         return Synchronous(learner, workers)
     return Alone(learner, workers)

@@ -64,13 +64,13 @@ class Workers:
                 dist.broadcast(vector, 0)
         return vector
 
-    def gathered(self, vector: torch.Tensor) -> torch.Tensor | None:
-        """Return the vectors of all workers as the rows of a matrix, on worker 0; None on the others."""
-        rows = [torch.empty_like(vector) for _ in range(self.size)] if self.rank == 0 else None
+    def gathered(self, vector: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor | None:
+        """Return the vectors of all workers of a group as rows of a matrix, on worker 0; None on the others."""
         if self.size == 1:
             return vector[None].clone()
+        rows = [torch.empty_like(vector) for _ in range(dist.get_world_size(group))] if self.rank == 0 else None
         with self.talking():
-            dist.gather(vector, rows)
+            dist.gather(vector, rows, group=group)
         return None if rows is None else torch.stack(rows)
 
     def share_file(self, path: str) -> bytes:

@@ -1,0 +1,122 @@
+"""Training that is killed, and under torchrun: slow, for each process imports torch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_train import toy_sentences  # noqa: E402
+
+slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes a minute: NINJA_SLOW=1")
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = {"min-count": 1, "embedding": 16, "hidden": 24, "batch-tokens": 128, "samples": 30, "threads": 1}
+PACE = {"epochs": 12, "warmup": 5, "learning-rate": 0.01, "check-steps": 8, "block-steps": 3, "patience": 1000}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join(toy_sentences(800, 1)))
+    (tmp_path / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
+    return tmp_path
+
+
+def command(folder, output, method, **more):
+    options = {**SIZES, **PACE, **more}
+    texts = ["train", str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
+    return ["-m", "ninja", *texts, "--parallel", method, *(f"--{name}={value}" for name, value in options.items())]
+
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def start(arguments):
+    return subprocess.Popen(
+        [sys.executable, *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+
+
+def wait_for(path, process):
+    until = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def children(process):
+    """The workers of a training, by the first line of each."""
+    found = []
+    for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if b"spawn_main" in Path(f"/proc/{line}/cmdline").read_bytes():
+            found.append(int(line))
+    return found
+
+
+def weights(path):
+    return torch.load(path, weights_only=True)["state"]
+
+
+@slow
+@pytest.mark.parametrize("method", ["ssgd", "bmuf"])
+@pytest.mark.parametrize("victim", ["worker", "parent"])
+def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
+    whole = start(command(folder, "whole.pt", method, workers=2))
+    assert whole.wait(120) == 0
+    halves = start(command(folder, "halves.pt", method, workers=2, **{"log-file": folder / "log"}))
+    wait_for(folder / "halves.pt.state", halves)
+    workers = children(halves)
+    os.kill(workers[1] if victim == "worker" else halves.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    code, errors = halves.wait(30), halves.stderr.read()
+    assert time.monotonic() - begun < 15
+    if victim == "worker":
+        assert code == 1
+        assert f"worker 1 (SIGKILL, process {workers[1]}) was ended by signal 9" in errors
+    while any(Path(f"/proc/{each}").exists() for each in workers):
+        assert time.monotonic() - begun < 15, "workers outlive the training"
+        time.sleep(0.05)
+    assert (folder / "halves.pt.state").exists()
+    again = start([*command(folder, "halves.pt", method, workers=2, **{"log-file": folder / "log"}), "--resume"])
+    assert again.wait(120) == 0
+    one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]
+    assert steps[-1] == max(steps)
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
+
+
+@slow
+@pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
+def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
+    arguments = [*TORCHRUN, "--rdzv-endpoint", "localhost:0", "--nproc-per-node", "2", "--max-restarts", "1"]
+    process = start([*arguments, *command(folder, "lm.pt", method, epochs=30, **{"log-file": folder / "log"})])
+    wait_for(folder / "lm.pt.state", process)
+    line = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(line[1]), signal.SIGKILL)
+    assert process.wait(120) == 0, process.stderr.read()
+    assert (folder / "lm.pt").exists()
+    assert not (folder / "lm.pt.state").exists()
+
+
+@slow
+def test_two_machines_of_one_worker_train_as_one_of_two(folder):
+    here = start(command(folder, "here.pt", "bmuf", workers=2))
+    assert here.wait(120) == 0
+    both = []
+    for node in range(2):
+        arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "localhost:29763", "--rdzv-id", "7"]
+        arguments += ["--rdzv-conf", f"is_host={1 - node}", "--local-addr", "localhost"]
+        both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf")]))
+    for process in both:
+        assert process.wait(120) == 0, process.stderr.read()
+    one, other = weights(folder / "here.pt"), weights(folder / "lm.pt")
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
