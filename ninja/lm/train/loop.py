@@ -15,6 +15,7 @@ from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences
 from ninja.lm.train import state
+from ninja.lm.train.corpus import Choice, open_corpus
 from ninja.lm.train.normaliser import normaliser_error, with_normaliser
 from ninja.lm.train.objective import negative_logprob
 from ninja.lm.train.order import Order
@@ -91,13 +92,12 @@ def _train(
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
-    held_out = text.held_out_part(train_text) if dev_text is None else None
-    rest = None if held_out is None else dataclasses.replace(held_out, held_out=False)
-    words = text.make_vocabulary(train_text, options.vocabulary, options.min_count, rest)
-    sentences = text.encode(train_text, words, rest)
+    choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
+    corpus = workers.first_of_machine(lambda first: open_corpus(train_text, choice, first=first))
+    words, sentences, held_out = corpus.words, corpus.sentences, corpus.held_out
     dev = text.encode(train_text if dev_text is None else dev_text, words, held_out)
     signature = {name: value for name, value in dataclasses.asdict(options).items() if name not in CHANGEABLE}
-    signature["train_sha256"] = text.digest(train_text)
+    signature["train_sha256"] = corpus.sha256
     if dev_text is not None:
         signature["dev_sha256"] = text.digest(dev_text)
     if held_out is not None:

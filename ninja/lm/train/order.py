@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from ninja.lm.text import Sentences, batches
+from ninja.lm.text import Sentences
+
+
+class Epoch(NamedTuple):
+    """The batches of a pass over the text."""
+
+    sentence: np.ndarray  # in the order of their lengths
+    begin: np.ndarray  # of each batch in `sentence`, and the end of the last
+    turn: np.ndarray  # which of these batches comes when
 
 
 class Order:
     """Batches of all epochs, numbered from 0; which sentences a number stands for follows from seed and epoch alone.
 
     Workers agree on who takes which number, so each sentence is one worker's in an epoch, and another's in the next.
+    The batches are those of `ninja.lm.text.batches`, in 8 bytes a sentence.
     """
 
     def __init__(self, sentences: Sentences, max_tokens: int, seed: int) -> None:
         self.sentences = sentences
-        self.max_tokens = max_tokens
         self.seed = seed
-        self._epochs = {0: self._batches(0)}
-        self.epoch_batches = len(self._epochs[0])  # of every epoch: lengths of sentences do not change
+        self._length = np.empty(len(sentences), np.uint16)  # a sentence of n words predicts n + 1: its end too
+        for first in range(0, len(sentences), 1 << 20):
+            begin = sentences.begin[first : first + (1 << 20) + 1]
+            self._length[first : first + len(begin) - 1] = np.diff(begin) + 1
+        self._begin = _cut(np.sort(self._length), max_tokens)  # of every epoch, for lengths do not change
+        self.epoch_batches = len(self._begin) - 1
+        self._epochs: dict[int, Epoch] = {}
 
     def batch(self, number: int) -> np.ndarray:
         """Return the sentences of a batch."""
@@ -28,18 +42,33 @@ class Order:
         if epoch not in self._epochs:
             # Workers may stand on both sides of the end of an epoch.
             self._epochs = {each: groups for each, groups in self._epochs.items() if each >= epoch - 1}
-            self._epochs[epoch] = self._batches(epoch)
-        return self._epochs[epoch][place]
+            self._epochs[epoch] = self._epoch(epoch)
+        sentence, begin, turn = self._epochs[epoch]
+        return sentence[begin[turn[place]] : begin[turn[place] + 1]].astype(np.int64)
 
     def num_words(self, numbers: Iterable[int]) -> int:
         """Count the words of some batches."""
-        begin = self.sentences.begin
-        return sum(int((begin[members + 1] - begin[members]).sum()) for members in map(self.batch, numbers))
+        return sum(
+            int(self._length[members].sum(dtype=np.int64)) - len(members) for members in map(self.batch, numbers)
+        )
 
     def num_tokens(self, numbers: Iterable[int]) -> int:
         """Count the words and ends of sentences of some batches."""
-        numbers = list(numbers)
-        return self.num_words(numbers) + sum(len(self.batch(number)) for number in numbers)
+        return sum(int(self._length[members].sum(dtype=np.int64)) for members in map(self.batch, numbers))
 
-    def _batches(self, epoch: int) -> list[np.ndarray]:
-        return batches(self.sentences, self.max_tokens, (self.seed, epoch))
+    def _epoch(self, epoch: int) -> Epoch:
+        random = np.random.default_rng((self.seed, epoch))
+        sentence = random.permutation(np.arange(len(self._length), dtype=np.uint32))
+        sentence = sentence[np.argsort(self._length[sentence], kind="stable")]
+        return Epoch(sentence, self._begin, random.permutation(self.epoch_batches))
+
+
+def _cut(length: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Cut rising lengths into runs as long as `max_tokens` allow when padded to the last; or of one."""
+    begin = [0]
+    while begin[-1] < len(length):
+        first = begin[-1]
+        some = length[first : first + max_tokens].astype(np.int64)  # a token each is the least
+        fits = np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right")
+        begin.append(first + max(1, int(fits)))
+    return np.array(begin)

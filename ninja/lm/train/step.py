@@ -16,7 +16,9 @@ from ninja.lm.word_map import SPECIAL
 
 def make_sampler(order: Order, vocabulary: int, samples: int) -> Sampler:
     """Make the sampler of a softmax over a vocabulary, by the words of the text."""
-    count = np.bincount(order.sentences.word, minlength=vocabulary)
+    count = np.zeros(vocabulary, np.int64)
+    for first in range(0, len(order.sentences.word), 1 << 24):  # the text may be larger than the memory
+        count += np.bincount(order.sentences.word[first : first + (1 << 24)], minlength=vocabulary)
     # <s> is never a target, so as a sure sample its probability falls to 0.
     count[: len(SPECIAL)] = len(order.sentences)
     return Sampler.of_counts(count, samples)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -23,6 +24,7 @@ from ninja.lm.train.parallel.workers import LostContact, Workers
 
 HOST = "127.0.0.1"
 _OF_NETWORK = re.compile("gloo|nccl|connection", re.IGNORECASE)
+PATIENCE = timedelta(days=1)  # of workers that wait for a slow one; one that is gone is noticed at once
 GRACE = 2.0  # seconds in which the first cause of a failure shows, and in which processes may end by themselves
 
 
@@ -61,7 +63,8 @@ def one(device: str) -> Iterator[Workers]:
 def _group(workers: Workers, device: str) -> Iterator[Workers]:
     backend = "gloo" if torch.device(device).type == "cpu" else "cpu:gloo,cuda:nccl"
     try:
-        dist.init_process_group(backend, store=workers.store, rank=workers.rank, world_size=workers.size)
+        store, rank, size = workers.store, workers.rank, workers.size
+        dist.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=size)
         yield workers
     except RuntimeError as error:
         # Gloo's for closed connections and timeouts have no type of their own.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from ninja.errors import WorkerError
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -31,6 +34,15 @@ class Workers:
         begun = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - begun
+
+    def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
+        """Call a function with True on one worker of each machine and, once it is done, with False on the others."""
+        first = self.machine_rank == 0
+        result = work(True) if first else None
+        if self.size > 1:
+            with self.talking():
+                dist.barrier()
+        return work(False) if result is None else result
 
     def agree(self, value: float) -> float:
         """Return worker 0's value on all workers: what depends on clocks or files is decided by one."""

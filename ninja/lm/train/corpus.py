@@ -1,0 +1,197 @@
+"""A training text as word ids: in memory, or, of a large one, in a file that is made once and mapped.
+
+The file stands beside the text as ``TEXT.KEY.ids``; where that folder cannot be written, in ``~/.cache/ninja-asr``
+(or ``$XDG_CACHE_HOME/ninja-asr``); where that cannot either, the ids stay in memory. The key comes from the text's
+digest and from the options that choose words, so an old file is never taken for a new text.
+
+    int32 [num_words]           ids, one sentence after the other
+    0 or 4 bytes                up to a multiple of 8
+    int64 [num_sentences + 1]   where sentences begin
+    JSON                        words, counts, digest of the text and of all before
+    int64, b"NINJAIDS"          length of the JSON; mark
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ninja.errors import FormatError
+from ninja.files.guard import writing
+from ninja.lm import text
+from ninja.lm.text import Part, Sentences
+from ninja.lm.word_map import UNK
+
+MARK = b"NINJAIDS"
+LARGE = 4 << 20  # bytes of a text whose ids are worth a file
+PIECE = 1 << 20  # ids in memory while a file is made
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A training text."""
+
+    words: list[str]  # the vocabulary, by id
+    sentences: Sentences
+    held_out: Part | None  # what was left out of it, to be held out
+    sha256: str  # of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is made of a text: the words that stay, and whether a part is held out."""
+
+    vocabulary: int
+    min_count: int
+    hold_out: bool
+
+
+def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
+    """Read a text, or map the ids that were made of it; make them if it is large and has none.
+
+    Args:
+        first: Make what is not there, and check what is; of several processes of a machine one does, before the others.
+
+    Raises:
+        FormatError: The text is empty, not UTF-8, or not one sentence a line.
+    """
+    sha256 = text.digest(path)
+    if os.path.getsize(path) < LARGE:
+        return _in_memory(path, choice, sha256)
+    key = hashlib.sha256(json.dumps([sha256, choice.vocabulary, choice.min_count, choice.hold_out]).encode())
+    places = _places(path, f"{os.path.basename(path)}.{key.hexdigest()[:16]}.ids")
+    for place in places:
+        with contextlib.suppress(OSError, ValueError, KeyError):  # not there, cut short, or of something else
+            return _mapped(place, sha256, check=first)
+    if first:
+        for place in places:
+            try:
+                with _appearing(place) as file:
+                    _write(file, path, choice, sha256)
+                return _mapped(place, sha256, check=False)
+            except FormatError:
+                raise
+            except OSError:  # a folder that cannot be written, or is full
+                continue
+    return _in_memory(path, choice, sha256)
+
+
+def _places(path: str, name: str) -> list[Path]:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return [Path(path).absolute().parent / name, Path(cache) / "ninja-asr" / name]
+
+
+def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
+    """Return the parts of a text that are held out, and that are not."""
+    held_out = text.held_out_part(path) if choice.hold_out else None
+    return held_out, None if held_out is None else replace(held_out, held_out=False)
+
+
+def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
+    held_out, rest = _parts(path, choice)
+    words = text.make_vocabulary(path, choice.vocabulary, choice.min_count, rest)
+    return Corpus(words, text.encode(path, words, rest), held_out, sha256)
+
+
+@contextlib.contextmanager
+def _appearing(place: Path) -> Iterator[IO[bytes]]:
+    """Write a file under a name of its own, for others may make the same; it gets `place`'s when it is complete."""
+    writing(str(place))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, place)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
+    """Write the ids of a text, a piece at a time; of the text only its distinct words are in memory."""
+    held_out, rest = _parts(path, choice)
+    words = text.make_vocabulary(path, choice.vocabulary, choice.min_count, rest)
+    number = {word: identity for identity, word in enumerate(words)}
+    unk = number[UNK]
+    content = hashlib.sha256()
+    lacking: set[str] = set()
+    num_words = num_sentences = num_unknown = 0
+
+    def put(array: np.ndarray) -> None:
+        content.update(array.data)
+        file.write(array.data)
+
+    with tempfile.TemporaryFile(dir=os.path.dirname(file.name)) as begins:
+        begins.write(np.zeros(1, np.int64).data)
+        ids: list[int] = []
+        ends: list[int] = []
+        for sentence in text.part_of(path, rest):
+            lacking.update(word for word in sentence if word not in number)
+            ids += [number.get(word, unk) for word in sentence]
+            ends.append(num_words + len(ids))
+            if len(ids) >= PIECE:
+                num_unknown += ids.count(unk)
+                num_words, num_sentences = num_words + len(ids), num_sentences + len(ends)
+                put(np.array(ids, np.int32))
+                begins.write(np.array(ends, np.int64).data)
+                ids, ends = [], []
+        num_unknown += ids.count(unk)
+        num_words, num_sentences = num_words + len(ids), num_sentences + len(ends)
+        put(np.array([*ids, *[0] * (num_words % 2)], np.int32))
+        begins.write(np.array(ends, np.int64).data)
+        begins.seek(0)
+        while block := begins.read(8 * PIECE):
+            put(np.frombuffer(block, np.int64))
+    if not num_sentences:
+        raise FormatError("no sentence in this text", path)
+    facts: dict[str, Any] = {
+        "text_sha256": sha256,
+        "sha256": content.hexdigest(),
+        "num_words": num_words,
+        "num_sentences": num_sentences,
+        "num_unknown": num_unknown,
+        "unk_words": len(lacking),
+        "held_out_every": held_out.every if held_out else None,
+        "words": words,
+    }
+    image = json.dumps(facts).encode()
+    file.write(image + len(image).to_bytes(8, "little") + MARK)
+
+
+def _mapped(place: Path, sha256: str, *, check: bool) -> Corpus:
+    """Map a file of ids; a ValueError if it is not whole, or of another text."""
+    size = place.stat().st_size
+    with open(place, "rb") as file:
+        file.seek(size - 16)
+        length = int.from_bytes(file.read(8), "little")
+        if file.read(8) != MARK or not 0 < length <= size - 16:
+            raise ValueError("no file of ids, or cut short")
+        file.seek(size - 16 - length)
+        facts = json.loads(file.read(length))
+        begin = 8 * -(-facts["num_words"] // 2)
+        end = begin + 8 * (facts["num_sentences"] + 1)
+        if facts["text_sha256"] != sha256 or end != size - 16 - length:
+            raise ValueError("of another text, or cut short")
+        if check:
+            content = hashlib.sha256()
+            file.seek(0)
+            for first in range(0, end, 8 * PIECE):
+                content.update(file.read(min(8 * PIECE, end - first)))
+            if content.hexdigest() != facts["sha256"]:
+                raise ValueError("damaged")
+    word = np.memmap(place, np.int32, "r", 0, (facts["num_words"],))
+    begins = np.memmap(place, np.int64, "r", begin, (facts["num_sentences"] + 1,))
+    every = facts["held_out_every"]
+    held_out = None if every is None else Part(every, held_out=True)
+    return Corpus(facts["words"], Sentences(word, begins, facts["num_unknown"], facts["unk_words"]), held_out, sha256)
