@@ -14,6 +14,15 @@ def align(
     max_states: int,
     max_labels: int,
 ) -> Lattice | Literal[False] | None: ...
+def align_all(
+    items: object,
+    known: UInt32,
+    by_phone: bool,
+    reorder: bool,
+    silence_word: int,
+    max_states: int,
+    max_labels: int,
+) -> object | None: ...
 def align_generally(
     lattice: Lattice,
     known: UInt32,

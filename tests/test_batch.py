@@ -1,20 +1,25 @@
 """``ninja.lattice.batch``, and operations on batches: each gives what its function of one lattice gives."""
 
+import contextlib
 import gc
 import gzip
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import lattices
+from strategies_align import BOUNDARY, Spoken, anything, damaged, spoken_rows, spoken_trees
 
 import ninja
-from ninja import graph
+from ninja import _align, graph
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, NinjaError
+from ninja.graph.align import WordAligner, WordAlignment
+from ninja.graph.determinize_pruned import DeterminizeBounds, determinize_pruned_all
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 
@@ -72,6 +77,54 @@ def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, tim
         found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
     on_batch, on_one = OPERATIONS[name]
     same(list(on_batch(Batch.of(found)).entries()), one_by_one(on_one, found))
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@given(st.lists(lattices(), max_size=4), st.booleans(), st.sampled_from([4.0, np.inf]), st.sampled_from([-1, 3]))
+def test_a_batch_is_determinized_as_its_lattices_are(minimize, found, timed, beam, max_arcs):
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
+    options = {"beam": beam, "acoustic_scale": 0.5, "bounds": DeterminizeBounds(max_arcs=max_arcs)}
+
+    def one(lattice):
+        reports.append(graph.determinize_pruned(lattice, **options, minimize=minimize))
+        return reports[-1][0]
+
+    reports = []
+    expected = one_by_one(one, found)
+    made = determinize_pruned_all(Batch.of(found), **options, minimize=minimize)
+    if len(reports) == len(found) and all(report.complete and not report.retries for _, report in reports):
+        same(list(made.entries()), expected)
+    else:
+        assert made is None
+
+
+def test_a_batch_with_a_failure_is_not_determinized():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    assert determinize_pruned_all(Batch.of([well])).keys == ["a"]
+    assert determinize_pruned_all(Batch.of([well, dead_end("b")])) is None
+
+
+@settings(max_examples=30)
+@given(st.one_of(spoken_trees(), spoken_rows()), damaged(), anything())
+def test_a_batch_is_aligned_as_its_lattices_are(well: Spoken, broken: Spoken, odd: Spoken) -> None:
+    aligner = WordAligner(well.model, BOUNDARY, WordAlignment(reorder=well.reorder))
+    whole = aligner.all(Batch.of([well.lattice, well.lattice.with_key("again")]))
+    assert whole is not None
+    assert whole.keys == [well.lattice.key, "again"]
+    alone = aligner(well.lattice).lattice
+    assert alone is not None
+    assert all(each.identical(alone.with_key(each.key)) for each in whole)
+    for spoken in (broken, odd):
+        aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+        fast = False
+        with (
+            mock.patch.object(_align, "align_generally", side_effect=AssertionError),
+            contextlib.suppress(AssertionError, LatticeError),
+        ):
+            aligner(spoken.lattice)
+            fast = True
+        assert (aligner.all(Batch.of([spoken.lattice])) is not None) == fast
 
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))

@@ -3,9 +3,11 @@
 cimport numpy as np
 from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 
 cimport align.kernels as c
+from core.batch cimport Items, capsule_of, items_of
 from core.lattice cimport (
     Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_like,
     lattice_of, new_block,
@@ -70,6 +72,19 @@ def align(object lattice not None, object known not None, bint by_phone, bint re
     if end == c.AlignEnd.kTooLarge:
         return False
     return written(dereference(aligner), lattice) if end == c.AlignEnd.kAligned else None
+
+
+def align_all(object items not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
+              int64_t max_states, int64_t max_labels):
+    """Align all items the fast way; None where that does not do for one."""
+    cdef Items* given = items_of(items)
+    cdef c.Labels labels = labels_of(known)
+    cdef c.AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
+    cdef Items found
+    cdef cbool done
+    with nogil:
+        done = c.align_all(given[0], labels, options, found)
+    return capsule_of(found) if done else None
 
 
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,

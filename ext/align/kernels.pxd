@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as cbool
 
+from core.batch cimport Items
 from core.lattice cimport Alignments, Arcs, Block, LatticeArrays
 
 cdef extern from "align/align_units.hpp" namespace "ninja" nogil:
@@ -37,6 +38,9 @@ cdef extern from "align/word_align.hpp" namespace "ninja" nogil:
         void write(const Block& to) noexcept
 
     FastAligner& spare_aligner() except +
+
+cdef extern from "align/batches.hpp" namespace "ninja" nogil:
+    cbool align_all(const Items& items, const Labels& known, const AlignOptions& options, Items& results) except +
 
 cdef extern from "align/align_graph.hpp" namespace "ninja" nogil:
     cdef enum class AlignFault:

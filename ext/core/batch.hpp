@@ -86,6 +86,26 @@ Results each(const Items& items, const Make& make) {
   return results;
 }
 
+// Apply an operation to all items: `make(item, made)` fills in the arrays, or returns false where an item needs more than
+// this operation does; then so does the function, and the items must be looked at one by one.
+template <class Make>
+bool all(const Items& items, const Make& make, Items& results) {
+  results.reserve(items.size());
+  for (const Item& item : items) {
+    Item made;
+    made.key = item.key;
+    made.compact = item.compact;
+    made.origin = item.origin;
+    try {
+      if (!make(item, made)) return false;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    results.push_back(std::move(made));
+  }
+  return true;
+}
+
 // The results of a second operation on what a first one made, with the failures of both: places are those of the first
 // operation's items, of which the second saw those that did not fail.
 inline Results joined(std::vector<Failure> first, Results second) {

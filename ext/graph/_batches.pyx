@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libcpp cimport bool as cbool
 
 cimport graph.kernels as c
-from core.batch cimport Items, Results, failures_of, items_of, results_of
+from core.batch cimport Items, Results, capsule_of, failures_of, items_of, results_of
 from core.lattice cimport Scales, doubles, int32s, int64s
 
 np.import_array()
@@ -62,3 +62,15 @@ def minimize_each(object items not None, cbool strings, cbool weights, double ac
     with nogil:
         found = c.minimize_each(given[0], strings, weights, acoustic_scale, delta)
     return results_of(found)
+
+
+def determinize_pruned_all(object items not None, double beam, float acoustic_scale, object bounds not None):
+    """Determinize all items; None where one needs more than a first try."""
+    cdef Items* given = items_of(items)
+    cdef c.DeterminizeBounds most = c.DeterminizeBounds(bounds.delta, bounds.max_mem, bounds.max_arcs,
+                                                        bounds.max_states, bounds.max_loop)
+    cdef Items found
+    cdef cbool done
+    with nogil:
+        done = c.determinize_pruned_all(given[0], beam, acoustic_scale, most, found)
+    return capsule_of(found) if done else None

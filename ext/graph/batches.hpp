@@ -9,6 +9,7 @@
 #include "core/batch.hpp"
 #include "graph/best_path.hpp"
 #include "graph/connect.hpp"
+#include "graph/determinize_pruned_retry.hpp"
 #include "graph/minimize.hpp"
 #include "graph/nbest.hpp"
 #include "graph/prune.hpp"
@@ -148,6 +149,18 @@ inline Results minimize_each(const Items& items, bool strings, bool weights, dou
     return "";
   });
   return joined(std::move(connected.failures), std::move(merged));
+}
+
+// Determinize all lattices, if each reaches the beam at once.
+inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale,
+                                   const DeterminizeBounds& bounds, Items& results) {
+  return all(items, [&](const Item& item, Item& made) {
+    DeterminizedLattice found = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, 0.0, bounds);
+    if (found.stopped_by != Bound::kNone || found.num_states == 0 || found.effective_beam < beam) return false;
+    adopt(std::move(found), made);
+    made.compact = true;
+    return true;
+  }, results);
 }
 
 // The words of best paths, and what they cost; those of a lattice without a path are none.

@@ -116,6 +116,10 @@ cdef extern from "graph/determinize_pruned_retry.hpp" namespace "ninja" nogil:
         const Arcs& arcs, const Alignments& labels, double beam, float acoustic_scale, double retry_cutoff,
         const DeterminizeBounds& bounds) except +
 
+cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
+    cbool determinize_pruned_all(const Items& items, double beam, float acoustic_scale,
+                                 const DeterminizeBounds& bounds, Items& results) except +
+
 cdef extern from "graph/determinize.hpp" namespace "ninja" nogil:
     cdef cppclass Determinized:
         cbool too_large

@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _graph
+from ninja import _batches, _graph
 from ninja.errors import LatticeError, OptionError, described
 from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
+from ninja.lattice.batch import Batch
 from ninja.lattice.costs import check_finite
 from ninja.lattice.transition_model import TransitionModel
 
@@ -98,6 +99,25 @@ def determinize_pruned(
     check_beam(beam, acoustic_scale)
     result, report = _run(lattice, beam, acoustic_scale, bounds or DeterminizeBounds())
     return minimized(result, acoustic_scale) if minimize else result, report
+
+
+def determinize_pruned_all(
+    batch: Batch,
+    beam: float = 10.0,
+    acoustic_scale: float = 1.0,
+    bounds: DeterminizeBounds | None = None,
+    *,
+    minimize: bool = False,
+) -> Batch | None:
+    """Do as `determinize_pruned` to the lattices of a batch; None where one fails or is cut short by a bound."""
+    check_beam(beam, acoustic_scale)
+    found = _batches.determinize_pruned_all(batch.items, beam, acoustic_scale, bounds or DeterminizeBounds())
+    if found is None:
+        return None
+    made = batch.like(found)
+    if minimize:
+        made = minimized(made, acoustic_scale)
+    return None if made.faults else made
 
 
 def determinize_phone_pruned(

@@ -143,8 +143,8 @@ class Batch:
         """Return the lattices alone."""
         if not self.faults:
             return self
-        alone = self._with(self._items, ())
-        alone._keys = self._keys
+        alone = self.like(self._items)
+        alone.faults = ()
         return alone
 
     def made(self, made: Made, *, several: bool = False) -> Batch:
@@ -171,6 +171,12 @@ class Batch:
             lost += failed
         found.faults = moved
         return found
+
+    def like(self, items: object) -> Batch:
+        """Return the batch of other arrays of the same lattices, which a kernel has made."""
+        made = self._with(items, self.faults)
+        made._keys = self._keys
+        return made
 
     def _with(self, items: object | None, faults: Sequence[Fault]) -> Batch:
         return Batch(

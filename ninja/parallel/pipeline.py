@@ -87,9 +87,11 @@ class Apart(Generic[Result]):
 
     Args:
         stage: Called on several threads at once, each time for some lattices and with a log of their own.
+        whole: Does the same to a whole batch in one call; returns None where a lattice needs more than that.
     """
 
     stage: Stage[Result]
+    whole: Callable[[Batch], Batch | None] | None = None
 
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Result]]:
         """Yield the stage's result for each lattice."""
@@ -97,6 +99,8 @@ class Apart(Generic[Result]):
 
     def on(self: Apart[Lattice], batch: Batch, log: Log) -> Batch:
         """Return the stage's lattices for a batch."""
+        if self.whole is not None and (made := self.whole(batch)) is not None:
+            return made
         return Batch.of([made for _, made in self(((lattice.key, lattice) for lattice in batch), log)])
 
 

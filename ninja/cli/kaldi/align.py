@@ -24,6 +24,7 @@ from ninja.graph.align import (
     WordAlignment,
 )
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.log import Log
 from ninja.parallel.pipeline import Apart, Each, Keyed
@@ -93,7 +94,7 @@ def align_words(
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
     aligner = WordAligner(model, word_boundary, WordAlignment(**given))
-    _write(source, destination, aligner, output_error_lats=output_error_lats)
+    _write(source, destination, aligner, aligner.all, output_error_lats=output_error_lats)
 
 
 @command
@@ -152,7 +153,13 @@ def align_phones(
     _write(source, destination, aligner, output_error_lats=output_error_lats)
 
 
-def _write(source: Source, destination: Destination, align: Callable[[Lattice], Aligned], **given: Any) -> NoReturn:
-    write(Apart(partial(aligned, align=align, **given)), source, destination)
+def _write(
+    source: Source,
+    destination: Destination,
+    align: Callable[[Lattice], Aligned],
+    whole: Callable[[Batch], Batch | None] | None = None,
+    **given: Any,
+) -> NoReturn:
+    write(Apart(partial(aligned, align=align, **given), whole), source, destination)
     damaged = len(source.console.log.failures)
     source.console.close_counting(f"lattices written, {damaged} with errors")

@@ -27,7 +27,12 @@ from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
 from ninja.errors import NAMED
 from ninja.formats.kaldi.transition_model import read_transition_model
-from ninja.graph.determinize_pruned import DeterminizeBounds, check_beam, determinize_retrying
+from ninja.graph.determinize_pruned import (
+    DeterminizeBounds,
+    check_beam,
+    determinize_pruned_all,
+    determinize_retrying,
+)
 from ninja.lattice import Lattice
 from ninja.log import Log
 from ninja.parallel.pipeline import Apart, Each, Keyed
@@ -37,7 +42,7 @@ SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's siz
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns, given the options, the function to apply to each lattice.
+    """Make a command of a function that returns, given the options, the stage for the lattices.
 
     ``skip`` are bounds without an option; ``max_loop`` is another default.
     """
@@ -70,7 +75,7 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 
 @determinizes()
 @minimize_option
-def determinize_pruned(**given: Any) -> Determinize:
+def determinize_pruned(**given: Any) -> Apart[Lattice]:
     """Keep the best path of each word sequence within a beam.
 
     State-level lattices become compact ones. Where a bound comes before the beam, what lies within a smaller beam is
@@ -80,7 +85,8 @@ def determinize_pruned(**given: Any) -> Determinize:
     Example:
       ninja determinize-pruned raw.ark.gz --acoustic-scale 0.1 --beam 6 -o lat.ark.gz
     """
-    return partial(graph.determinize_pruned, **given)
+    each = partial(determinized, function=partial(graph.determinize_pruned, **given))
+    return Apart(each, partial(determinize_pruned_all, **given))
 
 
 @determinizes(max_loop=-1)
@@ -88,7 +94,9 @@ def determinize_pruned(**given: Any) -> Determinize:
 @switch("--phone-determinize", True, "Determinize over phones and words first.")
 @switch("--word-determinize", True, "Determinize over words in the end.")
 @minimize_option
-def determinize_phone_pruned(model: str, phone_determinize: bool, word_determinize: bool, **given: Any) -> Determinize:
+def determinize_phone_pruned(
+    model: str, phone_determinize: bool, word_determinize: bool, **given: Any
+) -> Apart[Lattice]:
     """Determinize phones, then words, within a beam.
 
     As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
@@ -100,14 +108,15 @@ def determinize_phone_pruned(model: str, phone_determinize: bool, word_determini
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
     given |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
-    return partial(graph.determinize_phone_pruned, model=read_transition_model(model), **given)
+    given["model"] = read_transition_model(model)
+    return Apart(partial(determinized, function=partial(graph.determinize_phone_pruned, **given)))
 
 
 @determinizes(skip=SIZES)
 @click.option("--beam-ratio", type=ratio, default=0.9, help="Factor of the beam on each retry.")
 @click.option("--num-loops", type=click.IntRange(0), default=20, help="Most retries on pruned lattices.")
 @switch("--prune", False, "Prune the results by the beam.")
-def determinize(prune: bool, **given: Any) -> Determinize:
+def determinize(prune: bool, **given: Any) -> Apart[Lattice]:
     """Keep the best path of each word sequence.
 
     Nothing is pruned where that is possible. A lattice too large for it is pruned by --beam times --beam-ratio and
@@ -117,7 +126,7 @@ def determinize(prune: bool, **given: Any) -> Determinize:
     Example:
       ninja determinize lat.ark.gz --acoustic-scale 0.1 -o unique.ark.gz
     """
-    return partial(determinize_retrying, prune_result=prune, **given)
+    return Apart(partial(determinized, function=partial(determinize_retrying, prune_result=prune, **given)))
 
 
 def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterator[tuple[str, Lattice]]:
@@ -132,11 +141,11 @@ def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterato
     return Each(one)(lattices, log)
 
 
-def _write(function: Determinize, source: Source, destination: Destination) -> NoReturn:
+def _write(stage: Apart[Lattice], source: Source, destination: Destination) -> NoReturn:
     """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = source.console, source.console.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
-    arcs = write(Apart(partial(determinized, function=function)), source, destination, kind="compact").arcs
+    arcs = write(stage, source, destination, kind="compact").arcs
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

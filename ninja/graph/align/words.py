@@ -18,6 +18,7 @@ from ninja.graph.align.result import (
     with_zero,
 )
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import WordBoundary
 
@@ -84,6 +85,17 @@ class WordAligner:
             raise too_large(lattice)
         zero = (silence,) * (not options.silence_label) + (partial,) * (not options.partial_word_label)
         return with_zero(found[0], zero, FAULTS[found[1]] or None)
+
+
+    def all(self, batch: Batch) -> Batch | None:
+        """Align the lattices of a batch; None where one is damaged or needs more than the common case."""
+        if self.options.max_expand > 0.0:  # another bound for each
+            return None
+        bounds = MAX_STATES, MAX_LABELS
+        found = _align.align_all(
+            batch.items, self._table, False, self.options.reorder, self.options.silence_label, *bounds
+        )
+        return None if found is None else batch.like(found)
 
 
 def align_words(
