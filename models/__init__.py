@@ -12,4 +12,7 @@ ENGLISH = Path(__file__).with_name("english.pt")
 ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
 """A trigram of the same text and words, hundreds of times as fast; its card is ``english_ngram.md``."""
 
-__all__ = ["ENGLISH", "ENGLISH_NGRAM"]
+CONTEXT = Path(__file__).with_name("context.pt")
+"""The shipped encoder of English phrases, which finds those that sound alike; its card is ``context.md``."""
+
+__all__ = ["CONTEXT", "ENGLISH", "ENGLISH_NGRAM"]

@@ -73,6 +73,8 @@ HEAVY = {
         "lm/imported/exported",
         "lm/imported/caffe2",
         "lm/imported/caffe2_operators",
+        "context/deep/encoder",
+        "context/deep/train",
     },
     "pywrapfst": set(),
     "kenlm": set(),
@@ -190,6 +192,10 @@ WAITING = {
     ("ninja.cli.options", "ninja.parallel.plan"): "with --shard only",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.train", "ninja.lm.train.loop"): "imports torch",
+    ("ninja.context.stage", "ninja.context.deep.encoder"): "imports torch, for long lists only",
+    ("ninja.context.stage", "ninja.context.deep.retrieval"): "imports torch, for long lists only",
+    ("ninja.cli.train_context", "ninja.context.deep.encoder"): "imports torch",
+    ("ninja.cli.train_context", "ninja.context.deep.train"): "imports torch",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
     ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
@@ -209,7 +215,7 @@ def test_imports_inside_functions_stand_in_the_table():
 
 def test_only_language_models_import_the_networks():
     for path in SOURCES:
-        if path.relative_to(ROOT / "ninja").parts[0] not in ("lm", "doctor.py", "cli"):
+        if path.relative_to(ROOT / "ninja").parts[0] not in ("lm", "context", "doctor.py", "cli"):
             assert not [name for name, _ in imports(path) if name.startswith("ninja.models")], path
 
 

@@ -9,6 +9,7 @@ SECTIONS = {
         "context": ("context", "Make the names, places and titles that matter to an utterance more probable."),
         "train": ("train", "Train a language model on a text."),
         "train ngram": ("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
+        "train context": ("train_context:context", "Train an encoder of phrases, which finds those that sound alike."),
         "tune": ("tune", "Choose the weights of a rescoring on a development set."),
         "lm": ("lm", "Ask language models for scores, show what they are, convert them."),
     },

@@ -40,7 +40,7 @@ from ninja.lm.word_map import WordMapping
 from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
-OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones")
+OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight")
 
 OWN_AUGMENTING = ("acoustic_scale", "max_spans", "max_arcs")  # fields without an option
@@ -68,6 +68,9 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             reads("--confusion", "With --augment: costs of confusing two phones."),
             reads("--transition-model", "With --augment: final.mdl, for phones."),
             reads("--phones", "With --transition-model: its phones.txt."),
+            reads(
+                "--context-model", "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
+            ),
         )
         @functools.wraps(command)
         def collected(

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ninja.context.deep.retrieval_options import LONG_LIST
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
 from ninja.context.options import ContextOptions
@@ -16,19 +17,25 @@ from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
-from ninja.errors import ModelError, NinjaError, OptionError, VocabularyError
+from ninja.errors import DependencyError, ModelError, NinjaError, OptionError, VocabularyError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.log import Log
+from ninja.models import CONTEXT
 from ninja.rescoring.engine import AsGiven
 from ninja.rescoring.models import ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 
+if TYPE_CHECKING:
+    from ninja.context.deep.retrieval import Retriever
+
 Keyed = tuple[str, Lattice]
 Name = str | os.PathLike[str]
+NO_MODEL = "none"
 MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
@@ -42,6 +49,7 @@ class Augmentation:
     confusion: Name | None = None  # what it costs to take a phone for another; None: by articulation
     transition_model: Name | None = None  # a Kaldi final.mdl: words sound as their alignments say, not the dictionary
     phones: Name | None = None  # its phones.txt
+    context_model: Name | None = None  # finds phrases of long lists; None: the shipped one; "none": all are compared
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):
@@ -234,7 +242,36 @@ class Contextual:
             assert augmentation.phones is not None
             phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
         pronouncer = Pronouncer.english(augmentation.lexicon)
-        return Augmenter(words, pronouncer, confusion, augmentation.options, old_costs=old_costs, phones=phones)
+        retriever = self._made_retriever(augmentation, confusion)
+        return Augmenter(
+            words, pronouncer, confusion, augmentation.options, old_costs=old_costs, phones=phones, retriever=retriever
+        )
+
+    def _made_retriever(self, augmentation: Augmentation, confusion: Confusion) -> Retriever | None:
+        """Return what chooses among the phrases of long lists; None where no list is long, or the model is no help."""
+        assert self.entities is not None
+        given = augmentation.context_model
+        if given == NO_MODEL or all(each.num_phrases < LONG_LIST for each in self.entities.all_lists):
+            return None
+        try:
+            with needed_for("a context model", given):
+                from ninja.context.deep.encoder import PhraseEncoder
+                from ninja.context.deep.retrieval import Retriever
+        except DependencyError:
+            if given is None:
+                return None  # without torch all phrases are compared
+            raise
+
+        encoder = PhraseEncoder.load(CONTEXT if given is None else given)
+        if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
+            return Retriever(encoder)
+        if given is None:
+            return None  # phones of another language: all phrases are compared
+        wanted = "phones" if encoder.takes_phones else "letters only"
+        reason = (
+            f"it knows {wanted}, not all phones of the confusion costs; leave it out, or train one with --confusion"
+        )
+        raise ModelError(reason, os.fspath(given))
 
     def _notes(self, words: SymbolTable) -> Iterator[str]:
         """Note suspicious contents of the files."""

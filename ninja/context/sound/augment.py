@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +23,9 @@ from ninja.errors import LatticeError, OptionError, SymbolError, check_range, de
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
+
+if TYPE_CHECKING:
+    from ninja.context.deep.retrieval import Retriever
 
 _Strings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]  # phones of string i: second[first[i] : first[i + 1]]
 
@@ -126,6 +129,7 @@ class Augmenter:
             which is not its own, and which no other model can take off again.
         phones: Phones of the lattices' arcs by their alignments; None: those of the pronouncer.
         silent: Words without a sound. A word that is not silent and cannot be pronounced is never replaced.
+        retriever: Chooses the phrases of long lists that are looked for; None: all are.
     """
 
     def __init__(
@@ -138,6 +142,7 @@ class Augmenter:
         old_costs: OldCosts | None = None,
         phones: ArcPhones | None = None,
         silent: frozenset[str] = SILENT,
+        retriever: Retriever | None = None,
     ) -> None:
         self.words = words
         self.pronouncer = pronouncer
@@ -146,6 +151,8 @@ class Augmenter:
         self._old_costs = old_costs
         self._phones = phones
         self._silent = silent
+        self._retriever = retriever
+        self._vectors: WeakKeyDictionary[PhraseList, npt.NDArray[np.float32]] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
         self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
 
@@ -168,7 +175,9 @@ class Augmenter:
         room = self.options.max_arcs
         sounding = [self._sounding(each) for each in lists]
         num_phrases = len({variant.words for each in sounding for variant in each.variants})
-        found = [span for each in sounding for span in self._spans(lattice, each)]
+        found = [
+            span for each, phrases in zip(sounding, lists, strict=True) for span in self._spans(lattice, each, phrases)
+        ]
         for span in sorted(found, key=lambda span: span[:4]):
             words = span.variant.words
             place = (span.start, span.end, words)
@@ -251,19 +260,24 @@ class Augmenter:
         words, of_arc = np.unique(lattice.word, return_inverse=True)
         return of_arc.astype(np.int32), [self._sound(int(word)) for word in words]
 
-    def _spans(self, lattice: Lattice, sounding: _Sounding) -> list[_Span]:
+    def _spans(self, lattice: Lattice, sounding: _Sounding, phrases: PhraseList) -> list[_Span]:
         """Return the spans at which phrases may be added, as the kernel finds them."""
         if not sounding.variants or not lattice.num_arcs:
             return []
         options = self.options
         unit, sounds = self._units(lattice)
+        variants, strings = sounding.variants, sounding.strings
+        if self._retriever is not None and len(variants) >= self._retriever.options.from_phrases:
+            chosen = self._retrieved(lattice, unit, sounds, sounding, phrases)
+            variants = [variants[each] for each in chosen]
+            strings = _packed([_string(strings, each) for each in chosen])
         try:
             string, start, end, excess, distance, arc_begin, arc = _context.find_spans(
                 lattice,
                 unit,
                 np.cumsum([0, *map(len, sounds)], dtype=np.int64),
                 *_packed([phones for variants in sounds for phones in variants]),
-                *sounding.strings,
+                *strings,
                 self.confusion.substitution,
                 self.confusion.insertion,
                 self.confusion.deletion,
@@ -279,9 +293,28 @@ class Augmenter:
         paths = np.split(arc, arc_begin[1:-1]) if len(string) else []
         columns = (rank, start.tolist(), end.tolist(), string.tolist(), distance.tolist(), excess.tolist(), paths)
         return [
-            _Span(rank, (variant := sounding.variants[each]).text, begin, end, variant, *more)
+            _Span(rank, (variant := variants[each]).text, begin, end, variant, *more)
             for rank, begin, end, each, *more in zip(*columns, strict=True)
         ]
+
+    def _retrieved(
+        self,
+        lattice: Lattice,
+        unit: npt.NDArray[np.int32],
+        sounds: list[list[list[int]]],
+        sounding: _Sounding,
+        phrases: PhraseList,
+    ) -> list[int]:
+        """Return the variants of a long list's phrases that are most like a span of the lattice."""
+        retriever, names = self._retriever, self.confusion.phones
+        assert retriever is not None
+        if phrases not in self._vectors:
+            strings = [_string(sounding.strings, each) for each in range(len(sounding.variants))]
+            phones = [tuple(names[each] for each in string) for string in strings]
+            self._vectors[phrases] = retriever.encoder.vectors([each.text for each in sounding.variants], phones)
+        spoken = [tuple(names[each] for each in variants[0]) if variants else None for variants in sounds]
+        spans = retriever.spans(lattice, unit, spoken, self.options.acoustic_scale)
+        return retriever.nearest(spans, self._vectors[phrases]).tolist()
 
 
 class _Span(NamedTuple):
@@ -314,6 +347,11 @@ def _packed(strings: Sequence[Sequence[int]]) -> _Strings:
     """Return strings as one array, with their offsets in it."""
     begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
     return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
+
+
+def _string(strings: _Strings, number: int) -> list[int]:
+    begin, phone = strings
+    return phone[begin[number] : begin[number + 1]].tolist()
 
 
 def _runs(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:

@@ -73,6 +73,11 @@ class Pronouncer:
         model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
         return cls(dictionary, lambda word: _guessed(model, word))
 
+    @property
+    def dictionary(self) -> Mapping[str, Sequence[str]]:
+        """Pronunciations of the words that need no guess."""
+        return self._dictionary
+
     def of(self, word: str) -> tuple[Phones, ...]:
         """Return the pronunciations of a word, at most `MOST_PER_WORD`, best first; may be none."""
         found = self._known.get(word)

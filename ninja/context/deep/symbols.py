@@ -1,0 +1,65 @@
+"""Letters and phones of phrases as numbers, as the encoder of phrases takes them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+FIRST = 2  # number of the first letter, and of the first phone; 0 is padding, 1 the end
+MOST_SYMBOLS = 200  # of a phrase that are looked at
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The letters and phones that an encoder knows; numbers follow their order."""
+
+    letters: str
+    phones: tuple[str, ...]
+
+    @cached_property
+    def _of_letter(self) -> dict[str, int]:
+        return {letter: number for number, letter in enumerate(self.letters, start=FIRST)}
+
+    @cached_property
+    def _of_phone(self) -> dict[str, int]:
+        return {phone: number for number, phone in enumerate(self.phones, start=FIRST)}
+
+    def spelled(self, text: str) -> list[int]:
+        """Return the numbers of a phrase's letters; those that the encoder does not know are left out."""
+        known = self._of_letter
+        return [known[letter] for letter in plain(text) if letter in known][:MOST_SYMBOLS]
+
+    def pronounced(self, phones: Iterable[str]) -> list[int]:
+        """Return the numbers of phones; none if one of them is unknown."""
+        found = [self._of_phone.get(phone, 0) for phone in phones]
+        return [] if 0 in found else found[:MOST_SYMBOLS]
+
+    def unknown(self, texts: Iterable[str]) -> Counter[str]:
+        """Count the letters of texts that the encoder does not know."""
+        known = self._of_letter
+        return Counter(letter for text in texts for letter in plain(text) if letter.isalpha() and letter not in known)
+
+
+def plain(text: str) -> str:
+    """Return a text's letters in lower case, without marks such as accents and without blanks and punctuation.
+
+    Hangul stays in syllables' parts, as Unicode decomposes it.
+    """
+    if text.isascii():
+        return "".join(letter for letter in text.lower() if letter.isalnum() or letter == "'")
+    decomposed = unicodedata.normalize("NFKD", text.lower())
+    return "".join(letter for letter in decomposed if letter.isalnum() or letter == "'")
+
+
+def padded(strings: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
+    """Return strings of numbers as a matrix with 0 behind the shorter ones, int64 [strings, longest or 1]."""
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    matrix = np.zeros((len(strings), max(1, int(lengths.max(initial=0)))), np.int64)
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = [number for string in strings for number in string]
+    return matrix

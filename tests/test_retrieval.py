@@ -1,0 +1,127 @@
+"""Retrieval: the sounds of a lattice's spans, and the phrases of long lists that are most like them."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+
+from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.deep.retrieval import Retriever, spans_of
+from ninja.context.deep.retrieval_options import RetrievalOptions
+from ninja.context.deep.symbols import Symbols
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.sound.augment import Augmenter, AugmentOptions
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Pronouncer
+from ninja.errors import LatticeError
+from ninja.graph import forward_backward
+from ninja.lattice import Scales
+from ninja.lattice.symbols import SymbolTable
+from ninja.models.entity_encoder import Config, EntityEncoder
+
+SCALE = 0.5
+SOUNDS = [(), ("K", "AE"), ("T",), ("D", "AE"), None, ("M",)]
+CONFUSION = Confusion.articulatory()
+
+
+def encoder(seed=1):
+    torch.manual_seed(seed)
+    network = EntityEncoder(Config(29, len(CONFUSION.phones) + 2, hidden=4, embedding=4)).eval()
+    return PhraseEncoder(network, Symbols("abcdefghijklmnopqrstuvwxyz'", CONFUSION.phones), {})
+
+
+def enumerated(lattice, unit, options):
+    """Return the sounds of all spans, path by path, each with the least -ln posterior of such a path."""
+    both = forward_backward(lattice, Scales(acoustic=SCALE))
+    cost = lattice.graph.astype(float) + SCALE * lattice.acoustic.astype(float)
+    found = {}
+
+    def follow(state, reached, sound, words):
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            if SOUNDS[unit[arc]] is None or words == options.max_words:
+                continue
+            after, dst = reached + cost[arc], int(lattice.dst[arc])
+            whole = after + both.beta[dst] - both.total
+            if whole <= options.beam:
+                longer = sound + SOUNDS[unit[arc]]
+                if longer:
+                    found[longer] = min(found.get(longer, np.inf), whole)
+                follow(dst, after, longer, words + 1)
+
+    for state in range(lattice.num_states):
+        if np.isfinite(both.alpha[state]):
+            follow(state, both.alpha[state], (), 0)
+    return found
+
+
+@given(lattices(max_states=6, max_arcs=3), st.integers(1, 3), st.sampled_from([0.31, 1.7, 6.3]))
+def test_spans_are_those_of_all_paths(lattice, max_words, beam):
+    unit = np.minimum(lattice.word, 5).astype(np.int32)
+    options = RetrievalOptions(max_words=max_words, beam=beam)
+    try:
+        slow = enumerated(lattice, unit, options)
+    except LatticeError:
+        with pytest.raises(LatticeError):
+            spans_of(lattice, unit, SOUNDS, SCALE, options)
+        return
+    fast = spans_of(lattice, unit, SOUNDS, SCALE, options)
+    assert set(fast) == set(slow)
+    costs = [slow[each] for each in fast]
+    assert all(one <= other + 1e-6 for one, other in pairwise(costs))
+
+
+@given(st.integers(0, 1000), st.integers(1, 30))
+def test_nearest_are_those_of_the_largest_products(seed, number):
+    rng = np.random.default_rng(seed)
+    retriever = Retriever(encoder(), RetrievalOptions(phrases=number))
+    spans = [tuple(rng.choice(CONFUSION.phones, size=rng.integers(1, 6)).tolist()) for _ in range(7)]
+    phrases = rng.normal(size=(20, 64)).astype(np.float32)
+    chosen = retriever.nearest(spans, phrases)
+    vectors = np.concatenate([retriever.encoder.vectors([""], [each]) for each in spans])
+    best = (vectors @ phrases.T).max(axis=0)
+    assert len(chosen) == min(number, 20)
+    assert (np.diff(chosen) > 0).all()
+    assert best[chosen].min() >= np.delete(best, chosen).max(initial=-np.inf) - 1e-5
+    np.testing.assert_array_equal(retriever.nearest(spans[::-1], phrases), chosen)  # vectors are kept by then
+
+
+def test_of_a_lattice_without_sounds_nothing_is_like():
+    retriever = Retriever(encoder(), RetrievalOptions(phrases=2))
+    assert retriever.nearest([], np.eye(5, 64, dtype=np.float32)).size == 0
+
+
+WORDS = SymbolTable.from_words(["<eps>", "cat", "dad", "mad", "tom", "kat", "dat", "matt", "tam"])
+LEXICON = {
+    "cat": ["K AE T"], "kat": ["K AE T"], "dad": ["D AE D"], "dat": ["D AE T"], "mad": ["M AE D"],
+    "matt": ["M AE T"], "tom": ["T AA M"], "tam": ["T AE M"],
+}  # fmt: skip
+PHRASES = PhraseList("", {"@name": tuple(Phrase(text) for text in ("kat", "matt dat", "tam", "tam kat"))})
+
+
+@given(lattices(max_states=6, max_arcs=3, max_word=4))
+def test_with_room_for_all_phrases_retrieval_changes_nothing(lattice):
+    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
+    lattice = lattice.with_words(WORDS)
+    results = []
+    for retriever in (None, Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=5, beam=1e9))):
+        augmenter = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)
+        results.append(augmenter(lattice, [PHRASES])[1])
+    assert results[0] == results[1]
+
+
+@given(lattices(max_states=6, max_arcs=3, max_word=4))
+def test_with_room_for_few_phrases_some_of_the_same_are_added(lattice):
+    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
+    lattice = lattice.with_words(WORDS)
+    every = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options)
+    some = Augmenter(
+        WORDS, Pronouncer(LEXICON), CONFUSION, options,
+        retriever=Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=2)),
+    )  # fmt: skip
+    added = some(lattice, [PHRASES])[1]
+    assert set(added) <= set(every(lattice, [PHRASES])[1])
+    assert len({each.phrase for each in added}) <= 2
