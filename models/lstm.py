@@ -3,8 +3,11 @@
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
-The projection makes a cell wide (memory) while its output, which meets the vocabulary in the softmax,
-stays narrow (speed). Input and output share one embedding matrix, so the output needs only a bias.
+The projection makes a cell wide (memory) while its output, which every step reads again, stays narrow (speed). Input
+and output share one embedding matrix, so the output needs only a bias. Embeddings may be wider than outputs of layers:
+then layers read their first numbers, and the last layer has a second projection, which only the softmax reads.
+
+    last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
 A small network may estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored with one
 product, where the exact normaliser takes one for each word of the vocabulary.
@@ -13,8 +16,6 @@ Source: Sak, Senior, Beaufays, "Long short-term memory recurrent neural network 
 scale acoustic modeling", 2014 (projection); Press, Wolf, "Using the output embedding to improve language
 models", 2017 (tying).
 """
-
-from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
@@ -31,11 +32,17 @@ class Config:
     """The shape of an LSTM language model."""
 
     vocabulary: int  # number of words, <s>, </s> and <unk> included
-    embedding: int = 256  # width of embeddings and of each layer's output
-    hidden: int = 768  # LSTM cells per layer, more than `embedding`
+    embedding: int = 256  # width of embeddings
+    hidden: int = 768  # LSTM cells per layer, more than `width` and `embedding`
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
     normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0: there are none
+    projection: int = 0  # width of each layer's output where it is less than that of embeddings; 0: it is the same
+
+    @property
+    def width(self) -> int:
+        """Of each layer's output."""
+        return self.projection or self.embedding
 
 
 class LSTMLanguageModel(nn.Module):
@@ -44,14 +51,17 @@ class LSTMLanguageModel(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
+        self.wide = config.projection > 0  # TorchScript takes no configurations
         self.embedding = nn.Embedding(config.vocabulary, config.embedding)
         self.lstm = nn.LSTM(
-            config.embedding,
+            config.width,
             config.hidden,
             config.layers,
-            proj_size=config.embedding,
+            proj_size=config.width,
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
+        if config.projection:
+            self.more = nn.Linear(config.hidden, config.embedding - config.projection, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         if config.normaliser:
@@ -68,6 +78,8 @@ class LSTMLanguageModel(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.1)
         nn.init.zeros_(self.bias)
         self.lstm.reset_parameters()
+        if self.config.projection:
+            self.more.reset_parameters()
         with torch.no_grad():
             for layer in range(self.config.layers):
                 # Gates are ordered input, forget, cell, output; open forget gates let gradients through.
@@ -84,19 +96,45 @@ class LSTMLanguageModel(nn.Module):
             Outputs, float [time, batch, embedding]; `logits` turns them into scores.
         """
         embedded = self.dropout(self.embedding(word))  # [time, batch, embedding]
-        output, _ = self.lstm(embedded)  # [time, batch, embedding]
-        return self.dropout(output)
+        output = self._one_by_one(embedded) if self.wide else self.lstm(embedded)[0]
+        return self.dropout(output)  # [time, batch, embedding]
+
+    @torch.jit.unused  # which needs annotations that are types, not text
+    def _one_by_one(self, embedded: Tensor) -> Tensor:
+        """Run the layers one by one, the last with both its projections as one."""
+        value = embedded[..., : self.config.width]
+        for number in range(self.config.layers):
+            entry, before, bias, more_bias, project = self._weights(number)
+            if number == self.config.layers - 1:
+                project = torch.cat((project, self.more.weight))  # [embedding, cells]
+                before = nn.functional.pad(before, (0, len(self.more.weight)))  # the next step does not read the rest
+            if number:
+                value = self.dropout(value)
+            states = tuple(value.new_zeros(1, value.shape[1], size) for size in project.shape)
+            weights = [entry, before, bias, more_bias, project]
+            value = torch.lstm(value, states, weights, True, 1, 0.0, self.training, False, False)[0]
+        return value
+
+    def _weights(self, number: int) -> list[Tensor]:
+        """Return a layer's weights: of the gates on input and last output, their biases, the projection."""
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        return [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return a layer as the products of one step.
 
         Returns:
-            Weights of the gates input, forget, cell, output on the layer's input and its last output,
-            float [4 * hidden, 2 * embedding], their biases, and the projection of the cells, [embedding, hidden].
+            Weights of the gates input, forget, cell, output on all of the layer's input (embedding or output) and all
+            of its last output, of both of which they may read the first `Config.width` numbers only; float
+            [4 * hidden, input + output]; their biases; and the projection of the cells, [output, hidden].
         """
-        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-        entry, before, bias, more, project = (self.lstm.get_parameter(f"{kind}_l{number}").detach() for kind in kinds)
-        return torch.cat((entry, before), 1), bias + more, project
+        entry, before, bias, more_bias, project = (weight.detach() for weight in self._weights(number))
+        more = self.config.embedding - self.config.width
+        if more and number == 0:
+            entry = nn.functional.pad(entry, (0, more))
+        if more and number == self.config.layers - 1:
+            before, project = nn.functional.pad(before, (0, more)), torch.cat((project, self.more.weight.detach()))
+        return torch.cat((entry, before), 1), bias + more_bias, project
 
     def logits(self, output: Tensor) -> Tensor:
         """Return the unnormalised log-probability of every word, float [..., vocabulary]."""

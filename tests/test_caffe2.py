@@ -58,6 +58,11 @@ def test_the_lstm_as_nets_scores_as_its_definition(exported, max_batch):
     tiny_lstm.scores_as_the_definition(load(exported, max_batch=max_batch))
 
 
+def test_an_lstm_of_wider_embeddings_scores_as_its_definition(tmp_path):
+    export.to_caffe2(tiny_lstm.WIDE, tmp_path / "nets")
+    tiny_lstm.scores_as_the_definition(load(tmp_path / "nets"), tiny_lstm.WIDE.module)
+
+
 @settings(max_examples=30)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):

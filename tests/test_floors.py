@@ -54,6 +54,7 @@ HEAVY = {
         "lm/compute",
         "lm/recurrent/",
         "lm/kaldi/",
+        "lm/train/fused",
         "lm/train/loop",
         "lm/train/parallel/",
         "lm/train/state",

@@ -37,9 +37,9 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def make_module(layers=2):
+def make_module(layers=2, projection=0):
     torch.manual_seed(layers)
-    module = LSTMLanguageModel(Config(NUM_WORDS, embedding=8, hidden=16, layers=layers))
+    module = LSTMLanguageModel(Config(NUM_WORDS, embedding=8, hidden=16, layers=layers, projection=projection))
     module.initialise()
     with torch.no_grad():
         for weight in module.parameters():
@@ -78,9 +78,9 @@ def test_a_gpu_scores_as_the_cpu_does():
     assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_steps_agree_with_the_definition_over_a_sentence(layers):
-    module = make_module(layers)
+@pytest.mark.parametrize(("layers", "projection"), [(1, 0), (2, 0), (3, 0), (1, 5), (3, 5)])
+def test_steps_agree_with_the_definition_over_a_sentence(layers, projection):
+    module = make_module(layers, projection)
     lm = LstmLM(module, VOCABULARY)
     sentence = [5, 3, 2, 39, 5, 5]
     slot = lm.start(1)

@@ -78,6 +78,14 @@ def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path,
     torch.testing.assert_close(again, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
 
 
+def test_embeddings_wider_than_the_layers_outputs_are_stored(tmp_path):
+    module = LSTMLanguageModel(Config(len(WORDS), embedding=6, hidden=8, projection=4))
+    checkpoint.save(Checkpoint(module, WORDS, {}), tmp_path / "model.pt")
+    stored = checkpoint.read(tmp_path / "model.pt").module
+    assert stored.config == module.config
+    assert torch.equal(stored.more.weight, module.more.weight.half().float())
+
+
 def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp_path, module):
     module = LSTMLanguageModel(Config(len(WORDS), embedding=100, hidden=300, layers=2))
     for storage in ("half", "int8"):
@@ -255,6 +263,8 @@ def change(content, *keys, to):
         (["config", "layers"], 2.0, "absurd layers of 2.0"),
         (["config", "layers"], 65, "absurd shape"),
         (["config", "embedding"], 6, "absurd shape"),
+        (["config", "projection"], 4, "absurd shape"),
+        (["config", "projection"], -1, "absurd projection of -1"),
         (["config", "dropout"], 1.5, "absurd dropout"),
         (["config", "hidden"], 7, r"is \[24, 4\], its configuration needs \[28, 4\]"),
         (["config", "layers"], 1, "not expected: lstm.bias_hh_l1"),

@@ -44,6 +44,11 @@ def lm(exported):
     return load(exported)
 
 
+def test_an_lstm_of_wider_embeddings_scores_as_its_definition(tmp_path):
+    export.to_onnx(tiny_lstm.WIDE, tmp_path / "model.onnx")
+    tiny_lstm.scores_as_the_definition(load(tmp_path / "model.onnx"), tiny_lstm.WIDE.module)
+
+
 def value(name, shape, kind=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, kind, shape)
 

@@ -187,8 +187,9 @@ def test_two_workers_train_as_a_simulation_of_them(trained, name):
     begin = np.concatenate([weight.flatten().numpy() for weight in state["module"].values()])
     order = dict(module.named_parameters())
     assert list(order) == list(state["module"])
-    np.testing.assert_allclose(begin, simulation.begin, rtol=0, atol=1e-6)
-    assert reports[name][-1].perplexity == pytest.approx(simulation.perplexity(dev), rel=1e-6)
+    off = np.abs(begin - simulation.begin)  # a sum's last bit may round to another bfloat16, and move a few weights
+    assert np.quantile(off, 0.95) < 1e-6 and off.max() < 1e-4
+    assert reports[name][-1].perplexity == pytest.approx(simulation.perplexity(dev), rel=1e-5)
 
 
 def test_the_stored_weights_are_those_without_the_look_ahead(trained):

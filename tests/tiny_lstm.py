@@ -36,9 +36,10 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def make_module() -> LSTMLanguageModel:
+def make_module(projection: int = 0) -> LSTMLanguageModel:
     torch.manual_seed(7)
-    module = LSTMLanguageModel(Config(NUM_WORDS, embedding=EMBEDDING, hidden=HIDDEN, layers=LAYERS))
+    config = Config(NUM_WORDS, embedding=EMBEDDING, hidden=HIDDEN, layers=LAYERS, projection=projection)
+    module = LSTMLanguageModel(config)
     module.initialise()
     with torch.no_grad():
         for weight in module.parameters():
@@ -49,18 +50,19 @@ def make_module() -> LSTMLanguageModel:
 
 MODULE = make_module()
 CHECKPOINT = Checkpoint(MODULE, WORDS, {})
+WIDE = Checkpoint(make_module(projection=4), WORDS, {})  # layers' outputs are narrower than embeddings
 
 
 @torch.inference_mode()
-def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1) -> float:
+def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1, module=MODULE) -> float:
     """The log-probability of a sentence and its end, by torch's own LSTM and softmax."""
-    logprob = MODULE.logits(MODULE(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
+    logprob = module.logits(module(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
     return float(sum(logprob[time, word] for time, word in enumerate([*sentence, last])))
 
 
-def scores_as_the_definition(lm: LanguageModel) -> None:
+def scores_as_the_definition(lm: LanguageModel, module=MODULE) -> None:
     """Check whole sentences, and that nothing is left over."""
-    expected = [sentence_score(sentence) for sentence in SENTENCES]
+    expected = [sentence_score(sentence, module=module) for sentence in SENTENCES]
     assert sentence_logprobs(lm, SENTENCES) == pytest.approx(expected, abs=1e-4)
     assert lm.num_slots == 0  # type: ignore[attr-defined]
 

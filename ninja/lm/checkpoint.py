@@ -145,8 +145,9 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         config, state = rnnlm.pack(checkpoint.module)
     else:
         config = dataclasses.asdict(checkpoint.module.config)
-        if config.get("normaliser") == 0:  # then older versions of Ninja read it, too
-            del config["normaliser"]
+        for name in ("normaliser", "projection"):
+            if config.get(name) == 0:  # then older versions of Ninja read it, too
+                del config[name]
         state = _packed(checkpoint.module, checkpoint.storage)
         precision = " in half precision" if checkpoint.storage == "half" else ""
         version = VERSIONS[checkpoint.storage]
@@ -250,14 +251,18 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
     config_class, network_class = NETWORKS[kind]
     entries = {field.name for field in dataclasses.fields(config_class)}
     if kind == "lstm":
-        config = {"normaliser": 0, **config}
+        config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != entries:
         raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
     for name in sorted(entries - {"dropout"}):
         # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
-        if type(config[name]) is not int or not (name != "normaliser") <= config[name] <= os.path.getsize(path):
+        least = 0 if name in ("normaliser", "projection") else 1
+        if type(config[name]) is not int or not least <= config[name] <= os.path.getsize(path):
             raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
-    odd = config["hidden"] <= config["embedding"] if kind == "lstm" else config["embedding"] % (2 * config["heads"])
+    if kind == "lstm":
+        odd = not config["projection"] < config["embedding"] < config["hidden"]
+    else:
+        odd = config["embedding"] % (2 * config["heads"]) > 0
     if config["layers"] > 64 or odd:
         raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:

@@ -24,6 +24,8 @@ class LstmLM(StatePoolLM):
     A row of the pool holds of each layer the output and then the cell, the last layer's last.
 
         row = [ output 1 | cell 1 | output 2 | cell 2 | … ]
+
+    Of embeddings and outputs, steps read the first `Config.width` numbers.
     """
 
     def __init__(
@@ -43,18 +45,19 @@ class LstmLM(StatePoolLM):
         """
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
-        width = config.layers * (config.embedding + config.hidden)
+        width = (config.layers - 1) * config.width + config.embedding + config.layers * config.hidden
         output = width - config.embedding - config.hidden
         fast = config.normaliser > 0 and options.normalize is None
         normaliser = _normaliser(module, device_of(options.device)) if fast else None
         super().__init__(words, module.embedding.weight, module.bias, width, output, options, normaliser=normaliser)
+        self._width = config.width
         self._layers = [_Layer(module, number, self._device, half=fast) for number in range(config.layers)]
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         self._begin()
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         """Read one word after each state: float32 [n, row] → [n, row]."""
-        below = self._embedding.index_select(0, self._tensor(words))  # [n, embedding]
+        below = self._embedding[:, : self._width].index_select(0, self._tensor(words))  # [n, width]
         new = torch.empty_like(row)
         place = 0
         for layer in self._layers:
@@ -88,6 +91,9 @@ class _Layer:
         # torch orders gates input, forget, cell, output; with the sigmoids side by side they are one operation.
         entry, forget, cell, leave = torch.arange(len(bias), device=device).chunk(4)
         order = torch.cat((entry, forget, leave, cell))
+        below = weight.shape[1] - len(project)
+        self._width = module.config.width
+        weight = torch.cat((weight[:, : self._width], weight[:, below : below + self._width]), 1)
         self.gates = linear(weight[order], bias[order], half=half)
         self.project = linear(project, None, half=half)
         self.num_outputs, self.num_cells = project.shape
@@ -95,7 +101,7 @@ class _Layer:
     def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """Fill `new` with output and cell from `old`, and return the output, float32 [n, outputs]."""
         n, p = self.num_cells, self.num_outputs
-        gates = self.gates(torch.cat((below, old[:, :p]), 1))  # [n, 4 cells]
+        gates = self.gates(torch.cat((below, old[:, : self._width]), 1))  # [n, 4 cells]
         if gates.is_cpu:  # torch's own operations, one by one, take six times as long
             hidden = torch.from_numpy(_lm.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
         else:

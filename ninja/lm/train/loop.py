@@ -16,6 +16,7 @@ from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.text import Sentences
 from ninja.lm.train import state
 from ninja.lm.train.corpus import Choice, open_corpus
+from ninja.lm.train.fused import FusedLSTM
 from ninja.lm.train.normaliser import normaliser_error, with_normaliser
 from ninja.lm.train.objective import negative_logprob
 from ninja.lm.train.order import Order
@@ -171,7 +172,7 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
     """Make the network, its weights not drawn yet."""
     sizes = (vocabulary, options.embedding, options.hidden, options.layers)
     if options.architecture == "lstm":
-        return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout))
+        return FusedLSTM(lstm.Config(*sizes, options.dropout, projection=options.projection))
     return transformer.TransformerLanguageModel(transformer.Config(*sizes, options.heads, options.dropout))
 
 

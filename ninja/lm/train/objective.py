@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from ninja import _lm
 from ninja.lm.text import Sentences, batches, pad
 
 if TYPE_CHECKING:
@@ -84,25 +85,63 @@ def backward(
         rows = slice(first, first + ROWS)
         vector = output[rows].detach()  # [rows, embedding]
         score = (vector * target_weight[rows]).sum(-1, dtype=torch.float32) + target_bias[rows]  # [rows]
-        others = (vector @ weight.t()).float().add_(bias + correction)  # [rows, sample]
-        # The target is counted exactly once: through its own score, not through the sample.
-        hit = place[target[rows]]
-        struck = (hit >= 0).nonzero()[:, 0]
-        others[struck, hit[struck]] = -math.inf
-        normaliser = torch.logaddexp(others.logsumexp(-1), score)  # [rows]
+        others = vector @ weight.t()  # [rows, sample]
+        slopes = compiled_slopes if others.is_cpu and others.dtype == torch.bfloat16 else plain_slopes
+        scores = others, bias + correction, score, place[target[rows]]
+        normaliser, slope, target_slope = slopes(*scores, divisor, self_normalize, offset_slope[: len(word)])
         total += float((normaliser - score).sum(dtype=torch.float64))
-
-        share = (1 + 2 * self_normalize * normaliser) / divisor  # [rows]
-        slope = others.sub_(normaliser[:, None]).exp_().mul_(share[:, None])  # [rows, sample]
-        target_slope = share * (score - normaliser).exp() - 1 / divisor  # [rows]
-        offset_slope[: len(word)] += slope.sum(0)
         offset_slope[len(word) :][rows] = target_slope
-        slope, target_slope = slope.to(output.dtype), target_slope.to(output.dtype)[:, None]
+        target_slope = target_slope.to(output.dtype)[:, None]  # [rows, 1]
         output_slope[rows] = torch.addmm(target_slope * target_weight[rows], slope, weight)
         picked_slope[: len(word)].addmm_(slope.t(), vector)
         picked_slope[len(word) :][rows] = target_slope * vector
     torch.autograd.backward([output, picked, offset], [output_slope, picked_slope, offset_slope])
     return total / len(target)
+
+
+def plain_slopes(
+    others: torch.Tensor,
+    offset: torch.Tensor,
+    score: torch.Tensor,
+    hit: torch.Tensor,
+    divisor: float,
+    self_normalize: float,
+    offset_slope: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Compute log-normalisers and slopes of a sampled softmax.
+
+    Args:
+        others: Scores of the sample, float [rows, sample], without `offset`, float32 [sample].
+        score: Scores of the targets, float32 [rows].
+        hit: Each target's place in the sample, or -1: it is counted exactly once, through its own score.
+        offset_slope: The sum of the slopes by the sample's scores is added, float32 [sample].
+
+    Returns:
+        Log-normalisers, float32 [rows]; slopes by the scores of the sample, like `others`, and of the targets.
+    """
+    full = others.float() + offset
+    struck = (hit >= 0).nonzero()[:, 0]
+    full[struck, hit[struck]] = -math.inf
+    normaliser = torch.logaddexp(full.logsumexp(-1), score)  # [rows]
+    share = (1 + 2 * self_normalize * normaliser) / divisor  # [rows]
+    slope = full.sub_(normaliser[:, None]).exp_().mul_(share[:, None])  # [rows, sample]
+    offset_slope += slope.sum(0)
+    return normaliser, slope.to(others.dtype), share * (score - normaliser).exp() - 1 / divisor
+
+
+def compiled_slopes(
+    others: torch.Tensor,
+    offset: torch.Tensor,
+    score: torch.Tensor,
+    hit: torch.Tensor,
+    divisor: float,
+    self_normalize: float,
+    offset_slope: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Compute what `plain_slopes` does, of bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
+    given = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
+    normaliser, slope = _lm.sampled_softmax(*given, 1 / divisor, self_normalize, offset_slope.numpy())
+    return torch.from_numpy(normaliser), others, torch.from_numpy(slope)
 
 
 def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
