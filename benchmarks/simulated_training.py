@@ -90,7 +90,12 @@ class Simulation:
 
     def run(self):
         """Train to the end; return the module with the final weights."""
-        {"ssgd": self._ssgd, "ma": self._blocks, "bmuf": self._blocks, "adpsgd": self._adpsgd}[self.options.parallel]()
+        if self.options.parallel in ("adpsgd", "h-adpsgd"):
+            self._adpsgd()
+        elif self.options.parallel in ("ma", "bmuf"):
+            self._blocks()
+        else:
+            self._ssgd()
         module = self.learners[0].module
         self.learners[0].weights = self.result
         return module
@@ -152,21 +157,36 @@ class Simulation:
                         each.copy_(mean)
 
     def _adpsgd(self):
-        """Take turns, each worker averaging with a random partner while it computes; staleness 1 to N."""
-        size = self.options.workers
+        """Take turns, each learner averaging with a random partner while it computes; a node is one learner."""
+        node = self.options.node_size or 1
+        learners = self.learners[:: node if self.options.parallel == "h-adpsgd" else 1]
+        node = self.options.workers // len(learners)
         random = np.random.default_rng(self.options.seed)
-        for at in range(0, self.total, size):
-            for rank in random.permutation(size):
-                learner = self.learners[rank]
+        for at in range(0, self.total, self.options.workers):
+            for place, each in enumerate(random.permutation(len(learners))):
+                learner = learners[each]
                 before = learner.weights.copy()
-                self._step(learner, at + int(rank), at, at // size)
+                first = at + place * node
+                self._node_step(learner, range(first, first + node), at)
                 change = learner.weights - before
-                partner = self.learners[int((rank + random.integers(1, size)) % size)] if size > 1 else learner
-                # The partner takes part before this step is added: averaging goes on while gradients are computed.
-                mean = (before + partner.weights) / 2
-                partner.weights = mean
-                learner.weights = mean + change
-        self.result = (sum(learner.weights / size for learner in self.learners)).astype(np.float32)
+                if len(learners) > 1:
+                    # The partner takes part before this step is added: averaging goes on while gradients are computed.
+                    partner = learners[int((each + random.integers(1, len(learners))) % len(learners))]
+                    before = (before + partner.weights) / 2
+                    partner.weights = before
+                learner.weights = before + change
+        self.begin = self.result = sum(learner.weights / len(learners) for learner in learners).astype(np.float32)
+
+    def _node_step(self, learner, together, at):
+        means = [torch.zeros_like(weight) for weight in learner.module.parameters()]
+        for number in together:
+            gradient(learner.module, self.order, number, self.sampler, self.options, together=together)
+            for mean, weight in zip(means, learner.module.parameters(), strict=True):
+                mean += weight.grad / len(together)
+        for mean, weight in zip(means, learner.module.parameters(), strict=True):
+            weight.grad = mean
+        step = at // self.options.workers
+        update(learner.module, learner.optimizer, self._rate(at, step), self.options, step)
 
     def perplexity(self, dev: Sentences) -> float:
         """Measure the result, as it would be stored."""

@@ -1,0 +1,229 @@
+"""Tables of docs/training.md: what the methods of sharing cost in perplexity, in time, and with slow workers.
+
+    python -m benchmarks.training TRAIN DEV FOLDER [--words 2000000] [--only WORD …] [--render docs/training.md]
+
+Every cell is written to FOLDER/cells.jsonl when it is done, and never computed again, so that a run may be cut off.
+Cells of perplexity are simulated workers of one process, see `benchmarks.simulated_training`, except those that say
+"ranks", which are real processes. Cells of time are real processes whose steps sleep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.simulated_training import Simulation
+from benchmarks.training_speed import Machines, table
+from ninja.lm import text
+from ninja.lm.train import loop
+from ninja.lm.train.corpus import Choice, open_corpus
+from ninja.lm.train.order import Order
+from ninja.lm.train.parallel import launch
+from ninja.lm.train.recipe import Progress, TrainOptions
+
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
+BASE = TrainOptions(
+    vocabulary=8000,
+    embedding=48,
+    hidden=64,
+    layers=1,
+    dropout=0.0,
+    samples=500,
+    batch_tokens=512,
+    epochs=1,
+    learning_rate=4e-3,
+    warmup=20,
+    check_steps=10**6,
+    threads=1,
+    workers=8,
+    block_steps=8,
+)
+PAUSE = 0.2  # seconds that a step sleeps where workers are slowed
+FACTORS = (1, 2, 5, 10)
+NBM, CBM = {"parallel": "bmuf"}, {"parallel": "bmuf", "classical_momentum": True}
+AD, H = {"parallel": "adpsgd"}, {"parallel": "h-adpsgd", "node_size": 2}
+
+
+def _cells() -> dict[str, dict]:
+    """Return the cells of perplexity, the most telling first: name and options, the rate as a multiple."""
+    cells: dict[str, dict] = {"one worker ×1": {"parallel": "none", "workers": 1}}
+    methods = {"SSGD": {"parallel": "ssgd"}, "MA": {"parallel": "ma"}, "NBM": NBM, "CBM": CBM, "ADPSGD": AD}
+    for factor, names in ((1, methods), (4, ("SSGD", "ADPSGD")), (2, ("NBM",)), (8, ("ADPSGD", "MA"))):
+        for name in names:
+            cells[f"{name} ×{factor}"] = {**methods[name], "rate": factor}
+    warm = {"block_warmup": 100}
+    cells["NBM ×2, warm-up 100"] = {**NBM, **warm, "rate": 2}
+    cells["NBM ×1, momentum 0.5"] = {**NBM, "block_momentum": 0.5}
+    cells["NBM ×1, momentum 0.75"] = {**NBM, "block_momentum": 0.75}
+    cells["NBM ×1, moments reset"] = {**NBM, "block_optimizer": "reset"}
+    cells["NBM ×1, moments keep"] = {**NBM, "block_optimizer": "keep"}
+    cells["NBM ×1, block of 2"] = {**NBM, "block_steps": 2}
+    cells["NBM ×1, block of 32"] = {**NBM, "block_steps": 32}
+    cells["H-ADPSGD 4 × 2 ×4"] = {**H, "rate": 4}
+    cells["SSGD ×2"] = {"parallel": "ssgd", "rate": 2}
+    cells["MA ×4"] = {"parallel": "ma", "rate": 4}
+    cells["CBM ×2"] = {**CBM, "rate": 2}
+    cells["NBM ×1, warm-up 100"] = {**NBM, **warm}
+    cells["one worker ×2"] = {"parallel": "none", "workers": 1, "rate": 2}
+    cells["H-ADPSGD 4 × 2 ×1"] = H
+    cells["NBM ×4, warm-up 100"] = {**NBM, **warm, "rate": 4}
+    for workers in (16, 32):
+        cells[f"SSGD ×4, {workers} workers"] = {"parallel": "ssgd", "workers": workers, "rate": 4}
+        cells[f"ADPSGD ×8, {workers} workers"] = {**AD, "workers": workers, "rate": 8}
+    return cells
+
+
+def simulated(options: TrainOptions, corpus, dev) -> float:
+    """Return the perplexity after training by simulated workers."""
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    module = loop._make(options, len(corpus.words))
+    module.initialise()
+    simulation = Simulation(module, corpus.sentences, options)
+    simulation.run()
+    return simulation.perplexity(dev)
+
+
+def cut(path: str, words: int, folder: Path) -> str:
+    """Write as many sentences of a text, evenly spread, as have some number of words; return the file."""
+    output = folder / f"train.{words}.txt"
+    if not output.exists():
+        sentences = list(text.read_sentences(path))
+        total = sum(map(len, sentences))
+        keep = np.random.default_rng(1).random(len(sentences)) < words / total
+        chosen = [" ".join(each) for each, kept in zip(sentences, keep, strict=True) if kept]
+        output.write_text("\n".join(chosen) + "\n")
+    return str(output)
+
+
+class Cells(dict):
+    """Results by name, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        super().__init__({each.pop("name"): each for each in map(json.loads, lines)})
+
+    def add(self, name: str, **facts) -> None:
+        """Keep a result."""
+        self[name] = facts
+        with open(self.path, "a") as stream:
+            stream.write(json.dumps({"name": name, **facts}) + "\n")
+        print(name, facts, flush=True)
+
+
+def slowed(jobs, progress, workers):
+    """Train with steps that sleep, worker 0's longer; return the last report of each training."""
+    plain = loop.gradient
+    found = []
+    for train_text, dev, output, options, factor in jobs:
+
+        def gradient(*given, pause=PAUSE * (factor if workers.rank == 0 else 1), **more):
+            time.sleep(pause)
+            return plain(*given, **more)
+
+        loop.gradient = gradient
+        reports: list[Progress] = []
+        loop._train(train_text, dev, output, options, reports.append, workers)
+        found.append(asdict(reports[-1]) if workers.rank == 0 else None)
+    loop.gradient = plain
+    return found
+
+
+def stragglers(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
+    """Measure each method with four workers, of which one is slowed."""
+    words = sum(map(len, text.read_sentences(train_text)))
+    for method in ("ssgd", "adpsgd", "bmuf", "h-adpsgd"):
+        factors = [each for each in FACTORS if f"straggler {method} ×{each}" not in cells]
+        options = replace(BASE, parallel=method, workers=4, node_size=2, embedding=16, hidden=24, samples=100)
+        options = replace(options, vocabulary=2000, batch_tokens=256, learning_rate=2e-2, warmup=0)
+        epoch = epoch_batches(train_text, options)
+        options = replace(options, epochs=160 / epoch)
+        jobs = [(train_text, dev, str(folder / "slow.pt"), options, factor) for factor in factors]
+        for factor, last in zip(factors, launch.run(slowed, (jobs,), 4, "cpu", None) if jobs else (), strict=True):
+            rate = last["epoch"] * words / (60 * last["minutes"])
+            kept = {name: last[name] for name in ("perplexity", "communication", "staleness")}
+            cells.add(f"straggler {method} ×{factor}", rate=rate, **kept)
+
+
+def epoch_batches(path: str, options: TrainOptions) -> int:
+    """Return how many batches an epoch of a text has."""
+    corpus = open_corpus(path, Choice(options.vocabulary, options.min_count, hold_out=False))
+    return Order(corpus.sentences, options.batch_tokens, options.seed).epoch_batches
+
+
+def perplexities(corpus, dev, cells: Cells, only: list[str]) -> None:
+    """Compute the cells that are not there yet."""
+    for name, chosen in _cells().items():
+        if name in cells or (only and not any(word in name for word in only)):
+            continue
+        given = {key: value for key, value in chosen.items() if key != "rate"}
+        options = replace(BASE, **given, learning_rate=BASE.learning_rate * chosen.get("rate", 1))
+        begun = time.process_time()
+        cells.add(name, perplexity=simulated(options, corpus, dev), cpu=time.process_time() - begun)
+
+
+def ranks(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
+    """Train with real processes what was simulated."""
+    for name, chosen in (("NBM ×1", NBM), ("SSGD ×1", {"parallel": "ssgd"}), ("MA ×1", {"parallel": "ma"})):
+        if f"{name}, ranks" not in cells:
+            result = loop.train(train_text, dev, folder / "ranks.pt", replace(BASE, **chosen))
+            cells.add(f"{name}, ranks", perplexity=result.perplexity, minutes=result.minutes)
+
+
+def render(cells: Cells, page: Path) -> None:
+    """Put the tables into the page; cells that were not computed are left out."""
+    lines = ["| | perplexity |", "|---|---|"]
+    lines += [f"| {name} | {cells[name]['perplexity']:.1f} |" for name in _ordered(cells)]
+    slow = ["| | ×1 | ×2 | ×5 | ×10 |", "|---|---|---|---|---|"]
+    for method in ("ssgd", "bmuf", "adpsgd", "h-adpsgd"):
+        found = [cells.get(f"straggler {method} ×{factor}") for factor in FACTORS]
+        if any(found):
+            shown = (f"{each['rate']:.0f} ({each['perplexity']:.0f})" if each else "" for each in found)
+            slow.append(f"| {method} | " + " | ".join(shown) + " |")
+    content = page.read_text()
+    for name, shown in (("perplexity", lines), ("stragglers", slow), ("speed", table(Machines()))):
+        begin, end = BEGIN.format(name), END.format(name)
+        head, _, rest = content.partition(begin)
+        content = head + begin + "\n".join(shown) + "\n" + end + rest.partition(end)[2]
+    page.write_text(content)
+
+
+def _ordered(cells: Cells) -> list[str]:
+    return [name for each in _cells() for name in (each, f"{each}, ranks") if name in cells]
+
+
+def main() -> None:
+    """Compute what is missing, and render."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("train")
+    parser.add_argument("dev")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--words", type=int, default=2_000_000)
+    parser.add_argument("--only", nargs="*", default=[], help="parts: perplexity, ranks, stragglers; or words of cells")
+    parser.add_argument("--render", type=Path)
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(exist_ok=True)
+    cells = Cells(chosen.folder / "cells.jsonl")
+    train_text = cut(chosen.train, chosen.words, chosen.folder)
+    parts = [each for each in ("perplexity", "ranks", "stragglers") if each in chosen.only]
+    words = [each for each in chosen.only if each not in parts]
+    if "stragglers" in parts or not chosen.only:
+        stragglers(train_text, chosen.dev, chosen.folder, cells)
+    if "ranks" in parts or not chosen.only:
+        ranks(train_text, chosen.dev, chosen.folder, cells)
+    if "perplexity" in parts or words or not chosen.only:
+        corpus = open_corpus(train_text, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
+        perplexities(corpus, text.encode(chosen.dev, corpus.words), cells, words)
+    if chosen.render:
+        render(cells, chosen.render)
+
+
+if __name__ == "__main__":
+    main()

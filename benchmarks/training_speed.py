@@ -1,0 +1,92 @@
+"""Simulate how fast N workers train, from measured quantities; `benchmarks.training` prints its table.
+
+Each worker's step takes a time drawn around its mean. Who waits for whom is the method's:
+
+- SSGD: every step is as long as the slowest worker's, and an all-reduce of the gradients, of which the backward pass
+  hides a part;
+- MA and BMUF: every block is as long as the slowest worker's, and an all-reduce of weights and moments;
+- ADPSGD: nobody waits; weights travel while gradients are computed, and exchanges that are too slow are skipped;
+- H-ADPSGD: as SSGD within a node, over its own faster link, and as ADPSGD between nodes.
+
+A ring all-reduce of B bytes over N workers sends 2 B (N − 1) / N from each, in 2 (N − 1) messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What is measured or known of a cluster and a network."""
+
+    step: float = 0.1  # seconds that a step's computation takes
+    spread: float = 0.05  # standard deviation of a step's time over its mean
+    weights: float = 50e6  # bytes of weights in single precision
+    link: float = 1.25e9  # bytes a second between machines; 10 Gb/s
+    latency: float = 50e-6  # seconds of a message
+    node_link: float = 10e9  # bytes a second within a node
+    hidden: float = 0.5  # share of a step in which SSGD's all-reduce can hide: most of the backward pass
+    block_steps: int = 50
+    block_tensors: int = 3  # vectors averaged after a block: weights and Adam's two moments; 1 where moments stay
+    slow: float = 1.0  # times as long that one worker's steps take
+
+
+def all_reduce(workers: int, size: float, link: float, latency: float) -> float:
+    """Return the seconds of a ring all-reduce."""
+    return 2 * (workers - 1) / workers * size / link + 2 * (workers - 1) * latency
+
+
+def speed_up(method: str, workers: int, machines: Machines, *, node_size: int = 1, steps: int = 2000) -> float:
+    """Return how many times as many steps N workers make in a second as one that is alone and not slow."""
+    random = np.random.default_rng(1)
+    one = machines.step * np.maximum(0.1, 1 + machines.spread * random.standard_normal((steps, workers)))
+    one[:, 0] *= machines.slow
+    if method == "ssgd":
+        exposed = max(0.0, all_reduce(workers, machines.weights, machines.link, machines.latency) - _hidden(machines))
+        seconds = one.max(1).sum() + steps * exposed
+        return steps * workers * machines.step / seconds
+    if method in ("ma", "bmuf"):
+        blocks = one[: steps // machines.block_steps * machines.block_steps].reshape(-1, machines.block_steps, workers)
+        size = machines.weights * machines.block_tensors
+        exposed = all_reduce(workers, size, machines.link, machines.latency)
+        seconds = blocks.sum(1).max(1).sum() + len(blocks) * exposed
+        return blocks.shape[0] * blocks.shape[1] * workers * machines.step / seconds
+    if method not in ("adpsgd", "h-adpsgd"):
+        raise ValueError(f"method is {method!r}; it must be ssgd, ma, bmuf, adpsgd or h-adpsgd")
+    size = node_size if method == "h-adpsgd" else 1
+    exposed = max(0.0, all_reduce(size, machines.weights, machines.node_link, machines.latency) - _hidden(machines))
+    # Leaders give the weights to their node before each step: a broadcast.
+    exposed += 0.0 if size == 1 else machines.weights / machines.node_link
+    nodes = one.reshape(steps, -1, size).max(2) + exposed  # [steps, nodes]
+    return float((size * machines.step / nodes.mean(0)).sum())
+
+
+def exchanges_per_step(machines: Machines) -> float:
+    """Return how many of a learner's steps are followed by an exchange before the next one: at most 1."""
+    return min(1.0, machines.step / (2 * machines.weights / machines.link + 2 * machines.latency))
+
+
+def _hidden(machines: Machines) -> float:
+    return machines.hidden * machines.step
+
+
+PUBLISHED = {  # speed-ups; sources in docs/training.md
+    "bmuf": {8: 6.9, 16: 13.2, 32: 26.7, 64: 51.3},
+    "bmuf, Chen and Huo": {16: 15.3, 32: 28.4, 64: 56.2},
+    "h-adpsgd": {64: 40.0},
+}
+
+
+def table(machines: Machines, node_size: int = 4) -> list[str]:
+    """Return the speed-ups at 8 to 64 workers as the lines of a table, with those that were published."""
+    sizes = (8, 16, 32, 64)
+    lines = ["| | 8 | 16 | 32 | 64 |", "|---|---|---|---|---|"]
+    for method in ("ssgd", "bmuf", "adpsgd", "h-adpsgd"):
+        found = (speed_up(method, size, machines, node_size=node_size) for size in sizes)
+        lines.append(f"| {method}, simulated | " + " | ".join(f"{each:.1f}" for each in found) + " |")
+    for name, published in PUBLISHED.items():
+        lines.append(f"| {name}, published | " + " | ".join(str(published.get(size, "")) for size in sizes) + " |")
+    return lines
