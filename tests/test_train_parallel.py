@@ -22,6 +22,7 @@ from ninja.lm.train import loop  # noqa: E402
 from ninja.lm.train.order import Order  # noqa: E402
 from ninja.lm.train.parallel import launch  # noqa: E402
 from ninja.lm.train.parallel.blocks import BlockUpdate, block_factors  # noqa: E402
+from ninja.lm.train.step import gradient, make_sampler  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
@@ -114,6 +115,27 @@ def test_workers_share_out_the_text_anew_each_epoch(tmp_path):
     )
     assert order.num_words(some) == words
     assert order.num_tokens(some) == words + sum(len(order.batch(number)) for number in some)
+
+
+def test_the_mean_of_workers_gradients_is_that_of_all_their_tokens(tmp_path):
+    lines = sorted(toy_sentences(60, 1), key=len)
+    (tmp_path / "text").write_text("\n".join([*lines, "subject1 " * 40]))  # batches of very different lengths
+    sentences = text.encode(tmp_path / "text", text.make_vocabulary(tmp_path / "text", 60))
+    options = change(samples=0, dropout=0.0, batch_tokens=100)
+    torch.manual_seed(0)
+    module = loop._make(options, 60)
+    module.initialise()
+    order = Order(sentences, options.batch_tokens, 3)
+    sampler, together = make_sampler(order, 60, 0), range(order.epoch_batches)
+    assert len({len(order.batch(number)) for number in together}) > 1
+    mean = [torch.zeros_like(weight) for weight in module.parameters()]
+    for number in together:
+        gradient(module, order, number, sampler, options, together=together)
+        for own, weight in zip(mean, module.parameters(), strict=True):
+            own += weight.grad / len(together)
+    gradient(module, Order(sentences, 10**6, 3), 0, sampler, options)
+    for own, weight in zip(mean, module.parameters(), strict=True):
+        assert float((own - weight.grad).norm() / weight.grad.norm()) < 0.02  # products are in bfloat16
 
 
 # One worker
