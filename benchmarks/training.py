@@ -29,6 +29,7 @@ from ninja.lm.train.recipe import Progress, TrainOptions
 
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
 BASE = TrainOptions(
+    parallel="ssgd",
     vocabulary=8000,
     embedding=48,
     hidden=64,
@@ -52,7 +53,7 @@ AD, H = {"parallel": "adpsgd"}, {"parallel": "h-adpsgd", "node_size": 2}
 
 def _cells() -> dict[str, dict]:
     """Return the cells of perplexity, the most telling first: name and options, the rate as a multiple."""
-    cells: dict[str, dict] = {"one worker ×1": {"parallel": "none", "workers": 1}}
+    cells: dict[str, dict] = {"one worker ×1": {"workers": 1}}
     methods = {"SSGD": {"parallel": "ssgd"}, "MA": {"parallel": "ma"}, "NBM": NBM, "CBM": CBM, "ADPSGD": AD}
     for factor, names in ((1, methods), (4, ("SSGD", "ADPSGD")), (2, ("NBM",)), (8, ("ADPSGD", "MA"))):
         for name in names:
@@ -70,7 +71,7 @@ def _cells() -> dict[str, dict]:
     cells["MA ×4"] = {"parallel": "ma", "rate": 4}
     cells["CBM ×2"] = {**CBM, "rate": 2}
     cells["NBM ×1, warm-up 100"] = {**NBM, **warm}
-    cells["one worker ×2"] = {"parallel": "none", "workers": 1, "rate": 2}
+    cells["one worker ×2"] = {"workers": 1, "rate": 2}
     cells["H-ADPSGD 4 × 2 ×1"] = H
     cells["NBM ×4, warm-up 100"] = {**NBM, **warm, "rate": 4}
     for workers in (16, 32):

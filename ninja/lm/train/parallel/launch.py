@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -48,8 +49,31 @@ def of_torchrun(device: str) -> Iterator[Workers]:
     """Meet the other workers that torchrun has started."""
     local = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
     store, rank, size = next(dist.rendezvous("env://"))
-    with _group(Workers(rank, size, *local, store), device) as workers:
+    with _group(Workers(rank, size, *local, _of_this_start(store, rank, size)), device) as workers:
         yield workers
+
+
+def _of_this_start(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """Return a store without the keys of workers that have ended.
+
+    After a death torchrun starts all workers again with the same store, where the addresses of the dead still stand.
+    Numbers of restarts do not help, for agents of several machines count their own. So worker 0 makes up a name, and
+    gives it to those that show by a name of theirs that they are new.
+    """
+    own = uuid.uuid4().hex
+    if rank:
+        store.set(f"ninja/here/{rank}", own)
+        name = store.get(f"ninja/answer/{own}").decode()
+        store.set(f"ninja/{name}/{rank}", "joined")
+        return dist.PrefixStore(f"ninja/{name}", store)
+    missing = list(range(1, size))
+    while missing:
+        for each in missing:
+            if store.check([f"ninja/here/{each}"]):
+                store.set(f"ninja/answer/{store.get(f'ninja/here/{each}').decode()}", own)
+        time.sleep(0.02)
+        missing = [each for each in missing if not store.check([f"ninja/{own}/{each}"])]
+    return dist.PrefixStore(f"ninja/{own}", store)
 
 
 @contextlib.contextmanager
