@@ -1,20 +1,34 @@
-"""Train the shipped English model and write its card; the recipe is explained in ``english.md``.
+"""Train the shipped English model and write its card.
 
-    python models/train_english.py train.txt.gz dev.txt.gz [MAX_MINUTES]
-    python models/train_english.py train.txt.gz dev.txt.gz normaliser
+    python models/train_english.py train.txt.gz dev.txt.gz FOLDER
+    python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
-The training is that of ``ninja train --normaliser 256`` with the sizes and rates it has by default. An interrupted one
-goes on where it was. The second command trains only the layers that estimate the normaliser, for the network that is
-there. What this adds is the card, made of the facts that the checkpoint itself carries.
+The first trains FOLDER/english.pt, goes on where an interrupted one was, and then does the second: it rounds the best
+weights so far to int8, trains the layers that estimate the normaliser for them, and writes english.pt and english.md
+here. The training is that of ``ninja train`` with the options below.
 """
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 
 from ninja.lm import checkpoint, text
 from ninja.lm.train.loop import Progress, TrainOptions, add_normaliser, train
+from ninja.lm.train.objective import perplexity
 
+OPTIONS = TrainOptions(
+    embedding=512,
+    projection=256,
+    dropout=0.15,
+    epochs=10,
+    learning_rate=1.5e-3,
+    samples=2048,
+    workers=2,
+    parallel="bmuf",
+    check_steps=200,
+    patience=1000,  # with a rate that falls to 0 the last is the best
+)
 NORMALISER = 256  # width of its layers
 OUTPUT = Path(__file__).resolve().with_name("english.pt")
 
@@ -26,15 +40,18 @@ This card is written by `models/train_english.py` from the facts in the checkpoi
 
 | | |
 |---|---|
-| Network | {layers} LSTM layers of {hidden} cells, projected to {embedding}; tied embeddings, output bias (`lstm.py`) |
+| Network | {layers} LSTM layers of {hidden} cells, projected to {projection}, the last also to {embedding}; \
+tied embeddings of {embedding}, output bias (`lstm.py`) |
 | Vocabulary | {vocabulary:,} words: the commonest of the training text, and `<s>`, `</s>`, `<unk>` |
-| Size | {parameters:,} parameters; {bytes:,} bytes, stored in half precision, computed in single precision |
+| Size | {parameters:,} parameters; {bytes:,} bytes: matrices of int8 with a scale for each row, \
+the rest in half precision |
 | Training text | {train_words:,} words in {train_sentences:,} sentences, {train_unknown:.2%} of them `<unk>` |
 | Held-out text | {dev_words:,} words of four other books by other authors, {dev_unknown:.2%} of them `<unk>` |
 | **Perplexity** | **{perplexity:.2f}** on the held-out text |
 | Normaliser | estimated by two layers of {normaliser}; \
 off by {normaliser_error:.3f} nats on the held-out text (root mean square; mean {normaliser_bias:+.3f}) |
-| Training | {step:,} steps of {batch_tokens:,} tokens, {epochs_done:.2f} epochs, {minutes:.0f} minutes, torch {torch} |
+| Training | {step:,} steps of {workers} workers and {batch_tokens:,} tokens each, block momentum, \
+{epochs_done:.2f} epochs, {minutes:.0f} minutes, torch {torch} |
 
 The perplexity is exact: full softmax, of the weights as stored, each sentence alone from `<s>`; `</s>` counts as a
 token, and so does `<unk>`, which stands for each word outside the vocabulary.
@@ -65,17 +82,15 @@ are their opinions, and the model's probabilities follow both.
 
 ## How to make it again
 
-    ninja train train.txt.gz --dev dev.txt.gz -o english.pt --max-minutes {minutes:.0f} --normaliser {normaliser}
+    python models/train_english.py train.txt.gz dev.txt.gz FOLDER
 
-or `python models/train_english.py train.txt.gz dev.txt.gz {minutes:.0f}`, which writes this card too. The learning rate
-falls to zero at the end of the time given, so a faster machine sees more of the text and ends with a lower perplexity:
-this model was trained on a share of two CPU cores that were busy with other work, was interrupted and resumed twice
-from its saved state, and changed from two threads to one on the way, so its very bits cannot be made again. Without
-`--max-minutes` the length is `--epochs`, and the same machine gives the same model.
+The learning rate falls to zero over the epochs. {workers} processes of one thread each average their weights every
+{block_steps} steps (`--parallel bmuf`). The training was interrupted and resumed from its saved state. The same machine
+makes the same model again, other processors one with other last bits.
 
-Seed {seed}, learning rate {learning_rate}, warm-up of {warmup} steps, dropout {dropout}, gradients cut to a norm of
-{clip}, Adam, bfloat16 products with float32 weights, softmax over the target and about {samples:,} words, each drawn
-with its own probability (Poisson sampling, count to the power 0.75).
+Seed {seed}, learning rate {learning_rate}, warm-up of {warmup} steps, dropout {dropout}, the same in all the steps of a
+sentence, gradients cut to a norm of {clip}, Adam, bfloat16 products with float32 weights, softmax over the target and
+about {samples:,} words, each drawn with its own probability (Poisson sampling, count to the power 0.75).
 """
 
 
@@ -87,6 +102,19 @@ def write_card() -> None:
     OUTPUT.with_suffix(".md").write_text(card, encoding="utf-8")
 
 
+def finish(trained: Path, train_text: str, dev_text: str) -> None:
+    """Install the best weights as int8, with a normaliser that is trained on what they give then."""
+    stored = checkpoint.read(trained)
+    module = checkpoint.as_stored(stored.module, "int8")
+    sentences, dev = (text.encode(each, stored.words) for each in (train_text, dev_text))
+    card = {**stored.card, "perplexity": perplexity(module, dev)}
+    small = trained.with_name("english.int8.pt")
+    checkpoint.save(dataclasses.replace(stored, module=module, card=card, storage="int8"), small)
+    add_normaliser(small, sentences, dev, dataclasses.replace(OPTIONS, normaliser=NORMALISER))
+    os.replace(small, OUTPUT)
+    write_card()
+
+
 def show(progress: Progress) -> None:
     """Print every measurement, and now and then the way to it."""
     if progress.perplexity is not None or progress.step % 200 == 0:
@@ -95,16 +123,12 @@ def show(progress: Progress) -> None:
 
 def main() -> None:
     """Run the recipe."""
-    train_text, dev_text, *rest = sys.argv[1:]
-    if rest == ["normaliser"]:
-        words = checkpoint.read(OUTPUT).words
-        sentences, dev = (text.encode(each, words) for each in (train_text, dev_text))
-        add_normaliser(OUTPUT, sentences, dev, TrainOptions(normaliser=NORMALISER))
-    else:
-        minutes = float(rest[0]) if rest else None
-        options = TrainOptions(max_minutes=minutes, normaliser=NORMALISER, resume=Path(f"{OUTPUT}.state").exists())
-        print(train(train_text, dev_text, OUTPUT, options, show), flush=True)
-    write_card()
+    train_text, dev_text, folder, *rest = sys.argv[1:]
+    trained = Path(folder) / "english.pt"
+    if rest != ["finish"]:
+        resume = Path(f"{trained}.state").exists()
+        print(train(train_text, dev_text, trained, dataclasses.replace(OPTIONS, resume=resume), show), flush=True)
+    finish(trained, train_text, dev_text)
 
 
 if __name__ == "__main__":

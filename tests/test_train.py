@@ -199,6 +199,20 @@ def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_
     assert stored.card["normaliser_error"] < 0.4
 
 
+def test_a_normaliser_is_added_to_a_checkpoint_of_bytes(tmp_path, texts):
+    options = change(epochs=5, normaliser=16)
+    train.train(*texts, tmp_path / "lm.pt", change(epochs=5))
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    checkpoint.save(dataclasses.replace(stored, storage="int8"), tmp_path / "small.pt")
+    sentences, dev = (text.encode(each, stored.words) for each in texts)
+    train.add_normaliser(tmp_path / "small.pt", sentences, dev, options)
+    small = checkpoint.read(tmp_path / "small.pt")
+    assert (small.storage, small.module.config.normaliser) == ("int8", 16)
+    step = stored.module.embedding.weight.abs().amax(1, keepdim=True) / 127
+    assert ((small.module.embedding.weight - stored.module.embedding.weight).abs() <= 0.51 * step).all()
+    assert small.card["normaliser_error"] < 1
+
+
 def stop_at(step):
     def progress(report):
         if report.step >= step:

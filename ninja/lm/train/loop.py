@@ -160,12 +160,12 @@ def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sent
     """
     stored = checkpoint.read(path)
     assert isinstance(stored.module, lstm.LSTMLanguageModel)
-    module = checkpoint.as_stored(
-        with_normaliser(stored.module, sentences, options.normaliser, seed=options.seed, device=options.device)
-    )
+    width, seed, device = options.normaliser, options.seed, options.device
+    estimating = with_normaliser(stored.module, sentences, width, seed=seed, device=device)
+    module = checkpoint.as_stored(estimating, stored.storage)
     bias, error = normaliser_error(module, dev, options.device)
     card = {**stored.card, "normaliser": options.normaliser, "normaliser_bias": bias, "normaliser_error": error}
-    checkpoint.save(Checkpoint(module, stored.words, card), path)
+    checkpoint.save(dataclasses.replace(stored, module=module, card=card), path)
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
