@@ -14,6 +14,7 @@ digest and from the options that choose words, so an old file is never taken for
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -107,6 +108,8 @@ def _appearing(place: Path) -> Iterator[IO[bytes]]:
     """Write a file under a name of its own, for others may make the same; it gets `place`'s when it is complete."""
     writing(str(place))
     place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.parent.stat().st_mode & 0o222:  # nothing would stop root
+        raise PermissionError(errno.EACCES, "the folder is read-only", str(place.parent))
     with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
         try:
             yield file

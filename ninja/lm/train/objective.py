@@ -91,7 +91,7 @@ def backward(
         normaliser, slope, target_slope = slopes(*scores, divisor, self_normalize, offset_slope[: len(word)])
         total += float((normaliser - score).sum(dtype=torch.float64))
         offset_slope[len(word) :][rows] = target_slope
-        target_slope = target_slope.to(output.dtype)[:, None]  # [rows, 1]
+        slope, target_slope = slope.to(output.dtype), target_slope.to(output.dtype)[:, None]  # [rows, 1]
         output_slope[rows] = torch.addmm(target_slope * target_weight[rows], slope, weight)
         picked_slope[: len(word)].addmm_(slope.t(), vector)
         picked_slope[len(word) :][rows] = target_slope * vector
