@@ -35,6 +35,35 @@ def test_scores_that_do_not_fill_their_rows_are_refused():
         _lm.logsumexp(np.zeros(7, np.float32), 2)
 
 
+@given(
+    num_rows=st.integers(0, 9),
+    width=st.sampled_from([1, 15, 63, 64, 65, 200]),
+    with_bias=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_scores_of_words_agree_with_their_slow_twin(num_rows, width, with_bias, seed):
+    random = np.random.default_rng(seed)
+    output, embedding = (random.normal(0, 1, (rows, width)).astype(np.float32) for rows in (num_rows, 5))
+    bias = random.normal(0, 1, 5).astype(np.float32) if with_bias else None
+    word = random.integers(5, size=num_rows).astype(np.int32)
+    expected = [
+        sum(float(x) * float(y) for x, y in zip(row, embedding[each], strict=True)) + (bias[each] if with_bias else 0)
+        for row, each in zip(output, word, strict=True)
+    ]
+    assert _lm.word_scores(output, embedding, bias, word) == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_words_beyond_the_embeddings_are_refused():
+    output, embedding = np.zeros((1, 4), np.float32), np.zeros((5, 4), np.float32)
+    for word in (-1, 5):
+        with pytest.raises(IndexError, match=f"word {word} is none of the 5"):
+            _lm.word_scores(output, embedding, None, np.array([word], np.int32))
+    with pytest.raises(ValueError, match="not of one shape"):
+        _lm.word_scores(output, embedding[:, 1:].copy(), None, np.array([1], np.int32))
+    with pytest.raises(ValueError, match="4 biases for 5 words"):
+        _lm.word_scores(output, embedding, np.zeros(4, np.float32), np.array([1], np.int32))
+
+
 def slow_lstm_cell(gates, old):
     """An LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
     with np.errstate(over="ignore"):

@@ -299,6 +299,35 @@ def peephole_cell(float[:, ::1] gates, const float[:, :] before, const float[:, 
     return result
 
 
+def word_scores(
+    const float[:, ::1] output not None,
+    const float[:, ::1] embedding not None,
+    const float[::1] bias,
+    const int32_t[::1] word not None,
+):
+    """Return each output's product with the embedding of its word, plus the word's bias, float32 [n].
+
+    Outputs are float32 [n, width], embeddings float32 [words, width], biases float32 [words] or None, words int32 [n].
+    """
+    cdef int64_t num_rows = output.shape[0], width = output.shape[1], row
+    if word.shape[0] != num_rows or embedding.shape[1] != width:
+        raise ValueError("outputs, words and embeddings are not of one shape")
+    if bias is not None and bias.shape[0] != embedding.shape[0]:
+        raise ValueError(f"{bias.shape[0]} biases for {embedding.shape[0]} words")
+    for row in range(num_rows):
+        if not 0 <= word[row] < embedding.shape[0]:
+            raise IndexError(f"word {word[row]} is none of the {embedding.shape[0]}")
+    result = new_array(num_rows, np.NPY_FLOAT32)
+    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
+    cdef const float* offset = NULL
+    if num_rows and width:
+        if bias is not None:
+            offset = &bias[0]
+        with nogil:
+            c.word_scores(&output[0, 0], &embedding[0, 0], offset, &word[0], num_rows, width, target)
+    return result
+
+
 def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
     """Write rows made of pieces that stand side by side into the rows of a slab.
 

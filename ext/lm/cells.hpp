@@ -117,6 +117,31 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
   }
 }
 
+// The score of a word after each of some outputs: `output` [num_rows, width] times row word[i] of `embedding`, plus
+// bias[word[i]], unless `bias` is null. Rows of the embedding are asked of memory a few ahead.
+NINJA_CLONES void word_scores(const float* output, const float* embedding, const float* bias, const int32_t* word,
+                              int64_t num_rows, int64_t width, float* score) {
+  constexpr int64_t kAhead = 4, kLine = 16;  // rows; numbers of a cache line
+  const int64_t whole = width / kLanes * kLanes;
+  for (int64_t row = 0; row < num_rows; ++row, output += width) {
+    if (row + kAhead < num_rows) {
+      const float* later = embedding + word[row + kAhead] * width;
+      for (int64_t i = 0; i < width; i += kLine) __builtin_prefetch(later + i);
+    }
+    const float* other = embedding + word[row] * width;
+    float sum[kLanes] = {};
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += output[i + lane] * other[i + lane];
+    }
+    float rest = bias ? bias[word[row]] : 0.0f;
+    for (int64_t i = whole; i < width; ++i) rest += output[i] * other[i];
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int64_t lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
+    }
+    score[row] = sum[0] + rest;
+  }
+}
+
 struct Columns {
   const float* first;  // of row 0
   int64_t stride;      // from row to row

@@ -50,6 +50,7 @@ cdef extern from "lm/cells.hpp" namespace "ninja" nogil:
     void logsumexp(const float*, int64_t, int64_t, float*)
     void lstm_cell(float*, const float*, int64_t, float*, int64_t, int64_t, int64_t, float*)
     void peephole_cell(float*, const float*, int64_t, const float*, int64_t, int64_t, float*)
+    void word_scores(const float*, const float*, const float*, const int32_t*, int64_t, int64_t, float*)
     void scatter_rows(const vector[Columns]&, const int64_t*, int64_t, float*, int64_t)
 
 cdef extern from "lm/training.hpp" namespace "ninja" nogil:

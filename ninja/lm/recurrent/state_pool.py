@@ -177,6 +177,10 @@ class StatePoolLM(LanguageModel, ABC):
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
         """Return the unnormalised score of a word after each output, float32 [n]."""
+        if output.is_cpu:  # torch would copy the words' embeddings first
+            bias = None if self._bias is None else self._bias.numpy()
+            embedding = self._embedding.contiguous().numpy()
+            return _lm.word_scores(output.contiguous().numpy(), embedding, bias, np.ascontiguousarray(words, np.int32))
         word = self._tensor(words)
         score = (output * self._embedding.index_select(0, word)).sum(-1)  # [n]
         if self._bias is not None:
