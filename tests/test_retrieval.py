@@ -89,6 +89,17 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
     np.testing.assert_array_equal(retriever.nearest(spans[::-1], phrases), chosen)  # vectors are kept by then
 
 
+def test_vectors_are_the_same_when_kept_and_after_too_many(monkeypatch):
+    monkeypatch.setattr("ninja.context.deep.retrieval.MOST_KEPT", 5)
+    retriever = Retriever(encoder())
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        sounds = [tuple(rng.choice(["K", "T", "AE"], size=rng.integers(1, 4)).tolist()) for _ in range(4)]
+        texts = ["", "", "kat", "tack"]
+        expected = encoder().vectors(texts, sounds)
+        np.testing.assert_allclose(retriever.vectors(texts, sounds), expected, atol=1e-6)
+
+
 def test_of_a_lattice_without_sounds_nothing_is_like():
     retriever = Retriever(encoder(), RetrievalOptions(phrases=2))
     assert retriever.nearest([], np.eye(5, 64, dtype=np.float32)).size == 0
@@ -99,7 +110,7 @@ LEXICON = {
     "cat": ["K AE T"], "kat": ["K AE T"], "dad": ["D AE D"], "dat": ["D AE T"], "mad": ["M AE D"],
     "matt": ["M AE T"], "tom": ["T AA M"], "tam": ["T AE M"],
 }  # fmt: skip
-PHRASES = PhraseList("", {"@name": tuple(Phrase(text) for text in ("kat", "matt dat", "tam", "tam kat"))})
+PHRASES = PhraseList("*", {"@name": tuple(Phrase(text) for text in ("kat", "matt dat", "tam", "tam kat"))})
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
@@ -111,6 +122,19 @@ def test_with_room_for_all_phrases_retrieval_changes_nothing(lattice):
         augmenter = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)
         results.append(augmenter(lattice, [PHRASES])[1])
     assert results[0] == results[1]
+
+
+@given(lattices(max_states=6, max_arcs=3, max_word=4))
+def test_a_list_of_one_utterance_is_searched_whole(lattice):
+    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
+    own = PhraseList("", PHRASES.classes)
+    few = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=1))
+    results = [
+        Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)(lattice, [own])[1]
+        for retriever in (None, few)
+    ]
+    assert results[0] == results[1]
+    assert not few.vectors([], []).size
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))

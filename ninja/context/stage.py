@@ -251,7 +251,9 @@ class Contextual:
         """Return what chooses among the phrases of long lists; None where no list is long, or the model is no help."""
         assert self.entities is not None
         given = augmentation.context_model
-        if given == NO_MODEL or all(each.num_phrases < LONG_LIST for each in self.entities.all_lists):
+        if given == NO_MODEL or not any(
+            each.name and each.num_phrases >= LONG_LIST for each in self.entities.all_lists
+        ):
             return None
         try:
             with needed_for("a context model", given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +14,19 @@ from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 
-MOST_CACHED = 200_000  # vectors of spans
+MOST_KEPT = 200_000  # vectors of phrases and spans
 TOGETHER = 128  # spans compared at once: their similarities to thousands of phrases stay in the cache
 
 
 class Retriever:
-    """Finds the phrases of a list that sound like some span of a lattice; vectors of spans are cached."""
+    """Finds the phrases of a list that sound like some span of a lattice; vectors are kept."""
 
     def __init__(self, encoder: PhraseEncoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
         self.options = options or RetrievalOptions()
-        self._row: dict[Phones, int] = {}
-        self._vectors: Vectors = np.zeros((0, encoder.network.config.vector), np.float32)
+        self._lock = Lock()
+        self._row: dict[tuple[str, Phones], int] = {}
+        self._kept: Vectors = np.zeros((0, encoder.network.config.vector), np.float32)
 
     def spans(
         self,
@@ -43,23 +45,33 @@ class Retriever:
         if len(phrases) <= self.options.phrases:
             return np.arange(len(phrases))
         best = np.full(len(phrases), -np.inf, np.float32)
-        vectors = self._of(spans)
+        vectors = self.vectors([""] * len(spans), spans)
         for begin in range(0, len(vectors), TOGETHER):
             similar = vectors[begin : begin + TOGETHER] @ phrases.T  # [spans, phrases]
             np.maximum(best, similar.max(axis=0), out=best)
         chosen = np.argpartition(-best, self.options.phrases)[: self.options.phrases]
         return np.sort(chosen)
 
-    def _of(self, spans: Sequence[Phones]) -> Vectors:
-        """Return the vectors of spans, each encoded once."""
-        if len(self._row) > MOST_CACHED:
+    def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
+        """Return the vectors of phrases, or of spans, whose texts are ""; each is encoded once."""
+        keys = list(zip(texts, phones, strict=True))
+        with self._lock:
+            return self._found(keys)
+
+    def _found(self, keys: list[tuple[str, Phones]]) -> Vectors:
+        new = [key for key in dict.fromkeys(keys) if key not in self._row]
+        if len(self._row) + len(new) > MOST_KEPT:
             self._row.clear()
-            self._vectors = self._vectors[:0]
-        new = [each for each in spans if each not in self._row]
+            new = list(dict.fromkeys(keys))
+        begin, end = len(self._row), len(self._row) + len(new)
+        if end > len(self._kept):
+            larger = np.zeros((2 * end, self._kept.shape[1]), np.float32)
+            larger[:begin] = self._kept[:begin]
+            self._kept = larger
         if new:
-            self._row |= {each: len(self._vectors) + at for at, each in enumerate(new)}
-            self._vectors = np.concatenate([self._vectors, self.encoder.vectors([""] * len(new), new)])
-        return self._vectors[[self._row[each] for each in spans]]
+            self._kept[begin:end] = self.encoder.vectors(*zip(*new, strict=True))
+            self._row |= {key: begin + at for at, key in enumerate(new)}
+        return self._kept[[self._row[key] for key in keys]]
 
 
 def spans_of(

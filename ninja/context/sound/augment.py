@@ -267,7 +267,9 @@ class Augmenter:
         options = self.options
         unit, sounds = self._units(lattice)
         variants, strings = sounding.variants, sounding.strings
-        if self._retriever is not None and len(variants) >= self._retriever.options.from_phrases:
+        retriever = self._retriever
+        # To make the vectors of a list for one utterance takes longer than to compare its phrases.
+        if retriever is not None and phrases.name and len(variants) >= retriever.options.from_phrases:
             chosen = self._retrieved(lattice, unit, sounds, sounding, phrases)
             variants = [variants[each] for each in chosen]
             strings = _packed([_string(strings, each) for each in chosen])
@@ -311,7 +313,7 @@ class Augmenter:
         if phrases not in self._vectors:
             strings = [_string(sounding.strings, each) for each in range(len(sounding.variants))]
             phones = [tuple(names[each] for each in string) for string in strings]
-            self._vectors[phrases] = retriever.encoder.vectors([each.text for each in sounding.variants], phones)
+            self._vectors[phrases] = retriever.vectors([each.text for each in sounding.variants], phones)
         spoken = [tuple(names[each] for each in variants[0]) if variants else None for variants in sounds]
         spans = retriever.spans(lattice, unit, spoken, self.options.acoustic_scale)
         return retriever.nearest(spans, self._vectors[phrases]).tolist()
