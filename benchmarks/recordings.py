@@ -1,0 +1,134 @@
+"""Recordings of any length: the lattices of an archive, one after the other in one lattice, with what commands need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import ninja
+from ninja.graph import best_path, connect, path_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import offsets, ranges
+from ninja.lattice.times import state_times
+
+KEY = "long"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long a recording is."""
+
+    num_states: int
+    num_arcs: int
+    minutes: float
+
+    def __str__(self) -> str:
+        return f"{self.num_states:,} states, {self.num_arcs:,} arcs, {self.minutes:.1f} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Arcs:
+    """Arcs in any order, with the labels of each."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    word: np.ndarray
+    graph: np.ndarray
+    acoustic: np.ndarray
+    length: np.ndarray  # of its labels
+    ali: np.ndarray
+
+
+def write_recordings(data: Path, doublings: int, frame_shift: float, folder: Path) -> list[Size]:
+    """Write recordings of one utterance, and of ever more up to all, in folders 0, 1, …; return their sizes."""
+    lattices = [each for _, each in ninja.read(data / "lat.ark.gz", words=data / "words.txt.gz")]
+    lines = (data / "text").read_text(encoding="utf-8").splitlines()
+    references = dict(line.split(maxsplit=1) for line in lines)
+    sizes = []
+    for at, count in enumerate([1, *(len(lattices) >> (doublings - each) for each in range(doublings + 1))]):
+        made = write_recording(lattices[:count], references, folder / str(at))
+        sizes.append(Size(made.num_states, made.num_arcs, float(state_times(made).max()) * frame_shift / 60))
+    return sizes
+
+
+def write_recording(lattices: Sequence[Lattice], references: dict[str, str], folder: Path) -> Lattice:
+    """Write a recording of lattices, its best path, table, reference, sentences and phrases; return it."""
+    folder.mkdir()
+    lattice = joined(lattices)
+    assert lattice.words is not None
+    best = best_path(lattice)
+    for name, each in ("lat.ark", lattice), ("best.ark", path_lattice(lattice, best)):
+        with ninja.write(folder / name) as output:
+            output.write(each)
+    said = [references[each.key] for each in lattices]
+    spoken = sorted(set(" ".join(said).split()))
+    used = {0, *lattice.word.tolist(), *(id for word in spoken if (id := lattice.words.id(word)) is not None)}
+    texts = {
+        "words.txt": [f"{lattice.words.word(word)} {word}" for word in sorted(used)],
+        "text": [" ".join([KEY, *" ".join(said).split()])],
+        "best": [" ".join([KEY, *map(lattice.words.word, best.words.tolist())])],
+        "sentences": said,
+        "phrases": spoken[:1000],
+    }
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return lattice
+
+
+def joined(lattices: Sequence[Lattice]) -> Lattice:
+    """Put lattices one after the other: the arcs of the next one's start leave the end of the best path."""
+    parts = []
+    offset = 0  # number of a lattice's start in the recording, or what it would be
+    for at, lattice in enumerate(lattices):
+        first = int(lattice.arc_begin[1]) if at else 0
+        parts.append(_inner_arcs(lattice, first, offset))
+        if at + 1 < len(lattices):
+            parts.append(_seam(lattice, lattices[at + 1], offset))
+            offset += lattice.num_states - 1
+    arcs = Arcs(*(np.concatenate([getattr(part, name) for part in parts]) for name in Arcs.__slots__))
+    order = np.argsort(arcs.src, kind="stable")
+    length = arcs.length[order]
+    last = lattices[-1]
+    infinite = np.full(offset, np.inf, np.float32)
+    whole = Lattice.from_arrays(
+        KEY,
+        np.searchsorted(arcs.src[order], np.arange(offset + last.num_states + 1)),
+        *(column[order] for column in (arcs.dst, arcs.word, arcs.graph, arcs.acoustic)),
+        np.concatenate([infinite, last.final_graph]),
+        np.concatenate([infinite, last.final_acoustic]),
+        ali_begin=offsets(length),
+        ali=arcs.ali[ranges(offsets(arcs.length)[:-1][order], length)],
+        final_ali_begin=np.concatenate([np.zeros(offset, np.int64), last.final_ali_begin]),
+        final_ali=last.final_ali,
+        words=last.words,
+    )
+    return connect(whole)
+
+
+def _inner_arcs(lattice: Lattice, first: int, offset: int) -> Arcs:
+    """Return the arcs of a lattice from `first` on."""
+    columns = lattice.src + offset, lattice.dst + offset, lattice.word, lattice.graph, lattice.acoustic
+    length = np.diff(lattice.ali_begin)[first:]
+    return Arcs(*(column[first:] for column in columns), length, lattice.ali[lattice.ali_begin[first] :])
+
+
+def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:
+    """Return arcs from the end of the best path of the lattice before to where those of the next one's start lead."""
+    there = offset + before.num_states - 1
+    end = int(before.dst[best_path(before).arcs[-1]])
+    leaving = before.word[before.arc_begin[end] : before.arc_begin[end + 1]]
+    arc = np.flatnonzero(~np.isin(lattice.word[: lattice.arc_begin[1]], leaving))  # as deterministic as they were
+    said = before.final_ali[before.final_ali_begin[end] : before.final_ali_begin[end + 1]]
+    labels = [np.concatenate([said, lattice.ali[lattice.ali_begin[each] : lattice.ali_begin[each + 1]]]) for each in arc]
+    return Arcs(
+        np.full(arc.size, offset + end),
+        there + lattice.dst[arc],
+        lattice.word[arc],
+        before.final_graph[end] + lattice.graph[arc],
+        before.final_acoustic[end] + lattice.acoustic[arc],
+        np.array([each.size for each in labels], np.int64),
+        np.concatenate(labels),
+    )
