@@ -24,60 +24,65 @@ from pathlib import Path
 from benchmarks.recordings import Size, write_recordings
 
 MARKS = "<!-- long: begin -->", "<!-- long: end -->"
+NAMED = ("best", "mbr-decode", "oracle", "align-words", "rescore", "score")  # in the picture
 MODEL = "--model=DATA/trans.mdl"
-# Arguments behind the recording. DATA is the folder of the data; FILES has what is made of each recording.
+# Their arguments. LAT is the recording, in FILES with what is made of it; DATA is the folder of the data.
 COMMANDS = {
-    "copy": "",
-    "info": "",
-    "convert --to slf": "",
-    "convert --to openfst": "",
-    "to-fst": "",
-    "prune": "--beam=4",
-    "scale": "--acoustic-scale=0.5",
-    "add-penalty": "--word-ins-penalty=0.5",
-    "best": "",
-    "best-path": "",
-    "1best": "",
-    "nbest": "--n=100",
-    "to-nbest": "--n=100",
-    "confidence": "",
-    "mbr-decode": "",
-    "to-ctm-conf": "",
-    "oracle": "--ref=FILES/text",
-    "score": "",
-    "posteriors": "",
-    "arc-post": "",
-    "depth": "",
-    "depth-per-frame": "",
-    "to-post": "",
-    "to-mpe-post": f"{MODEL} --ali=FILES/ali",
-    "to-smbr-post": f"{MODEL} --ali=FILES/ali",
-    "boost-ali": f"{MODEL} --ali=FILES/ali",
-    "limit-depth": "--max-arcs-per-frame=5",
-    "determinize-pruned": "--beam=4",
-    "determinize-phone-pruned": f"{MODEL} --beam=4",
-    "determinize": "--max-mem=0",
-    "minimize": "",
-    "push": "",
-    "reverse": "",
-    "topsort": "",
-    "project": "",
-    "rmali": "",
-    "add-trans-probs": f"{MODEL}",
-    "expand-ngram": "--n=2",
-    "align-words": f"{MODEL} --word-boundary=DATA/word_boundary.int",
-    "align-phones": f"{MODEL}",
-    "to-phone-lattice": f"{MODEL}",
-    "union": "FILES/lat.ark",
-    "combine": "FILES/lat.ark",
-    "interp": "FILES/lat.ark",
-    "equivalent": "FILES/lat.ark",
-    "difference": "--ref=FILES/best",
-    "compose": "ark:FILES/best.ark",
-    "lmrescore": "--lm=FILES/lm.arpa --oov-score=-10",
-    "rescore": "--rnnlm=FILES/lm.arpa --oov-score=-10 --max-unknown=1",
-    "context": "--entities=FILES/phrases",
-    "show": "",
+    "copy": "LAT",
+    "info": "LAT",
+    "convert --to slf": "LAT",
+    "convert --to openfst": "LAT",
+    "to-fst": "LAT",
+    "prune": "LAT --beam=4",
+    "scale": "LAT --acoustic-scale=0.5",
+    "add-penalty": "LAT --word-ins-penalty=0.5",
+    "best": "LAT",
+    "best-path": "LAT",
+    "1best": "LAT",
+    "nbest": "LAT --n=100",
+    "to-nbest": "LAT --n=100",
+    "confidence": "LAT",
+    "mbr-decode": "LAT",
+    "to-ctm-conf": "LAT",
+    "oracle": "LAT --ref=FILES/text",
+    "score": "FILES/text LAT",
+    "posteriors": "LAT",
+    "arc-post": "LAT",
+    "depth": "LAT",
+    "depth-per-frame": "LAT",
+    "to-post": "LAT",
+    "to-mpe-post": f"LAT {MODEL} --ali=FILES/ali",
+    "to-smbr-post": f"LAT {MODEL} --ali=FILES/ali",
+    "boost-ali": f"LAT {MODEL} --ali=FILES/ali",
+    "limit-depth": "LAT --max-arcs-per-frame=5",
+    "determinize-pruned": "LAT --beam=4",
+    "determinize-phone-pruned": f"LAT {MODEL} --beam=4",
+    "determinize": "LAT --max-mem=0",
+    "minimize": "LAT",
+    "push": "LAT",
+    "reverse": "LAT",
+    "topsort": "LAT",
+    "project": "LAT",
+    "rmali": "LAT",
+    "add-trans-probs": f"LAT {MODEL}",
+    "expand-ngram": "LAT --n=2",
+    "align-words": f"LAT {MODEL} --word-boundary=DATA/word_boundary.int",
+    "align-phones": f"LAT {MODEL}",
+    "to-phone-lattice": f"LAT {MODEL}",
+    "union": "LAT LAT",
+    "combine": "LAT LAT",
+    "interp": "LAT LAT",
+    "equivalent": "LAT LAT",
+    "difference": "LAT --ref=FILES/best",
+    "compose": "LAT ark:FILES/best.ark",
+    "lmrescore": "LAT --lm=FILES/lm.arpa --oov-score=-10",
+    "rescore": "LAT --rnnlm=FILES/lm.arpa --oov-score=-10 --max-unknown=1",
+    "context": "LAT --entities=FILES/phrases",
+    "copy-backoff": "LAT LAT",
+    "nbest-to-linear": "FILES/best.ark",
+    "nbest-to-ctm": "FILES/best.ark",
+    "report": "LAT LAT --ref=FILES/text",
+    "show": "LAT",
 }
 
 
@@ -85,8 +90,10 @@ def run(arguments: Sequence[str], limit: float | None = None) -> tuple[float, fl
     """Run ``ninja`` in a process of its own; return CPU seconds and largest size in MB, None beyond the limit."""
     command = [sys.executable, "-m", "ninja", *arguments]
     prefix = [] if limit is None else ["prlimit", f"--cpu={limit:.0f}"]
+    # An installed command has its modules' bytecode; here the first of several runs leaves it.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([*prefix, *command], stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen([*prefix, *command], stdout=subprocess.DEVNULL, stderr=said, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode == -signal.SIGXCPU:
@@ -99,25 +106,48 @@ def run(arguments: Sequence[str], limit: float | None = None) -> tuple[float, fl
 
 def arguments_of(command: str, data: Path, folder: Path) -> list[str]:
     """Return what to type for a command on the recording in a folder."""
-    behind = COMMANDS[command].replace("DATA", str(data)).replace("FILES", str(folder)).split()
-    before = [str(folder / "text")] if command == "score" else []
+    given = COMMANDS[command].replace("LAT", "FILES/lat.ark").replace("FILES", str(folder)).replace("DATA", str(data))
     words = ["--words", str(folder / "words.txt")]
     ending = {"slf": ".slf", "openfst": ".fst"}.get(command.rpartition(" ")[2], "")
     output = [] if command in ("equivalent", "info", "score") else ["-o", str(folder / f"out{ending}")]
-    return [*command.split(), *before, str(folder / "lat.ark"), *behind, *words, *output]
+    return [*command.split(), *given.split(), *words, *output]
 
 
-def line(name: str, data: Path, sizes: Sequence[Size], folders: Sequence[Path], limit: float) -> str:
-    """Measure a command; return its line of the table."""
-    runs = [run(arguments_of(name, data, folder), limit) for folder in folders]
-    start, *seconds = [math.inf if each is None else each[0] for each in runs]
+def row(name: str, runs: Sequence[tuple[float, float] | None], sizes: Sequence[Size], limit: float) -> str:
+    """Return a line of the table: what a command took on an utterance and on ever longer recordings."""
+    start, *seconds = seconds_of(runs)
     shown = " | ".join(f"> {limit:.0f}" if each == math.inf else f"{each:.2f}" for each in seconds)
     last, before = seconds[-1] - start, seconds[-2] - start
     growth = "–"
-    if before > 0.04 and last < math.inf:
+    if before > 0.1 and last < math.inf:
         growth = f"{math.log(last / before) / math.log(sizes[-1].minutes / sizes[-2].minutes):.1f}"
     megabytes = "" if runs[-1] is None else f"{runs[-1][1]:.0f}"
     return f"| {name} | {start:.2f} | {shown} | {growth} | {megabytes} |"
+
+
+def seconds_of(runs: Sequence[tuple[float, float] | None]) -> list[float]:
+    """Return the CPU seconds of runs, infinite where one was ended."""
+    return [math.inf if each is None else each[0] for each in runs]
+
+
+def draw(measured: dict[str, Sequence[tuple[float, float] | None]], sizes: Sequence[Size], path: Path) -> None:
+    """Draw seconds against minutes of speech, some commands by name and the others grey."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "long"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    minutes = [size.minutes for size in sizes]
+    for name, runs in measured.items():
+        style = {"label": name, "marker": "o"} if name in NAMED else {"color": "0.8", "linewidth": 0.8, "zorder": 0}
+        axes.plot(minutes[1:], seconds_of(runs)[1:], **style)
+    axes.set_xlabel("minutes of speech in one lattice")
+    axes.set_ylabel("CPU seconds of the whole command")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
 
 
 def main() -> None:
@@ -125,9 +155,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder of lat.ark.gz, text, words.txt.gz, trans.mdl, …")
     parser.add_argument("--frame-shift", type=float, default=0.03, help="seconds of a label")
-    parser.add_argument("--doublings", type=int, default=4, help="recordings besides the longest, each half the next")
+    parser.add_argument("--doublings", type=int, default=2, help="recordings besides the longest, each half the next")
     parser.add_argument("--limit", type=float, default=120.0, help="CPU seconds after which a command is ended")
     parser.add_argument("--only", nargs="+", default=list(COMMANDS))
+    parser.add_argument("--picture", type=Path, help="file for a picture of it")
     parser.add_argument("--output", type=Path, help="page that the table takes its place in")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -143,9 +174,13 @@ def main() -> None:
             run(["best-path", str(folder / "lat.ark"), "-o", os.devnull, f"--alignments={folder / 'ali'}"])
         lines = [f"| command | {' | '.join(map(str, sizes))} | growth | MB |", "|---" * (len(sizes) + 3) + "|"]
         print("\n".join(lines), flush=True)
+        measured = {}
         for name in options.only:
-            lines.append(line(name, options.data, sizes, folders, options.limit))
+            measured[name] = [run(arguments_of(name, options.data, folder), options.limit) for folder in folders]
+            lines.append(row(name, measured[name], sizes, options.limit))
             print(lines[-1], flush=True)
+    if options.picture is not None:
+        draw(measured, sizes, options.picture)
     if options.output is not None:
         before, begin, rest = options.output.read_text(encoding="utf-8").partition(MARKS[0])
         _, end, after = rest.partition(MARKS[1])

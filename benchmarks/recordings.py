@@ -122,7 +122,9 @@ def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:
     leaving = before.word[before.arc_begin[end] : before.arc_begin[end + 1]]
     arc = np.flatnonzero(~np.isin(lattice.word[: lattice.arc_begin[1]], leaving))  # as deterministic as they were
     said = before.final_ali[before.final_ali_begin[end] : before.final_ali_begin[end + 1]]
-    labels = [np.concatenate([said, lattice.ali[lattice.ali_begin[each] : lattice.ali_begin[each + 1]]]) for each in arc]
+    labels = [
+        np.concatenate([said, lattice.ali[lattice.ali_begin[each] : lattice.ali_begin[each + 1]]]) for each in arc
+    ]
     return Arcs(
         np.full(arc.size, offset + end),
         there + lattice.dst[arc],

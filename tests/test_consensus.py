@@ -319,6 +319,18 @@ def test_a_lattice_too_flat_for_its_band_says_that_its_confidences_are_approxima
         assert not mbr_decode(lattice).touches_band
 
 
+@pytest.mark.parametrize("language", GOLDEN)
+def test_real_lattices_decode_in_narrow_bands_to_the_bit_as_in_the_whole(language: str) -> None:
+    for lattice in archive(SHARED / "golden" / language / "lat.ark.gz").values():
+        every, near = (
+            _consensus.decode_mbr(lattice, state_times(lattice), Scales(GOLDEN[language]), None, True, False, *limits)
+            for limits in ((1 << 40, 0), (0, 6))
+        )
+        assert near[0].tolist() == every[0].tolist()
+        assert near[1].tolist() == every[1].tolist()
+        assert near[8:] == every[8:]
+
+
 def bin_of(found: tuple[Any, ...], entry: int) -> int:
     return int(np.searchsorted(found[3], entry, side="right"))
 
