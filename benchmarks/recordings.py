@@ -1,7 +1,11 @@
-"""Recordings of any length: the lattices of an archive, one after the other in one lattice, with what commands need."""
+"""Recordings of any length: the lattices of an archive, one after the other in one lattice, with what commands need.
+
+python -m benchmarks.recordings 50000 FOLDER      a random lattice of so many states, and the words said
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import ninja
-from ninja.graph import best_path, connect, path_lattice
+from ninja.graph import best_path, connect, from_arcs, path_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, ranges
 from ninja.lattice.times import state_times
@@ -108,6 +112,41 @@ def joined(lattices: Sequence[Lattice]) -> Lattice:
     return connect(whole)
 
 
+def random_recording(num_states: int, arcs_per_state: int = 10, seed: int = 0) -> tuple[Lattice, list[int]]:
+    """Make a lattice of a word for each three to seven states, with other words of higher costs; return the words, too.
+
+    Words are distributed as in text. One in 20 said is not in the lattice; one in 33 of the lattice was not said.
+    """
+    random = np.random.default_rng(seed)
+    said_at = np.cumsum(random.integers(3, 8, num_states))
+    said_at = np.concatenate([[0], said_at[said_at < num_states - 1], [num_states - 1]])
+    said = np.minimum(random.zipf(1.3, len(said_at) - 1), 20_000)
+    src = np.repeat(np.arange(num_states - 1), arcs_per_state)
+    dst = np.minimum(src + random.integers(1, 10, len(src)), num_states - 1)
+    dst[::arcs_per_state] = src[::arcs_per_state] + 1
+    word = np.minimum(random.zipf(1.3, len(src)), 20_000)
+    word[random.random(len(src)) < 0.1] = 0
+    cost = 2.0 * (dst - src) + random.exponential(3.0, len(src))
+    for begins, ends in (
+        (0, 0),
+        (0, -1),
+        (0, 1),
+        (-1, 0),
+        (1, 0),
+        (-1, -1),
+        (1, 1),
+    ):  # the words said, at about their time
+        first, last = np.clip(said_at[:-1] + begins, 0, None), np.clip(said_at[1:] + ends, None, num_states - 1)
+        fits = (first < last) & (first < num_states - 1)
+        arc = first[fits] * arcs_per_state + random.integers(1, arcs_per_state, fits.sum())
+        dst[arc], word[arc] = last[fits], said[fits]
+        shifted = abs(begins) + abs(ends)
+        cost[arc] = 0.6 * (last - first)[fits] + random.exponential(2.0, fits.sum()) + shifted
+    heard = np.where(random.random(len(said)) < 0.05, 20_001, said)[random.random(len(said)) < 0.97]
+    finals, zero = {num_states - 1: (0.0, 0.0)}, np.zeros(len(src))
+    return from_arcs(KEY, src, dst, word, zero, cost, finals=finals, time=7 * np.arange(num_states)), heard.tolist()
+
+
 def _inner_arcs(lattice: Lattice, first: int, offset: int) -> Arcs:
     """Return the arcs of a lattice from `first` on."""
     columns = lattice.src + offset, lattice.dst + offset, lattice.word, lattice.graph, lattice.acoustic
@@ -134,3 +173,12 @@ def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:
         np.array([each.size for each in labels], np.int64),
         np.concatenate(labels),
     )
+
+
+if __name__ == "__main__":
+    made, words = random_recording(int(sys.argv[1]))
+    place = Path(sys.argv[2])
+    place.mkdir(exist_ok=True)
+    with ninja.write(place / "lat.ark") as archive:
+        archive.write(made)
+    (place / "text").write_text(" ".join([KEY, *map(str, words)]) + "\n", encoding="utf-8")
