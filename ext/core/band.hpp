@@ -26,8 +26,9 @@ struct Band {
   }
 };
 
-// How near the edge of a window counts as touching it.
-inline int32_t margin_of(int32_t window) { return std::max(2, window / 8); }
+// How near the edge of a window counts as touching it, in words. With two, one decoding in 5,000 of lattices that are
+// nearly flat missed what lay outside a window of nine words, and did not tell; with four, none in 16,000.
+inline int32_t margin_of(int32_t window) { return std::max(4, window / 8); }
 
 inline Band whole_band(int64_t num_states, int64_t num_words) {
   return {std::vector<int32_t>(num_states, 0), std::vector<int32_t>(num_states, static_cast<int32_t>(num_words + 1))};
