@@ -19,7 +19,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError
 from ninja.graph import forward_backward
-from ninja.lattice import Scales
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.models.entity_encoder import Config, EntityEncoder
 
@@ -58,7 +58,22 @@ def enumerated(lattice, unit, options):
     return found
 
 
-@given(lattices(max_states=6, max_arcs=3), st.integers(1, 3), st.sampled_from([0.31, 1.7, 6.3]))
+def dense(seed: int) -> Lattice:
+    """A lattice of few words with many paths, so that equal sequences end in several states."""
+    rng = np.random.default_rng(seed)
+    dst = np.concatenate([np.minimum(state + rng.integers(1, 4, size=3), 7) for state in range(7)])
+    final = np.where(np.arange(8) == 7, 0.0, np.inf)
+    return Lattice.from_arrays(
+        "a", np.minimum(np.arange(9) * 3, 21), dst, rng.integers(0, 4, size=21), rng.uniform(0, 2, 21), np.zeros(21),
+        final, final,
+    )  # fmt: skip
+
+
+@given(
+    lattices(max_states=6, max_arcs=3) | st.integers(0, 10_000).map(dense),
+    st.integers(1, 4),
+    st.sampled_from([0.31, 3.7, 6.3]),
+)
 def test_spans_are_those_of_all_paths(lattice, max_words, beam):
     unit = np.minimum(lattice.word, 5).astype(np.int32)
     options = RetrievalOptions(max_words=max_words, beam=beam)
@@ -71,7 +86,7 @@ def test_spans_are_those_of_all_paths(lattice, max_words, beam):
     fast = spans_of(lattice, unit, SOUNDS, SCALE, options)
     assert set(fast) == set(slow)
     costs = [slow[each] for each in fast]
-    assert all(one <= other + 1e-6 for one, other in pairwise(costs))
+    assert all(one <= other + 1e-5 for one, other in pairwise(costs))
 
 
 @given(st.integers(0, 1000), st.integers(1, 30))
