@@ -46,7 +46,7 @@ BASE = TrainOptions(
     block_steps=8,
 )
 PAUSE = 1.0  # seconds that a step sleeps where workers are slowed: long beside its computation on a busy machine
-SLOWED_BATCHES = 64
+SLOWED_BATCHES = {"ssgd": 64, "bmuf": 64, "adpsgd": 320, "h-adpsgd": 320}  # the last step of the slow one counts whole
 METHODS = ("ssgd", "bmuf", "adpsgd", "h-adpsgd")
 FACTORS = (1, 2, 5, 10)
 NBM, CBM = {"parallel": "bmuf"}, {"parallel": "bmuf", "classical_momentum": True}
@@ -147,7 +147,7 @@ def stragglers(train_text: str, dev: str, folder: Path, cells: Cells, only: list
         options = replace(BASE, parallel=method, workers=4, node_size=2, embedding=16, hidden=24, samples=100)
         options = replace(options, vocabulary=2000, batch_tokens=256, learning_rate=2e-2, warmup=0)
         epoch = epoch_batches(train_text, options)
-        options = replace(options, epochs=SLOWED_BATCHES / epoch)
+        options = replace(options, epochs=SLOWED_BATCHES[method] / epoch)
         jobs = [(train_text, dev, str(folder / f"{method}.pt"), options, factor) for factor in factors]
         for factor, last in zip(factors, launch.run(slowed, (jobs,), 4, "cpu", None) if jobs else (), strict=True):
             rate = last["epoch"] * words / (60 * last["minutes"])

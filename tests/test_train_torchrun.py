@@ -14,7 +14,9 @@ torch = pytest.importorskip("torch")
 
 from test_train import toy_sentences  # noqa: E402
 
-slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes a minute: NINJA_SLOW=1")
+SLOW = "kills trainings for a minute: NINJA_SLOW=1"
+slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
+slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts seven processes")
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"min-count": 1, "embedding": 16, "hidden": 24, "batch-tokens": 128, "samples": 30, "threads": 1}
 PACE = {"epochs": 12, "warmup": 5, "learning-rate": 0.01, "check-steps": 8, "block-steps": 3, "patience": 1000}
@@ -107,7 +109,7 @@ def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
     assert not (folder / "lm.pt.state").exists()
 
 
-@slow
+@slow_or_ci
 def test_two_machines_of_one_worker_train_as_one_of_two(folder):
     here = start(command(folder, "here.pt", "bmuf", workers=2))
     assert here.wait(120) == 0
