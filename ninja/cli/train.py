@@ -63,14 +63,18 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
         from ninja.lm.train.loop import train as train_model
 
     console = Console()
-    with console.progress("steps") as bar, _logged(log, options) as write:
+    speaks = os.environ.get("RANK", "0") == "0"  # of torchrun's workers the first one does
+    with (
+        console.progress("steps") if speaks else contextlib.nullcontext() as bar,
+        _logged(log if speaks else None, options) as write,
+    ):
 
         def show(progress: Progress) -> None:
             _show(console, bar, progress)
             write(progress)
 
         result = train_model(text, dev, output_file, options, show)
-    if os.environ.get("RANK", "0") != "0":  # of torchrun's workers the first one speaks
+    if not speaks:
         return
     measured = "the held-out text" if dev is not None else f"{result.num_held_out} sentences of {text}, held out"
     console.say(
@@ -82,7 +86,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
 @contextlib.contextmanager
 def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
     """Give a function that writes each report to a file at once."""
-    if path is None or os.environ.get("RANK", "0") != "0":
+    if path is None:
         yield lambda progress: None
         return
     writing(path)
