@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check cluster-check programs
+.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -38,6 +38,14 @@ dist-check: $(VENV)/.tools
 cluster-check: $(VENV)/.tools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,cloud,test-cloud]"
 	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_ray.py tests/test_remote.py
+
+# Mutated inputs for every reader and kernel, minutes or hours; see fuzz/README.md. Needs clang and llvm.
+FUZZ_JOBS ?= $(shell nproc)
+fuzz:
+	$(PYTHON) fuzz/run.py --seconds 15 --jobs $(FUZZ_JOBS) --coverage
+
+fuzz-long:
+	$(PYTHON) fuzz/run.py --seconds 14400 --runs 10000000 --jobs $(FUZZ_JOBS) --merge --coverage
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs

@@ -8,6 +8,7 @@
 #include "align/align_labels.hpp"
 #include "align/align_places.hpp"
 #include "align/align_units.hpp"
+#include "core/block.hpp"
 #include "core/lattice.hpp"
 
 namespace ninja {

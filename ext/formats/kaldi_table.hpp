@@ -60,6 +60,7 @@ class TableParser {
       while (cursor < window.end && !blank(*cursor) && *cursor != '\n' && cursor - at <= kMaxKey) ++cursor;
       if (cursor == window.end && window.bytes_behind > 0) break;
       Entry entry;
+      entry.object = at;
       entry.key = {at, static_cast<size_t>(std::min<int64_t>(cursor - at, 200))};
       if (cursor == window.end || cursor - at > kMaxKey) {
         refuse(entry, window, at, "no Kaldi table: expected a key and a blank, found " + quote(at, window.end));

@@ -1,0 +1,63 @@
+// An input of a fuzzing target: its bytes, copied to where the sanitizer sees every step beyond them, and values drawn.
+#pragma once
+
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace fuzz {
+
+using Draw = FuzzedDataProvider;  // numbers come from the end of an input, what is left of it are the bytes of a file
+
+// End the run: something that the kernel promises does not hold.
+[[noreturn]] inline void broken(const std::string& promise) {
+  std::fprintf(stderr, "broken promise: %s\n", promise.c_str());
+  std::abort();
+}
+
+inline void expect(bool holds, const char* promise) {
+  if (!holds) broken(promise);
+}
+
+// Bytes on the heap, with so many zeros behind them as the reader may touch, and not one more.
+class Bytes {
+ public:
+  Bytes(const void* from, size_t size, size_t slack = 0)
+      : size_(size), memory_(static_cast<char*>(std::malloc(size + slack))) {
+    if (size > 0) std::memcpy(memory_, from, size);
+    if (slack > 0) std::memset(memory_ + size, 0, slack);
+  }
+  explicit Bytes(const std::string& text, size_t slack = 0) : Bytes(text.data(), text.size(), slack) {}
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { std::free(memory_); }
+
+  const char* begin() const { return memory_; }
+  const char* end() const { return memory_ + size_; }
+  int64_t size() const { return static_cast<int64_t>(size_); }
+
+ private:
+  size_t size_;
+  char* memory_;
+};
+
+// What is left of an input.
+inline std::string rest(Draw& draw) { return draw.ConsumeRemainingBytesAsString(); }
+
+// An array of exactly its length, so that reading beyond it is seen; std::vector may have room to spare.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& from) : bytes_(from.data(), from.size() * sizeof(T)) {}
+  const T* data() const { return reinterpret_cast<const T*>(bytes_.begin()); }
+
+ private:
+  Bytes bytes_;
+};
+
+}  // namespace fuzz

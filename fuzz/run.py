@@ -1,0 +1,150 @@
+"""Build the fuzzing targets, run each for some seconds, and tell what was covered; the exit code is 1 after a crash.
+
+python fuzz/run.py [--seconds 30] [--coverage] [TARGET ...]
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FUZZ = Path(__file__).resolve().parent
+ROOT = FUZZ.parent
+BUILD = ROOT / "build" / "fuzz"
+EXT = ROOT / "ext"
+COMPILER = os.environ.get("FUZZ_CXX", "clang++")
+FLAGS = ["-std=c++17", "-O1", "-g", "-fno-math-errno", "-ffp-contract=off", "-fno-omit-frame-pointer"]
+FLAGS += [f"-I{EXT}", f"-I{FUZZ}"]
+SANITIZERS = ["-fsanitize=fuzzer,address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping"]
+MOST_SECONDS, MOST_MEGABYTES, MOST_BYTES = 10, 1024, 4096  # of one input
+
+
+def headers(source: Path) -> set[Path]:
+    """Return the headers of ours that a source includes, directly or not."""
+    found: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        for name in re.findall(r'^#include "(.*)"', waiting.pop().read_text(), re.MULTILINE):
+            path = next(folder / name for folder in (EXT, FUZZ) if (folder / name).exists())
+            if path not in found:
+                found.add(path)
+                waiting.append(path)
+    return found
+
+
+def build(target: str, flags: list[str], suffix: str = "") -> Path:
+    """Compile a target unless its binary is of these very sources and flags."""
+    source = FUZZ / "targets" / f"{target}.cpp"
+    digest = hashlib.sha256("\0".join([COMPILER, *FLAGS, *flags]).encode())
+    for path in sorted({source, *headers(source)}):
+        digest.update(path.read_bytes())
+    binary = BUILD / "bin" / (target + suffix)
+    stamp = binary.with_suffix(".stamp")
+    if not (binary.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest()):
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([COMPILER, *FLAGS, *flags, str(source), "-o", str(binary)], check=True)
+        stamp.write_text(digest.hexdigest())
+    return binary
+
+
+def run(target: str, seconds: float, executions: int) -> tuple[int, int, bool, str]:
+    """Fuzz a target; return executions, the corpus's size, whether it held, and the log's end."""
+    binary, corpus, crashes = BUILD / "bin" / target, BUILD / "corpus" / target, BUILD / "crashes" / target
+    seeds, dictionary = BUILD / "seeds" / target, FUZZ / "dictionaries" / f"{target}.dict"
+    for folder in (corpus, crashes, seeds):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = [str(binary), str(corpus), str(seeds), f"-artifact_prefix={crashes}/", f"-max_total_time={seconds:.0f}",
+               f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}", f"-malloc_limit_mb={MOST_MEGABYTES // 4}",
+               f"-max_len={MOST_BYTES}", "-print_final_stats=1"]  # fmt: skip
+    command += [f"-dict={dictionary}"] if dictionary.exists() else []
+    command += [f"-runs={executions}"] if executions else []
+    symbolizer = shutil.which("llvm-symbolizer") or ""
+    options = {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1",
+               "ASAN_SYMBOLIZER_PATH": symbolizer, "UBSAN_SYMBOLIZER_PATH": symbolizer}  # fmt: skip
+    done = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env={**os.environ, **options})
+    log = done.stderr.decode(errors="replace")
+    (BUILD / "logs").mkdir(exist_ok=True)
+    (BUILD / "logs" / f"{target}.txt").write_text(log)
+    count = re.findall(r"stat::number_of_executed_units:\s*(\d+)", log)
+    count = count or re.findall(r"^#(\d+)", log, re.MULTILINE)[-1:]  # after a crash
+    return int(count[0]) if count else 0, len(list(corpus.iterdir())), done.returncode == 0, log[-6000:]
+
+
+def merge(target: str) -> None:
+    """Keep of a corpus what covers something of its own."""
+    corpus, smaller = BUILD / "corpus" / target, BUILD / "smaller" / target
+    shutil.rmtree(smaller, ignore_errors=True)
+    smaller.mkdir(parents=True)
+    binary = BUILD / "bin" / target
+    seeds = BUILD / "seeds" / target
+    done = subprocess.run([str(binary), "-merge=1", str(smaller), str(seeds), str(corpus)], capture_output=True)
+    if done.returncode == 0:
+        shutil.rmtree(corpus)
+        smaller.rename(corpus)
+
+
+def covered(target: str) -> dict[str, tuple[float, float]]:
+    """Return of each header that a target covers how many per cent of its branches and lines the corpus reaches."""
+    source = (FUZZ / "targets" / f"{target}.cpp").read_text()
+    names = " ".join(re.findall(r"^// Covers: (.*)$", source, re.MULTILINE)).split()
+    binary = build(target, COVERAGE, ".coverage")
+    raw, profile = BUILD / f"{target}.profraw", BUILD / f"{target}.profdata"
+    folders = [str(BUILD / each / target) for each in ("corpus", "seeds")]
+    subprocess.run([str(binary), "-runs=0", *folders], check=True, capture_output=True,
+                   env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})  # fmt: skip
+    subprocess.run(["llvm-profdata", "merge", "-sparse", str(raw), "-o", str(profile)], check=True)
+    found = {}
+    for name in names:
+        report = subprocess.run(["llvm-cov", "report", str(binary), f"-instr-profile={profile}", str(EXT / name)],
+                                check=True, capture_output=True, text=True).stdout  # fmt: skip
+        total = report.splitlines()[-1].split()
+        found[name] = float(total[-1].rstrip("%").replace("-", "nan")), float(total[-4].rstrip("%"))
+    return found
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", nargs="*", help="targets; all by default")
+    parser.add_argument("--seconds", type=float, default=30, help="for each target (default: 30)")
+    parser.add_argument("--runs", type=int, default=0, help="executions of each target at most; 0: no bound (default)")
+    parser.add_argument("--jobs", type=int, default=1, help="targets at once (default: 1)")
+    parser.add_argument("--coverage", action="store_true", help="report what the corpora reach of each header")
+    parser.add_argument("--merge", action="store_true", help="drop from the corpora what reaches nothing of its own")
+    options = parser.parse_args()
+    targets = options.target or sorted(path.stem for path in (FUZZ / "targets").glob("*.cpp"))
+    subprocess.run([sys.executable, str(FUZZ / "seeds.py"), str(BUILD / "seeds")], check=True)
+    failed = []
+
+    def work(target: str) -> None:
+        build(target, SANITIZERS)
+        begin = time.perf_counter()
+        executions, kept, held, log = run(target, options.seconds, options.runs)
+        if options.merge:
+            merge(target)
+        took = time.perf_counter() - begin
+        result = "" if held else "FAILED"
+        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs {result}", flush=True)
+        if not held:
+            failed.append(target)
+            print(log, file=sys.stderr, flush=True)
+        if options.coverage:
+            for name, (branches, lines) in covered(target).items():
+                print(f"    {name:42} branches {branches:6.2f} %  lines {lines:6.2f} %", flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(work, targets))
+    if failed:
+        print(f"failed: {', '.join(failed)}; inputs are in {BUILD / 'crashes'}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

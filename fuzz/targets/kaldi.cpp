@@ -1,0 +1,76 @@
+// Kaldi's archives, binary and text, whole and in windows: both say the same.
+// Covers: formats/kaldi_table.hpp formats/kaldi_read.hpp formats/kaldi_text.hpp formats/staging.hpp
+#include "formats/kaldi_table.hpp"
+#include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_any)
+
+namespace {
+
+using fuzz::Bytes;
+
+// What a reader tells of an entry, without messages: they quote what the window holds.
+std::string told(ninja::Entry& entry, int64_t offset, const char* begin) {
+  const ninja::Fault& fault = entry.fault;
+  std::string made(entry.key);
+  made += "|" + std::to_string(fault.kind) + "|" + std::to_string(fault.fatal) + "|" + std::to_string(fault.line) +
+          "|" + std::to_string(fault.byte) + "|" + std::to_string(offset + (entry.object - begin)) + "|";
+  fuzz::expect((fault.kind == ninja::Fault::kNone) == (entry.block.memory != nullptr),
+               "an entry is a lattice or faulty");
+  fuzz::expect(fault.kind == ninja::Fault::kNone || !fault.message.empty(), "a fault has a message");
+  if (entry.block.memory == nullptr) return made;
+  ninja::Items items;
+  ninja::take_entry(entry, items);
+  fuzz::expect_lattices(items);
+  return made + fuzz::bytes_of(items[0].arcs, items[0].labels) + (items[0].compact ? "c" : "r");
+}
+
+std::vector<std::string> read(const std::string& file, size_t window_size, const std::vector<uint8_t>* known) {
+  ninja::TableParser parser;
+  if (known != nullptr) {
+    parser.known = known->data();
+    parser.num_known = static_cast<int64_t>(known->size());
+  }
+  std::vector<std::string> found;
+  size_t at = 0, end = std::min(window_size, file.size());
+  while (true) {
+    const Bytes bytes(file.data() + at, end - at, ninja::kSlack);
+    const ninja::Window window{bytes.begin(), bytes.end(), static_cast<int64_t>(at),
+                               static_cast<int64_t>(file.size() - end)};
+    std::vector<ninja::Entry> entries;
+    const int64_t consumed = parser.parse(window, entries);
+    fuzz::expect(consumed >= 0 && consumed <= bytes.size(), "no more is consumed than there is");
+    for (ninja::Entry& entry : entries) found.push_back(told(entry, static_cast<int64_t>(at), bytes.begin()));
+    at += static_cast<size_t>(consumed);
+    if (parser.broken) break;
+    if (end == file.size()) {
+      fuzz::expect(at == end, "a whole file is consumed");
+      break;
+    }
+    end = std::min(file.size(), end + std::max(window_size, end - at));
+  }
+  return found;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Draw draw(data, size);
+  const uint8_t how = draw.ConsumeIntegral<uint8_t>();
+  const std::vector<uint8_t> known{1, 1, 1, 0, 1, 1, 1, 1};
+  const std::string file = fuzz::rest(draw);
+  const std::vector<uint8_t>* given = how & 1 ? &known : nullptr;
+  const std::vector<std::string> whole = read(file, file.size(), given);
+  if (how & 2) fuzz::expect(read(file, 1 + how / 4, given) == whole, "an archive reads the same in windows");
+  if (how & 4) {  // one lattice without its key, with more to come or not
+    const Bytes bytes(file, ninja::kSlack);
+    ninja::TableParser parser;
+    ninja::Entry entry;
+    const char* at = bytes.begin();
+    const ninja::Scan scan = parser.parse_one({bytes.begin(), bytes.end(), 0, how & 8 ? 1000 : 0}, at, entry);
+    fuzz::expect(at >= bytes.begin() && at <= bytes.end(), "no more is consumed than there is");
+    if (scan != ninja::Scan::kMore) told(entry, 0, bytes.begin());
+  }
+  return 0;
+}

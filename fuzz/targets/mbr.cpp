@@ -1,0 +1,44 @@
+// Minimum Bayes risk decoding, also in bands so narrow that paths touch their edges.
+// Covers: consensus/mbr.hpp consensus/mbr_band.hpp consensus/mbr_distance.hpp consensus/mbr_lattice.hpp
+#include "consensus/mbr.hpp"
+
+#include "core/times.hpp"
+#include "lattices.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Draw draw(data, size);
+  fuzz::Shape shape;
+  shape.wild = draw.ConsumeBool();
+  const bool search = draw.ConsumeBool(), silence = draw.ConsumeBool(), given = draw.ConsumeBool();
+  const int64_t whole = draw.ConsumeBool() ? int64_t{1} << 20 : 0, least = draw.ConsumeIntegralInRange<int64_t>(1, 4);
+  const int64_t most = draw.ConsumeIntegralInRange<int64_t>(1, 64);
+  std::vector<int32_t> start;
+  for (int left = given ? draw.ConsumeIntegralInRange<int>(0, 6) : 0; left > 0; --left) {
+    start.push_back(draw.ConsumeIntegralInRange<int32_t>(0, 5));
+  }
+  const ninja::Scales scales{draw.ConsumeIntegralInRange<int>(0, 8) / 4.0, draw.ConsumeIntegralInRange<int>(0, 8) / 4.0,
+                             0.5};
+  const bool large = draw.ConsumeIntegral<uint8_t>() == 255;
+  const fuzz::DrawnLattice drawn(draw, shape);
+  const ninja::Arcs arcs = drawn.arcs();
+  std::vector<int32_t> time(static_cast<size_t>(arcs.num_states));
+  if (ninja::state_times(arcs, drawn.labels(), time.data()) != ninja::kConsistent) {
+    int32_t now = 0;  // as a format may give them: no arc ends before it begins
+    for (int32_t& each : time) each = now += draw.ConsumeIntegralInRange<int32_t>(0, large ? 100000000 : 9);
+  }
+  const fuzz::Array<int32_t> times(time);
+  ninja::Consensus found;
+  if (!ninja::decode_mbr(arcs, drawn.labels(), times.data(), scales, given ? &start : nullptr, search, silence, whole,
+                         least, most, found)) {
+    return 0;
+  }
+  fuzz::expect(found.confidence.size() == found.words.size() && found.time.size() == 2 * found.words.size() &&
+                   found.posterior.size() == found.word.size() && !found.bin_begin.empty() &&
+                   found.bin_begin.back() == static_cast<int64_t>(found.word.size()) &&
+                   std::is_sorted(found.bin_begin.begin(), found.bin_begin.end()),
+               "the arrays of a result fit each other");
+  if (shape.wild) return 0;
+  fuzz::expect(std::isfinite(found.risk) && found.risk > -1e-3, "a risk is no less than 0");
+  for (const float each : found.posterior) fuzz::expect(each > -1e-3 && each < 1.001, "a posterior is a probability");
+  return 0;
+}

@@ -1,0 +1,40 @@
+// Kernels that find and keep paths: pruning, best path, n best, posteriors, oracle, pushing and minimizing.
+// Covers: graph/prune.hpp graph/select.hpp graph/best_path.hpp graph/nbest.hpp graph/posteriors.hpp graph/push.hpp
+// Covers: graph/minimize.hpp
+#include "graph/batches.hpp"
+#include "graph/posteriors.hpp"
+#include "lattices.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Draw draw(data, size);
+  fuzz::Shape shape;
+  shape.wild = draw.ConsumeBool();
+  shape.words = draw.ConsumeBool() ? 2 : 6;
+  const ninja::Scales scales{draw.ConsumeIntegralInRange<int>(0, 8) / 4.0, draw.ConsumeIntegralInRange<int>(0, 8) / 4.0,
+                             draw.ConsumeIntegralInRange<int>(-4, 4) / 2.0};
+  const double beam = draw.ConsumeBool() ? draw.ConsumeIntegralInRange<int>(0, 40) / 8.0 : 1e300;
+  const int64_t n = draw.ConsumeIntegralInRange<int64_t>(1, 30);
+  const bool strings = draw.ConsumeBool(), weights = draw.ConsumeBool();
+  const fuzz::DrawnLattice drawn(draw, shape);
+  const ninja::Items items = drawn.items();
+  const ninja::Results pruned = ninja::prune_each(items, scales, beam), best = ninja::best_path_each(items, scales);
+  const ninja::Results paths = ninja::nbest_each(items, n, scales);
+  const ninja::Results pushed = ninja::push_each(items, strings, weights, scales.acoustic);
+  const ninja::Results merged = ninja::minimize_each(items, strings, weights, scales.acoustic, 1.0 / 1024);
+  const ninja::PathWords words = ninja::best_words_each(items, scales);
+  std::vector<double> posterior(static_cast<size_t>(items[0].arcs.num_arcs));
+  const bool leads = ninja::posteriors(items[0].arcs, scales, posterior.data());
+  fuzz::expect(best.items.size() + best.failures.size() == 1 && pruned.items.size() == best.items.size() &&
+                   words.begin.size() == 2,
+               "a lattice has a best path or fails");
+  fuzz::expect(paths.items.empty() == best.items.empty() && static_cast<int64_t>(paths.items.size()) <= n,
+               "n best paths are n at most");
+  for (const ninja::Results* each : {&pruned, &best, &paths}) fuzz::expect_lattices(each->items);
+  if (!shape.wild) {
+    fuzz::expect_lattices(pushed.items);
+    fuzz::expect_lattices(merged.items);
+    for (const double each : posterior)
+      fuzz::expect(!leads || (each >= 0 && each < 1 + 1e-6), "a posterior is a probability");
+  }
+  return 0;
+}
