@@ -27,6 +27,7 @@ struct Shape {
   int32_t labels = 8;       // ids from 1, below it
   int32_t most_labels = 3;  // of an arc
   bool negative_labels = false;
+  bool dead_ends = true;     // states that nothing leaves, so that perhaps no path leads to the end
   bool wild = true;  // costs as large as there are, too
 };
 
@@ -52,7 +53,8 @@ inline LatticeArrays draw_lattice(Draw& draw, const Shape& shape = {}) {
     made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));
     made.final_ali_begin.push_back(static_cast<int64_t>(made.final_ali.size()));
     const uint8_t form = draw.ConsumeIntegral<uint8_t>();
-    const int32_t num_arcs = state + 1 == num_states ? 0 : form % (shape.most_arcs + 1);
+    const int32_t least = shape.dead_ends ? 0 : 1;
+    const int32_t num_arcs = state + 1 == num_states ? 0 : std::max(least, form % (shape.most_arcs + 1));
     for (int32_t arc = 0; arc < num_arcs; ++arc) {
       made.ali_begin.push_back(static_cast<int64_t>(made.ali.size()));
       made.dst.push_back(draw.ConsumeIntegralInRange<int32_t>(state + 1, std::min(num_states - 1, state + 4)));

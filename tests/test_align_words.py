@@ -27,6 +27,7 @@ from ninja.graph.align import (
     word_times,
 )
 from ninja.lattice import Lattice, check
+from ninja.lattice.batch import Batch
 from ninja.lattice.word_phones import KINDS, WordBoundary
 
 Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
@@ -480,3 +481,13 @@ def test_threads_share_an_aligner() -> None:
 def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         WordAlignment(**options)  # type: ignore[arg-type]
+
+
+def test_lattice_without_a_path_is_refused():
+    inf = np.inf
+    lattice = Lattice.from_arrays(
+        "utt", [0, 0, 1, 1], [2], [1], [0.0], [0.0], [inf, inf, 0], [inf, inf, 0], ali_begin=[0, 2], ali=[11, 12],
+    )  # fmt: skip
+    assert WordAligner(MODEL, BOUNDARY).all(Batch.of([lattice])) is None
+    with pytest.raises(LatticeError, match="nothing of it can be aligned"):
+        align_words(lattice, MODEL, BOUNDARY)

@@ -291,3 +291,13 @@ def test_a_writer_refuses_arrays_that_do_not_fit_together():
     broken = Lattice(*(short if name == "ali" else getattr(lattice, name) for name in Lattice.__slots__))
     with pytest.raises(LatticeError, match="do not fit together"):
         TableWriter().append(broken, b"k", True)
+
+
+def test_offsets_of_what_is_no_entry_are_in_the_file():
+    content = b"no-table"
+    reader = TableReader("bad.ark")
+    reader.space(len(content))[:] = content
+    reader.advance(len(content))
+    _, faults = reader.parse(0)
+    assert len(faults) == 1
+    assert reader.offsets == [0]

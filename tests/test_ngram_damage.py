@@ -200,6 +200,7 @@ def family(word, what, logprob=-1.0, weight=0.0):
         (const_arpa(order=65), "an order of 65"),
         (const_arpa(unigrams=(0, 1, 4, 8)), "a state at 7 of 9"),
         (const_arpa(unigrams=(0, 1, 4, -5)), "a state at -6 of 9"),
+        (const_arpa(unigrams=(0, 1, 4, -(2**63))), f"a state at -{2**63} of 9"),
         (const_arpa(unigrams=(0, 1, 0, 4)), "it lacks </s>"),
         (const_arpa(states=family(3, 0)), None),
         (const_arpa(states=family(9, 0)), "ends in word 9, which has no 1-gram"),

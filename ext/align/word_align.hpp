@@ -32,7 +32,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     options_ = options;
     end_ = AlignEnd::kAligned;
     find_alive();
-    if (!is_deterministic()) return AlignEnd::kUnsure;
+    if (!alive_[0] || !is_deterministic()) return AlignEnd::kUnsure;  // without a path there is nothing to align
     clear();
     places_.add(places_.add_tail(0, {nullptr, 0}), nullptr, 0);
     for (int32_t place = 0; place < num_states() && end_ == AlignEnd::kAligned; ++place) {

@@ -11,9 +11,11 @@
 // Source: Kaldi, src/lm/const-arpa-lm.cc.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +77,7 @@ class Reader {
     builder.reserve(num_unigrams_, num_states_ / 2);
     std::vector<int32_t> new_id(static_cast<size_t>(num_unigrams_), -1);
     for (int32_t id = 0; id < num_unigrams_; ++id) {
-      const int64_t place = load<int64_t>(unigrams_ + 8 * id) - 1;
+      const int64_t place = entry(unigrams_ + 8 * id);
       if (place == -1) continue;
       new_id[id] = builder.num_words();
       out.word_id.push_back(id);
@@ -107,6 +109,11 @@ class Reader {
     T value;
     std::memcpy(&value, bytes_ + byte, sizeof(T));
     return value;
+  }
+
+  // The place in LmStates that an entry of the other tables names; -1: none.
+  int64_t entry(int64_t byte) const {
+    return std::max(load<int64_t>(byte), std::numeric_limits<int64_t>::min() + 1) - 1;  // the least would overflow
   }
 
   int64_t byte_of(int64_t place) const { return states_ + 4 * place; }
@@ -189,7 +196,7 @@ class Reader {
         place = what / 2 > 0 ? parent.place + what / 2 : -1;
         if (what / 2 <= 0) {
           if (-(what / 2) >= num_overflow_) throw Malformed{"an entry beyond LmOverflow", byte_of(at + 1)};
-          place = load<int64_t>(overflow_ + 8 * -static_cast<int64_t>(what / 2)) - 1;
+          place = entry(overflow_ + 8 * -static_cast<int64_t>(what / 2));
         }
       }
       const double logprob =

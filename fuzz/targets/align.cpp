@@ -14,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shape.most_labels = draw.ConsumeBool() ? 3 : 8;
   shape.most_states = 8;
   shape.most_arcs = 3;
+  shape.dead_ends = draw.ConsumeBool();
   std::vector<uint32_t> kind(1, 1);
   for (int label = 1; label <= shape.labels; ++label) {
     const auto drawn = draw.ConsumeIntegral<uint8_t>();
@@ -51,7 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::Labels known{kinds.data(), shape.labels};
   const ninja::Items items = drawn.items();
   ninja::Items fast;
-  if (ninja::align_all(items, known, options, fast) && !shape.wild) fuzz::expect_lattices(fast);
+  const bool all_well = ninja::align_all(items, known, options, fast);
+  if (all_well && !shape.wild && !shape.dead_ends) fuzz::expect_lattices(fast);
   const ninja::Alignments labels = drawn.labels();
   const int64_t num_labels = labels.ali_begin[items[0].arcs.num_arcs];
   const int64_t num_final_labels = labels.final_ali_begin[items[0].arcs.num_states];
@@ -77,6 +79,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::LatticeArrays made = keep ? remover.keep() : remover.remove(options.max_labels, graph.too_large);
   if (graph.too_large || made.final_graph.empty() || shape.wild) return 0;
   const ninja::Flaw flaw = fuzz::flaw_of(made.arcs(), made.alignments());
-  if (flaw != ninja::Flaw::kNoFinal) fuzz::expect_lattice(made.arcs(), made.alignments());
+  if (flaw != ninja::Flaw::kNoFinal || (!shape.dead_ends && graph.fault == ninja::AlignFault::kNone && !keep)) fuzz::expect_lattice(made.arcs(), made.alignments());
   return 0;
 }

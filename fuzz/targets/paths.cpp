@@ -24,9 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::PathWords words = ninja::best_words_each(items, scales);
   std::vector<double> posterior(static_cast<size_t>(items[0].arcs.num_arcs));
   const bool leads = ninja::posteriors(items[0].arcs, scales, posterior.data());
-  fuzz::expect(best.items.size() + best.failures.size() == 1 && pruned.items.size() == best.items.size() &&
-                   words.begin.size() == 2,
+  fuzz::expect(best.items.size() + best.failures.size() == 1 && words.begin.size() == 2,
                "a lattice has a best path or fails");
+  // Pruning scales costs in single precision, as Kaldi does, where the largest overflow.
+  fuzz::expect(shape.wild || pruned.items.size() == best.items.size(), "pruning keeps the best path");
   fuzz::expect(paths.items.empty() == best.items.empty() && static_cast<int64_t>(paths.items.size()) <= n,
                "n best paths are n at most");
   for (const ninja::Results* each : {&pruned, &best, &paths}) fuzz::expect_lattices(each->items);
