@@ -5,6 +5,7 @@ python fuzz/run.py [--seconds 30] [--coverage] [TARGET ...]
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -91,23 +92,25 @@ def merge(target: str) -> None:
         smaller.rename(corpus)
 
 
-def covered(target: str) -> dict[str, tuple[float, float]]:
-    """Return of each header that a target covers how many per cent of its branches and lines the corpus reaches."""
-    source = (FUZZ / "targets" / f"{target}.cpp").read_text()
-    names = " ".join(re.findall(r"^// Covers: (.*)$", source, re.MULTILINE)).split()
-    binary = build(target, COVERAGE, ".coverage")
-    raw, profile = BUILD / f"{target}.profraw", BUILD / f"{target}.profdata"
-    folders = [str(BUILD / each / target) for each in ("corpus", "seeds")]
-    subprocess.run([str(binary), "-runs=0", *folders], check=True, capture_output=True,
-                   env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})  # fmt: skip
-    subprocess.run(["llvm-profdata", "merge", "-sparse", str(raw), "-o", str(profile)], check=True)
-    found = {}
-    for name in names:
-        report = subprocess.run(["llvm-cov", "report", str(binary), f"-instr-profile={profile}", str(EXT / name)],
-                                check=True, capture_output=True, text=True).stdout  # fmt: skip
-        total = report.splitlines()[-1].split()
-        found[name] = float(total[-1].rstrip("%").replace("-", "nan")), float(total[-4].rstrip("%"))
-    return found
+def covered(targets: list[str]) -> list[tuple[str, float, float]]:
+    """Return each header that targets cover, and how many per cent of its branches and lines their corpora reach."""
+    profiles, binaries, names = [], [], set()
+    for target in targets:
+        source = (FUZZ / "targets" / f"{target}.cpp").read_text()
+        names.update(" ".join(re.findall(r"^// Covers: (.*)$", source, re.MULTILINE)).split())
+        binaries.append(build(target, COVERAGE, ".coverage"))
+        profiles.append(BUILD / f"{target}.profraw")
+        folders = [str(BUILD / each / target) for each in ("corpus", "seeds")]
+        subprocess.run([str(binaries[-1]), "-runs=0", *folders], check=True, capture_output=True,
+                       env={**os.environ, "LLVM_PROFILE_FILE": str(profiles[-1])})  # fmt: skip
+    merged = BUILD / "all.profdata"
+    subprocess.run(["llvm-profdata", "merge", "-sparse", *map(str, profiles), "-o", str(merged)], check=True)
+    others = [part for binary in binaries[1:] for part in ("-object", str(binary))]
+    command = ["llvm-cov", "export", "-summary-only", f"-instr-profile={merged}", str(binaries[0]), *others]
+    done = subprocess.run([*command, *(str(EXT / name) for name in sorted(names))], check=True, capture_output=True)
+    files = json.loads(done.stdout)["data"][0]["files"]
+    parts = [(file["filename"], file["summary"]) for file in files]
+    return [(name.split("/ext/")[-1], found["branches"]["percent"], found["lines"]["percent"]) for name, found in parts]
 
 
 def main() -> int:
@@ -136,12 +139,13 @@ def main() -> int:
         if not held:
             failed.append(target)
             print(log, file=sys.stderr, flush=True)
-        if options.coverage:
-            for name, (branches, lines) in covered(target).items():
-                print(f"    {name:42} branches {branches:6.2f} %  lines {lines:6.2f} %", flush=True)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(work, targets))
+    if options.coverage and not failed:
+        print("\nof the headers, all these targets together reach")
+        for name, branches, lines in covered(targets):
+            print(f"    {name:40} {branches:6.1f} % of branches {lines:6.1f} % of lines")
     if failed:
         print(f"failed: {', '.join(failed)}; inputs are in {BUILD / 'crashes'}", file=sys.stderr)
     return bool(failed)
