@@ -24,6 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::PathWords words = ninja::best_words_each(items, scales);
   std::vector<double> posterior(static_cast<size_t>(items[0].arcs.num_arcs));
   const bool leads = ninja::posteriors(items[0].arcs, scales, posterior.data());
+  const auto num_states = static_cast<size_t>(items[0].arcs.num_states);
+  std::vector<double> alpha(num_states), beta(num_states);
+  ninja::forward_backward(items[0].arcs, scales, alpha.data(), beta.data());
   fuzz::expect(best.items.size() + best.failures.size() == 1 && words.begin.size() == 2,
                "a lattice has a best path or fails");
   // Pruning scales costs in single precision, as Kaldi does, where the largest overflow.
