@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
 from ninja.formats.content import Content
@@ -82,11 +82,18 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
 
 
 def digest(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        InputError: It cannot be read.
+    """
     result = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(2**20):
-            result.update(block)
+    try:
+        with open(path, "rb") as stream:
+            while block := stream.read(2**20):
+                result.update(block)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", os.fspath(path)) from error
     return result.hexdigest()
 
 
