@@ -12,7 +12,7 @@ demo: $(VENV)/.package
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.tools programs
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .

@@ -27,6 +27,15 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
 
+# Files in which single tests take long begin first: else a core waits for them in the end.
+SLOW = ("test_tutorials", "test_train_torchrun", "test_readme", "test_train_parallel", "test_context_examples")
+
+
+def pytest_collection_modifyitems(items):
+    """Put the slow files first."""
+    items.sort(key=lambda item: item.path.stem not in SLOW)
+
+
 # What tests compare with, and skip themselves without: on a user's machine either may be missing.
 NEEDED_DATA = ("golden", "data/english", "data/korean", "data/formats", "data/rnnlm", "data/bias")
 NEEDED_LIBRARIES = ("torch", "pywrapfst", "transformers", "onnx", "onnxruntime", "google.protobuf")
