@@ -39,6 +39,7 @@ def here(tmp_path, monkeypatch):
 def cluster():
     """A head without cores and two nodes of one core each."""
     if not os.environ.get("NINJA_SLOW"):
+        # Half a minute, and an extra of 100 MB that CI does not install; `make cluster-check` runs them.
         pytest.skip("Ray was not asked for: NINJA_SLOW=1, the extra ray")
     patch = pytest.MonkeyPatch()
     patch.setenv("RAY_AUTH_MODE", "disabled")

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from test_train import toy_sentences  # noqa: E402
 
+# Each starts processes that import torch, minutes in all; CI runs that of two machines.
 SLOW = "kills trainings for a minute: NINJA_SLOW=1"
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
 slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts seven processes")

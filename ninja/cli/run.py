@@ -133,7 +133,7 @@ def _share(shares: deque[tuple[str, float | None]], key: str) -> float | None:
 
 
 class Written(NamedTuple):
-    """What a command has written."""
+    """Counts of the lattices and arcs written."""
 
     results: int  # lattices
     arcs: int  # of them all

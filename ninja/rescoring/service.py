@@ -208,7 +208,7 @@ class Service:
                 if place.set_running_or_notify_cancel():
                     self._free -= 1
                     handed.append(place)
-        for place in handed:  # not within the lock: whoever waits is told
+        for place in handed:  # outside the lock: callbacks of futures run here
             place.set_result(None)
 
     # The service's thread.

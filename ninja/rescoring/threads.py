@@ -16,7 +16,7 @@ from ninja.rescoring.carry_over import Utterance
 
 Result = TypeVar("Result")
 
-SECONDS_TO_STOP = 10.0  # for threads whose results nobody wants any more
+SECONDS_TO_STOP = 10.0  # for threads whose results are no longer wanted
 
 
 class InFlight:

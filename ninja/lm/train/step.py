@@ -43,7 +43,7 @@ def gradient(
 
     Args:
         number: Of the batch; dropout and sampled words follow from it and the seed alone, so that a batch draws the
-            same whoever takes it, and however often the training is interrupted.
+            same on any worker, and however often the training is interrupted.
         together: Numbers of the batches whose gradients will be averaged; None: this alone.
         forward: Computes the outputs in the place of `module`, whose weights it has.
     """

@@ -34,7 +34,7 @@ class Learner:
 
 
 class Alone:
-    """A worker that shares with nobody; the base of the methods.
+    """A worker that trains alone; the base of the methods.
 
     The loop goes from meeting to meeting. Between two, `turns` says which batches are this worker's, and `before_step`
     and `after_step` stand around each step. `meet` ends it: all workers have then taken the same batches.
