@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_training import TOY, toy, toy_texts
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
-from ninja.lm import TrainOptions, load, sentence_logprobs, text
+from ninja.lm import load, sentence_logprobs, text
 
 torch = pytest.importorskip("torch")
 
@@ -20,31 +21,6 @@ from ninja.lm.train.objective import Sampler  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
-
-TOY = TrainOptions(
-    vocabulary=60,
-    min_count=1,
-    embedding=16,
-    hidden=24,
-    layers=2,
-    epochs=4,
-    batch_tokens=128,
-    learning_rate=2e-2,
-    warmup=5,
-    samples=30,
-    check_steps=8,
-    seed=3,
-    threads=1,
-)
-
-
-def toy_sentences(count, seed):
-    """A small language: who does what to whom, now and then with an adverb."""
-    random = np.random.default_rng(seed)
-    for _ in range(count):
-        verb = random.integers(8)
-        words = [f"subject{random.integers(9)}", f"verb{verb}", f"object{verb}"]
-        yield " ".join(words + ["gladly"] * int(random.integers(2)))
 
 
 @pytest.fixture(autouse=True)
@@ -58,13 +34,9 @@ def one_thread():
 
 @pytest.fixture
 def texts(tmp_path):
-    (tmp_path / "train.txt").write_text("\n".join(toy_sentences(200, 1)))
-    (tmp_path / "dev.txt").write_text("\n".join([*toy_sentences(40, 2), "subject1 sleeps"]))
-    return tmp_path / "train.txt", tmp_path / "dev.txt"
-
-
-def change(**options):
-    return dataclasses.replace(TOY, **options)
+    train_text, dev = toy_texts(tmp_path)
+    dev.write_text(dev.read_text() + "\nsubject1 sleeps")
+    return train_text, dev
 
 
 # What is minimised
@@ -151,9 +123,7 @@ def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
 
 def test_training_learns_and_reports_what_it_stored(tmp_path, texts):
     reports = []
-    result = train.train(
-        *texts, tmp_path / "lm.pt", change(layers=1, embedding=32, hidden=48, epochs=20), reports.append
-    )
+    result = train.train(*texts, tmp_path / "lm.pt", toy(layers=1, embedding=32, hidden=48, epochs=20), reports.append)
     measured = [report.perplexity for report in reports if report.perplexity is not None]
     assert (
         result.perplexity == min(measured) < 4 < measured[0]
@@ -176,7 +146,7 @@ def test_training_learns_and_reports_what_it_stored(tmp_path, texts):
 
 @pytest.mark.parametrize("self_normalize", [0.0, 0.3])
 def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normalize):
-    train.train(*texts, tmp_path / "lm.pt", change(self_normalize=self_normalize, samples=0, epochs=20))
+    train.train(*texts, tmp_path / "lm.pt", toy(self_normalize=self_normalize, samples=0, epochs=20))
     raw, exact = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
     word = np.arange(3, 29, dtype=np.int32)
     log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw, exact)]
@@ -185,8 +155,8 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
 
 
 def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
-    train.train(*texts, tmp_path / "plain.pt", change(epochs=20, seed=5))
-    train.train(*texts, tmp_path / "lm.pt", change(epochs=20, normaliser=16, seed=5))
+    train.train(*texts, tmp_path / "plain.pt", toy(epochs=20, seed=5))
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=20, normaliser=16, seed=5))
     plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
     weights = stored.module.state_dict()
     assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
@@ -200,8 +170,8 @@ def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_
 
 
 def test_a_normaliser_is_added_to_a_checkpoint_of_bytes(tmp_path, texts):
-    options = change(epochs=5, normaliser=16)
-    train.train(*texts, tmp_path / "lm.pt", change(epochs=5))
+    options = toy(epochs=5, normaliser=16)
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=5))
     stored = checkpoint.read(tmp_path / "lm.pt")
     checkpoint.save(dataclasses.replace(stored, storage="int8"), tmp_path / "small.pt")
     sentences, dev = (text.encode(each, stored.words) for each in texts)
@@ -223,13 +193,13 @@ def stop_at(step):
 
 def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
     whole, halves = tmp_path / "whole.pt", tmp_path / "halves.pt"
-    train.train(*texts, whole, change(dropout=0.2))
+    train.train(*texts, whole, toy(dropout=0.2))
     with pytest.raises(KeyboardInterrupt):
-        train.train(*texts, halves, change(dropout=0.2), stop_at(16))
+        train.train(*texts, halves, toy(dropout=0.2), stop_at(16))
     assert (tmp_path / "halves.pt.state").exists()
     torch.manual_seed(99)  # a new process would have other random numbers
     reports = []
-    train.train(*texts, halves, change(dropout=0.2, resume=True), reports.append)
+    train.train(*texts, halves, toy(dropout=0.2, resume=True), reports.append)
     assert reports[0].step > 16
     one, other = checkpoint.read(whole), checkpoint.read(halves)
     for name, weight in one.module.state_dict().items():
@@ -242,7 +212,7 @@ def test_equal_seeds_give_equal_models_and_leave_the_callers_random_numbers_alon
     expected = torch.rand(3)
     for name, seed in (("a.pt", 3), ("b.pt", 3), ("c.pt", 4)):
         torch.manual_seed(5)
-        train.train(*texts, tmp_path / name, change(epochs=1, seed=seed))
+        train.train(*texts, tmp_path / name, toy(epochs=1, seed=seed))
         assert torch.equal(torch.rand(3), expected)
     weight = [checkpoint.read(tmp_path / name).module.embedding.weight for name in ("a.pt", "b.pt", "c.pt")]
     assert torch.equal(weight[0], weight[1])
@@ -252,7 +222,7 @@ def test_equal_seeds_give_equal_models_and_leave_the_callers_random_numbers_alon
 def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
     (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)  # nothing of it can be learned
     reports = []
-    result = train.train(*texts, tmp_path / "lm.pt", change(epochs=500, patience=2, check_steps=5), reports.append)
+    result = train.train(*texts, tmp_path / "lm.pt", toy(epochs=500, patience=2, check_steps=5), reports.append)
     assert result.step < reports[-1].step < reports[-1].num_steps
     assert [report.best for report in reports if report.perplexity is not None][-2:] == [False, False]
     assert objective.perplexity(
@@ -262,7 +232,7 @@ def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
 
 def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts):
     reports = []
-    train.train(*texts, tmp_path / "lm.pt", change(epochs=10_000, max_minutes=0.02, patience=10**6), reports.append)
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=10_000, max_minutes=0.02, patience=10**6), reports.append)
     assert reports[-1].step < reports[-1].num_steps
     assert reports[-1].learning_rate < 0.1 * TOY.learning_rate
 
@@ -270,27 +240,27 @@ def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts):
 def test_resuming_needs_the_state_of_the_same_training(tmp_path, texts):
     output = tmp_path / "lm.pt"
     with pytest.raises(OptionError, match="no training state to resume; leave out --resume"):
-        train.train(*texts, output, change(resume=True))
+        train.train(*texts, output, toy(resume=True))
     with pytest.raises(KeyboardInterrupt):
         train.train(*texts, output, TOY, stop_at(8))
     with pytest.raises(OptionError, match="hidden was 24 and is now 32; resume with the same texts and options"):
-        train.train(*texts, output, change(resume=True, hidden=32))
+        train.train(*texts, output, toy(resume=True, hidden=32))
     texts[0].write_text("another text\n" * 20)
     with pytest.raises(OptionError, match=r"train_sha256 was \w+ and is now"):
-        train.train(*texts, output, change(resume=True))
+        train.train(*texts, output, toy(resume=True))
     (tmp_path / "lm.pt.state").write_bytes(b"PK\3\4 no more")
     with pytest.raises(ModelError, match="not a training state"):
-        train.train(*texts, output, change(resume=True))
+        train.train(*texts, output, toy(resume=True))
 
 
 def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, texts):
     lines = texts[0].read_text().splitlines()
     lines[19] = "subject1 sleeps"  # a word of the held-out part alone
     texts[0].write_text("\n".join(lines))
-    found = train.train(texts[0], None, tmp_path / "found.pt", change(epochs=1))
+    found = train.train(texts[0], None, tmp_path / "found.pt", toy(epochs=1))
     (tmp_path / "rest.txt").write_text("\n".join(line for place, line in enumerate(lines, 1) if place % 20))
     (tmp_path / "held.txt").write_text("\n".join(lines[19::20]))
-    expected = train.train(tmp_path / "rest.txt", tmp_path / "held.txt", tmp_path / "expected.pt", change(epochs=1))
+    expected = train.train(tmp_path / "rest.txt", tmp_path / "held.txt", tmp_path / "expected.pt", toy(epochs=1))
     assert (found.num_held_out, expected.num_held_out) == (10, 0)
     assert (found.perplexity, found.unknown) == (expected.perplexity, expected.unknown)
     assert found.unknown > 0
@@ -307,7 +277,7 @@ def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
 
 def test_a_diverging_training_says_so(tmp_path, texts):
     with pytest.raises(ModelError, match=r"diverged at step \d+; lower the learning rate"):
-        train.train(*texts, tmp_path / "lm.pt", change(learning_rate=1e30, epochs=50))
+        train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
 
 
 def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
@@ -329,7 +299,7 @@ def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
 )
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
-        change(**options)
+        toy(**options)
 
 
 # Text

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,28 +13,27 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_train import toy_sentences  # noqa: E402
+from torch.distributed.run import get_args_parser  # noqa: E402
+from toy_training import toy_command, toy_texts  # noqa: E402
 
 # Each starts processes that import torch, minutes in all; CI runs that of two machines.
 SLOW = "kills trainings for a minute: NINJA_SLOW=1"
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
 slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts seven processes")
 ROOT = Path(__file__).resolve().parent.parent
-SIZES = {"min-count": 1, "embedding": 16, "hidden": 24, "batch-tokens": 128, "samples": 30, "threads": 1}
-PACE = {"epochs": 12, "warmup": 5, "learning-rate": 0.01, "check-steps": 8, "block-steps": 3, "patience": 1000}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "train.txt").write_text("\n".join(toy_sentences(800, 1)))
-    (tmp_path / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
+    toy_texts(tmp_path, 800)
     return tmp_path
 
 
-def command(folder, output, method, **more):
-    options = {**SIZES, **PACE, **more}
-    texts = ["train", str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
-    return ["-m", "ninja", *texts, "--parallel", method, *(f"--{name}={value}" for name, value in options.items())]
+def command(folder, output, method, *more, **options):
+    chosen = toy_command(parallel=method, epochs=options.pop("epochs", 12), patience=1000, **options)
+    texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
+    # Without -- torchrun would take --log for one of its own options.
+    return ["-m", "ninja", "--", "train", *texts, *chosen, *map(str, more)]
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -72,7 +72,7 @@ def weights(path):
 def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
     whole = start(command(folder, "whole.pt", method, workers=2))
     assert whole.wait(120) == 0
-    halves = start(command(folder, "halves.pt", method, workers=2, **{"log-file": folder / "log"}))
+    halves = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
     wait_for(folder / "halves.pt.state", halves)
     workers = children(halves)
     os.kill(workers[1] if victim == "worker" else halves.pid, signal.SIGKILL)
@@ -86,12 +86,21 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
         assert time.monotonic() - begun < 15, "workers outlive the training"
         time.sleep(0.05)
     assert (folder / "halves.pt.state").exists()
-    again = start([*command(folder, "halves.pt", method, workers=2, **{"log-file": folder / "log"}), "--resume"])
+    again = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True))
     assert again.wait(120) == 0
     one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
     assert all(torch.equal(weight, other[name]) for name, weight in one.items())
     steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]
     assert steps[-1] == max(steps)
+
+
+def test_the_documented_options_are_ninjas_and_not_torchruns(ninja):
+    page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", "")
+    (line,) = (line for line in page.splitlines() if line.startswith("torchrun "))
+    given = get_args_parser().parse_args(shlex.split(line)[1:])
+    assert (given.module, given.training_script, given.log_dir) == (True, "ninja", None)
+    assert given.training_script_args[-2:] == ["--log", "train.jsonl"]
+    assert ninja("--", "train", "--help")[0] == 0  # as newer Pythons leave it
 
 
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
@@ -101,7 +110,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
 def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
     arguments = [*TORCHRUN, "--rdzv-endpoint", "localhost:0", "--nproc-per-node", "2", "--max-restarts", "1"]
-    process = start([*arguments, *command(folder, "lm.pt", method, epochs=30, **{"log-file": folder / "log"})])
+    process = start([*arguments, *command(folder, "lm.pt", method, "--log", folder / "log", epochs=30)])
     wait_for(folder / "lm.pt.state", process)
     line = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(line[1]), signal.SIGKILL)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_training import toy
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm import TrainOptions, load, sentence_logprobs, text
+from ninja.lm import load, sentence_logprobs, text
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import score_trie
 
@@ -222,10 +223,7 @@ def test_a_forest_keeps_every_way_and_reads_every_node_once(draws, size, max_tok
 # Training, and the file
 
 
-TOY = TrainOptions(
-    architecture="transformer", vocabulary=60, min_count=1, embedding=16, hidden=32, layers=2, heads=2, epochs=10,
-    batch_tokens=128, learning_rate=1e-2, warmup=5, samples=0, check_steps=8, seed=3, threads=1,
-)  # fmt: skip
+SMALL = toy(architecture="transformer", hidden=32, heads=2, epochs=10, learning_rate=1e-2, samples=0)
 
 
 @pytest.fixture
@@ -239,7 +237,7 @@ def texts(tmp_path):
 
 
 def test_a_transformer_is_trained_stored_and_loaded(tmp_path, texts):
-    result = train.train(*texts, tmp_path / "lm.pt", TOY)
+    result = train.train(*texts, tmp_path / "lm.pt", SMALL)
     assert result.perplexity < 4.5  # at best (9 · 8) ** (1 / 4) = 2.9
     stored = checkpoint.read(tmp_path / "lm.pt")
     assert isinstance(stored.module, TransformerLanguageModel)
@@ -258,7 +256,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
         if report.step >= 16:
             raise KeyboardInterrupt
 
-    options = dataclasses.replace(TOY, dropout=0.2, epochs=4)
+    options = dataclasses.replace(SMALL, dropout=0.2, epochs=4)
     train.train(*texts, tmp_path / "whole.pt", options)
     with pytest.raises(KeyboardInterrupt):
         train.train(*texts, tmp_path / "halves.pt", options, stop)
@@ -285,7 +283,7 @@ def test_the_command_trains_it(tmp_path, texts, ninja):
 )
 def test_options_that_make_no_transformer_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
-        dataclasses.replace(TOY, **options)
+        dataclasses.replace(SMALL, **options)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ import signal
 
 import torch.distributed as dist
 
-from ninja.lm.train import loop
+from ninja.lm.train import loop, step
 
 
 def several(trainings, progress, workers):
     """Train several times in one set of processes, which take seconds to start; return the reports of each."""
-    return [one(*texts, output, options, workers) for texts, output, options in trainings]
+    reports = []
+    for texts, output, options, step.HALF_PRECISION in trainings:
+        reports.append(one(*texts, output, options, workers))
+    return reports
 
 
 def one(train_text, dev_text, output, options, workers):

@@ -35,12 +35,7 @@ if TYPE_CHECKING:
 @click.argument("text", type=InputFile())
 @reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
 @writes("-o", "Checkpoint to write.", "--output-file", required=True)
-@writes(
-    "--log",
-    "Progress for programs, JSON lines; --resume adds to it. torchrun wants it as --log-file.",
-    "--log-file",
-    "log",
-)
+@writes("--log", "Progress for programs, JSON lines; --resume adds to it.")
 @from_fields(TrainOptions)
 def train(text: str, dev: str | None, output_file: str, log: str | None, **chosen: Any) -> None:
     """Train a language model on a text.
@@ -55,7 +50,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
     Examples:
       ninja train train.txt.gz --dev dev.txt -o model.pt
       ninja train train.txt.gz --dev dev.txt -o model.pt --workers 4 --parallel bmuf
-      torchrun --nnodes 2 --nproc-per-node 8 … -m ninja train train.txt.gz -o model.pt --parallel ssgd
+      torchrun --nnodes 2 --nproc-per-node 8 … -m ninja -- train train.txt.gz -o model.pt --parallel ssgd
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     options = TrainOptions(**chosen)
