@@ -49,37 +49,23 @@ PAUSE = 1.0  # seconds that a step sleeps where workers are slowed: long beside 
 SLOWED_BATCHES = {"ssgd": 64, "bmuf": 64, "adpsgd": 320, "h-adpsgd": 320}  # the last step of the slow one counts whole
 METHODS = ("ssgd", "bmuf", "adpsgd", "h-adpsgd")
 FACTORS = (1, 2, 5, 10)
-NBM, CBM = {"parallel": "bmuf"}, {"parallel": "bmuf", "classical_momentum": True}
-AD, H = {"parallel": "adpsgd"}, {"parallel": "h-adpsgd", "node_size": 2}
+NBM = {"parallel": "bmuf"}
+WARM = {**NBM, "block_warmup": 100}
+GRID = {  # methods, and rates as multiples of the one worker's
+    "one worker": ({"workers": 1}, (1, 2)),
+    "SSGD": ({"parallel": "ssgd"}, (1, 2, 4, 8)),
+    "MA": ({"parallel": "ma"}, (1, 4, 8)),
+    "CBM": ({**NBM, "classical_momentum": True}, (1, 2, 4)),
+    "NBM": (NBM, (1, 2, 4)),
+    "NBM, warm-up 100": (WARM, (1, 2, 4)),
+    "ADPSGD": ({"parallel": "adpsgd"}, (1, 4, 8, 16)),
+    "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 4, 8)),
+}
 
 
 def _cells() -> dict[str, dict]:
-    """Return the cells of perplexity, the most telling first: name and options, the rate as a multiple."""
-    cells: dict[str, dict] = {"one worker ×1": {"workers": 1}}
-    methods = {"SSGD": {"parallel": "ssgd"}, "MA": {"parallel": "ma"}, "NBM": NBM, "CBM": CBM, "ADPSGD": AD}
-    for factor, names in ((1, methods), (4, ("SSGD", "ADPSGD")), (2, ("NBM",)), (8, ("ADPSGD", "MA"))):
-        for name in names:
-            cells[f"{name} ×{factor}"] = {**methods[name], "rate": factor}
-    warm = {"block_warmup": 100}
-    cells["NBM ×2, warm-up 100"] = {**NBM, **warm, "rate": 2}
-    cells["NBM ×1, momentum 0.5"] = {**NBM, "block_momentum": 0.5}
-    cells["NBM ×1, momentum 0.75"] = {**NBM, "block_momentum": 0.75}
-    cells["NBM ×1, moments reset"] = {**NBM, "block_optimizer": "reset"}
-    cells["NBM ×1, moments keep"] = {**NBM, "block_optimizer": "keep"}
-    cells["NBM ×1, block of 2"] = {**NBM, "block_steps": 2}
-    cells["NBM ×1, block of 32"] = {**NBM, "block_steps": 32}
-    cells["H-ADPSGD 4 × 2 ×4"] = {**H, "rate": 4}
-    cells["SSGD ×2"] = {"parallel": "ssgd", "rate": 2}
-    cells["MA ×4"] = {"parallel": "ma", "rate": 4}
-    cells["CBM ×2"] = {**CBM, "rate": 2}
-    cells["NBM ×1, warm-up 100"] = {**NBM, **warm}
-    cells["one worker ×2"] = {"workers": 1, "rate": 2}
-    cells["H-ADPSGD 4 × 2 ×1"] = H
-    cells["NBM ×4, warm-up 100"] = {**NBM, **warm, "rate": 4}
-    for workers in (16, 32):
-        cells[f"SSGD ×4, {workers} workers"] = {"parallel": "ssgd", "workers": workers, "rate": 4}
-        cells[f"ADPSGD ×8, {workers} workers"] = {**AD, "workers": workers, "rate": 8}
-    return cells
+    """Return the cells of perplexity: name and options, the rate as a multiple."""
+    return {f"{name} ×{rate}": {**options, "rate": rate} for name, (options, rates) in GRID.items() for rate in rates}
 
 
 def simulated(options: TrainOptions, corpus, dev) -> float:

@@ -1,4 +1,9 @@
-"""Simulate how fast N workers train, from measured quantities; `benchmarks.training` prints its table.
+"""Measure a step of training, and simulate how fast N workers are.
+
+    python -m benchmarks.training_speed TRAIN [--link 1.25e9] [--latency 50e-6] [--node-link 10e9]
+
+Measured are the seconds of a step on one core of this machine, their spread, and the bytes of the weights; what the
+network does is given. `benchmarks.training` puts the tables into docs/training.md.
 
 Each worker's step takes a time drawn around its mean. Who waits for whom is the method's:
 
@@ -13,14 +18,23 @@ A ring all-reduce of B bytes over N workers sends 2 B (N − 1) / N from each, i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import argparse
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
+
+from ninja.lm.train import loop
+from ninja.lm.train.corpus import Choice, open_corpus
+from ninja.lm.train.order import Order
+from ninja.lm.train.recipe import TrainOptions
+from ninja.lm.train.step import gradient, make_sampler, update
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What is measured or known of a cluster and a network."""
+    """What is measured or known of workers and the network between them; the defaults are a small cluster of GPUs."""
 
     step: float = 0.1  # seconds that a step's computation takes
     spread: float = 0.05  # standard deviation of a step's time over its mean
@@ -32,6 +46,27 @@ class Machines:
     block_steps: int = 50
     block_tensors: int = 3  # vectors averaged after a block: weights and Adam's two moments; 1 where moments stay
     slow: float = 1.0  # times as long that one worker's steps take
+
+
+def measured(train_text: str, options: TrainOptions, steps: int = 12, machines: Machines | None = None) -> Machines:
+    """Measure steps of a training on one core of this machine, in processor time: others may be busy on it too."""
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    corpus = open_corpus(train_text, Choice(options.vocabulary, options.min_count, hold_out=False))
+    module = loop._make(options, len(corpus.words))
+    module.initialise()
+    order = Order(corpus.sentences, options.batch_tokens, options.seed)
+    sampler = make_sampler(order, len(corpus.words), options.samples)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.0, fused=True)
+    seconds = []
+    for number in range(steps + 2):
+        begun = time.process_time()
+        gradient(module, order, number, sampler, options)
+        update(module, optimizer, options.learning_rate, options, number)
+        seconds.append(time.process_time() - begun)
+    own = np.array(seconds[2:])  # the first ones also allocate
+    weights = 4 * sum(weight.numel() for weight in module.parameters())
+    return replace(machines or Machines(), step=own.mean(), spread=own.std() / own.mean(), weights=weights)
 
 
 def all_reduce(workers: int, size: float, link: float, latency: float) -> float:
@@ -90,3 +125,22 @@ def table(machines: Machines, node_size: int = 4) -> list[str]:
     for name, published in PUBLISHED.items():
         lines.append(f"| {name}, published | " + " | ".join(str(published.get(size, "")) for size in sizes) + " |")
     return lines
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train", help="text; its network is that of `ninja train` without options")
+    known = Machines()
+    parser.add_argument("--link", type=float, default=known.link, help="bytes a second between machines")
+    parser.add_argument("--latency", type=float, default=known.latency, help="seconds of a message")
+    parser.add_argument("--node-link", type=float, default=known.node_link, help="bytes a second within a node")
+    given = parser.parse_args()
+    network = replace(known, link=given.link, latency=given.latency, node_link=given.node_link)
+    found = measured(given.train, TrainOptions(), machines=network)
+    print(f"step {found.step:.2f} s, spread {found.spread:.1%}, weights {found.weights / 1e6:.1f} MB")
+    print(*table(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
