@@ -21,11 +21,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.recordings import Size, write_recordings
+from benchmarks.recordings import KEY, Size, write_lexicon, write_matrix, write_recordings
 
 MARKS = "<!-- long: begin -->", "<!-- long: end -->"
 NAMED = ("best", "mbr-decode", "oracle", "align-words", "rescore", "score")  # in the picture
 MODEL = "--model=DATA/trans.mdl"
+WITHOUT_WORDS = ("linear-to-nbest", "align-text", "compute-wer", "compute-wer-bootci", "ctc-decode")
+WITHOUT_OUTPUT = ("equivalent", "info", "score", "compute-wer", "compute-wer-bootci")
 # Their arguments. LAT is the recording, in FILES with what is made of it; DATA is the folder of the data.
 COMMANDS = {
     "copy": "LAT",
@@ -67,8 +69,11 @@ COMMANDS = {
     "add-trans-probs": f"LAT {MODEL}",
     "expand-ngram": "LAT --n=2",
     "align-words": f"LAT {MODEL} --word-boundary=DATA/word_boundary.int",
+    "align-words-lexicon": f"LAT {MODEL} --lexicon=FILES/lexicon",
     "align-phones": f"LAT {MODEL}",
     "to-phone-lattice": f"LAT {MODEL}",
+    "split": "LAT --nj=1",
+    "merge": "LAT",
     "union": "LAT LAT",
     "combine": "LAT LAT",
     "interp": "LAT LAT",
@@ -79,8 +84,17 @@ COMMANDS = {
     "rescore": "LAT --rnnlm=FILES/lm.arpa --oov-score=-10 --max-unknown=1",
     "context": "LAT --entities=FILES/phrases",
     "copy-backoff": "LAT LAT",
+    "tune": "LAT --ref=FILES/text --rnnlm=FILES/lm.arpa --oov-score=-10 --max-unknown=1",
+    "nbest-to-lattice": "FILES/nbest.ark",
     "nbest-to-linear": "FILES/best.ark",
     "nbest-to-ctm": "FILES/best.ark",
+    "nbest-to-prons": f"FILES/aligned.ark {MODEL}",
+    "linear-to-nbest": "FILES/ali --transcriptions=FILES/ids",
+    "string-to-lattice": "FILES/best",
+    "align-text": "FILES/text FILES/best",
+    "compute-wer": "FILES/text FILES/best",
+    "compute-wer-bootci": "FILES/text FILES/best",
+    "ctc-decode": f"FILES/{KEY}.npy --tokens=FILES/tokens --scale=logit",
     "report": "LAT LAT --ref=FILES/text",
     "show": "LAT",
 }
@@ -104,12 +118,21 @@ def run(arguments: Sequence[str], limit: float | None = None) -> tuple[float, fl
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
+def prepare(folder: Path, data: Path) -> None:
+    """Make what commands take beside a recording, by commands."""
+    run(["train", "ngram", f"{folder}/sentences", "--order=2", "-o", f"{folder}/lm.arpa"])
+    run(["best-path", f"{folder}/lat.ark", "-o", os.devnull, f"--alignments={folder}/ali"])
+    for source, aligned in ("lat.ark", "words.ark"), ("best.ark", "aligned.ark"):
+        models = [f"--model={data}/trans.mdl", f"--word-boundary={data}/word_boundary.int"]
+        run(["align-words", f"{folder}/{source}", *models, "-o", f"{folder}/{aligned}"])
+
+
 def arguments_of(command: str, data: Path, folder: Path) -> list[str]:
     """Return what to type for a command on the recording in a folder."""
     given = COMMANDS[command].replace("LAT", "FILES/lat.ark").replace("FILES", str(folder)).replace("DATA", str(data))
-    words = ["--words", str(folder / "words.txt")]
-    ending = {"slf": ".slf", "openfst": ".fst"}.get(command.rpartition(" ")[2], "")
-    output = [] if command in ("equivalent", "info", "score") else ["-o", str(folder / f"out{ending}")]
+    words = [] if command in WITHOUT_WORDS else ["--words", str(folder / "words.txt")]
+    ending = {"slf": ".slf", "openfst": ".fst", "split": ".JOB"}.get(command.rpartition(" ")[2], "")
+    output = [] if command in WITHOUT_OUTPUT else ["-o", str(folder / f"out{ending}")]
     return [*command.split(), *given.split(), *words, *output]
 
 
@@ -168,10 +191,11 @@ def main() -> None:
         with ProcessPoolExecutor(1, get_context("spawn")) as other:
             asked = options.data, options.doublings, options.frame_shift, Path(scratch)
             sizes = other.submit(write_recordings, *asked).result()
-        folders = [Path(scratch) / str(at) for at in range(len(sizes))]
-        for folder in folders:
-            run(["train", "ngram", str(folder / "sentences"), "--order=2", "-o", str(folder / "lm.arpa")])
-            run(["best-path", str(folder / "lat.ark"), "-o", os.devnull, f"--alignments={folder / 'ali'}"])
+            folders = [Path(scratch) / str(at) for at in range(len(sizes))]
+            for folder, size in zip(folders, sizes, strict=True):
+                prepare(folder, options.data)
+                other.submit(write_lexicon, folder, options.data / "trans.mdl").result()
+                other.submit(write_matrix, folder, size.minutes).result()
         lines = [f"| command | {' | '.join(map(str, sizes))} | growth | MB |", "|---" * (len(sizes) + 3) + "|"]
         print("\n".join(lines), flush=True)
         measured = {}

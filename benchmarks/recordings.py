@@ -13,12 +13,15 @@ from pathlib import Path
 import numpy as np
 
 import ninja
+from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import best_path, connect, from_arcs, path_lattice
+from ninja.graph.prons import pronunciations
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, ranges
 from ninja.lattice.times import state_times
 
 KEY = "long"
+LETTERS = ("<blk>", "|", *"abcdefghijklmnopqrstuvwxyz")  # columns of the matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ def write_recording(lattices: Sequence[Lattice], references: dict[str, str], fol
     lattice = joined(lattices)
     assert lattice.words is not None
     best = best_path(lattice)
-    for name, each in ("lat.ark", lattice), ("best.ark", path_lattice(lattice, best)):
+    path = path_lattice(lattice, best)
+    for name, each in ("lat.ark", lattice), ("best.ark", path), ("nbest.ark", path.with_key(f"{KEY}-1")):
         with ninja.write(folder / name) as output:
             output.write(each)
     said = [references[each.key] for each in lattices]
@@ -74,12 +78,47 @@ def write_recording(lattices: Sequence[Lattice], references: dict[str, str], fol
         "words.txt": [f"{lattice.words.word(word)} {word}" for word in sorted(used)],
         "text": [" ".join([KEY, *" ".join(said).split()])],
         "best": [" ".join([KEY, *map(lattice.words.word, best.words.tolist())])],
+        "ids": [" ".join([KEY, *map(str, best.words.tolist())])],
         "sentences": said,
         "phrases": spoken[:1000],
     }
     for name, lines in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return lattice
+
+
+def write_lexicon(folder: Path, model: Path) -> None:
+    """Write the words of a recording, word-aligned in ``words.ark``, with their phones for align-words-lexicon."""
+    ((_, lattice),) = ninja.read(folder / "words.ark")
+    arcs = np.flatnonzero(np.diff(lattice.ali_begin))
+    length = np.diff(lattice.ali_begin)[arcs]
+    zero = np.zeros(arcs.size, np.float32)
+    last = np.where(np.arange(arcs.size + 1) < arcs.size, np.inf, 0).astype(np.float32)
+    chain = Lattice.from_arrays(
+        KEY,
+        np.minimum(np.arange(arcs.size + 2), arcs.size),
+        np.arange(1, arcs.size + 1),
+        lattice.word[arcs],
+        *(zero, zero, last, last),
+        ali_begin=offsets(length),
+        ali=lattice.ali[ranges(lattice.ali_begin[arcs], length)],
+    )
+    found = pronunciations(chain, read_transition_model(model))
+    lines = {" ".join(map(str, (each.word, each.word, *each.phones))) for each in found}
+    (folder / "lexicon").write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
+
+
+def write_matrix(folder: Path, minutes: float) -> None:
+    """Write logits of letters at 25 frames a second, in which two frames of three are of random words."""
+    random = np.random.default_rng(0)
+    words = ["".join(random.choice(LETTERS[2:], random.integers(2, 9))) for _ in range(1000)]
+    text = "|".join(random.choice(words, int(minutes * 60 * 25 / 3 / 6)))
+    logits = random.normal(0, 1, (3 * len(text), len(LETTERS))).astype(np.float32)
+    unit = np.array([LETTERS.index(letter) for letter in text])
+    for frame, said in (0, unit), (1, unit), (2, np.zeros_like(unit)):
+        logits[np.arange(len(unit)) * 3 + frame, said] += 8
+    np.save(folder / f"{KEY}.npy", logits)
+    (folder / "tokens").write_text("".join(f"{unit} {column}\n" for column, unit in enumerate(LETTERS)))
 
 
 def joined(lattices: Sequence[Lattice]) -> Lattice:
