@@ -1,16 +1,21 @@
 """Types of the compiled minimum Bayes risk decoder."""
 
-from ninja._core import Float32, Int32, Int64
-from ninja.lattice import Lattice, Scales
+from ninja._core import Float32, Float64, Int32, Int64
+from ninja.lattice import Scales
 
-def decode_mbr(
-    lattice: Lattice,
-    time: Int32,
+def decode_mbr_all(
+    items: object,
     weights: Scales,
-    start: Int32 | None,
+    start: tuple[Int32, Int64] | None,
     search: bool,
     silence: bool,
     whole_words: int = ...,
     least_words: int = ...,
     most_words: int = ...,
-) -> tuple[Int32, Float32, Float32, Int64, Int32, Float32, Float32, Float32, float, int, bool]: ...
+) -> tuple[
+    int,
+    tuple[Int64, Int32, Float32, Float32],
+    tuple[Int64, Int64, Float32],
+    tuple[Int64, Int32, Float32, Float32],
+    tuple[Float64, Int64, Int64],
+]: ...

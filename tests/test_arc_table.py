@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import SymbolError
-from ninja.formats.arc_table import Names, Runs, rows_text, words_column
+from ninja.formats.arc_table import Column, Names, Runs, row_texts, words_column
+from ninja.lattice.arrays import offsets
 from ninja.lattice.symbols import SymbolTable
 
 INTEGERS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-2, 10_001))
@@ -25,18 +26,23 @@ def spelled(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]
 
 
 def runs(lists: list[list[int]], separator: str, *, may_lack: bool) -> Runs:
-    length = np.array([len(each) for each in lists], np.int64)
     pool = np.array([each for one in lists for each in one], np.int32)
-    return Runs(pool, np.cumsum(length) - length, np.cumsum(length), separator, may_lack)
+    return Runs(pool, offsets([len(each) for each in lists]), separator, may_lack)
+
+
+def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
+    (text,) = row_texts([prefix], np.array([0, num_rows]), columns)
+    return text
 
 
 @settings(max_examples=200)
 @given(
     NAMES,
     st.lists(st.tuples(INTEGERS, st.floats(), NAMES, st.lists(INTEGERS, max_size=3), st.lists(INTEGERS, max_size=3))),
+    st.integers(0, 5),
 )
 def test_rows_are_printed_as_python_prints_them(
-    prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]
+    prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]], cut: int
 ) -> None:
     integer, number, name, one, other = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
     distinct = list(dict.fromkeys(name))
@@ -48,6 +54,8 @@ def test_rows_are_printed_as_python_prints_them(
         runs(other, "_", may_lack=True),
     ]
     assert rows_text(prefix, len(rows), columns) == spelled(prefix, rows)
+    cuts = np.array([0, cut := min(cut, len(rows)), len(rows)])
+    assert row_texts([prefix, "k"], cuts, columns) == [spelled(prefix, rows[:cut]), spelled("k", rows[cut:])]
 
 
 @settings(max_examples=100)
@@ -73,7 +81,7 @@ def test_words_are_spelled_where_they_have_names() -> None:
 def test_what_is_not_there_is_refused() -> None:
     one = np.array([1], np.int64)
     with pytest.raises(ValueError, match="outside the pool"):
-        rows_text("k", 1, [Runs(np.zeros(0, np.int32), one - 1, one, ",")])
+        rows_text("k", 1, [Runs(np.zeros(0, np.int32), np.array([0, 1]), ",")])
     with pytest.raises(ValueError, match="not among the names"):
         rows_text("k", 1, [Names(["a"], one.astype(np.int32))])
     with pytest.raises(TypeError):

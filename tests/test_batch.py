@@ -3,7 +3,9 @@
 import contextlib
 import gc
 import gzip
+from dataclasses import astuple
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -13,15 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import lattices
 from strategies_align import BOUNDARY, Spoken, anything, damaged, spoken_rows, spoken_trees
+from strategies_graph import timed_lattices
 
 import ninja
 from ninja import _align, graph
 from ninja._tables import TableWriter
+from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
 from ninja.graph.align import WordAligner, WordAlignment
 from ninja.graph.determinize_pruned import DeterminizeBounds, determinize_pruned_all
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.times import state_times
 
 ARCHIVE = Path(__file__).parent / "data/english/formats/lat.ark.gz"
 SCALES = Scales(0.5, 1.25, 0.25)
@@ -129,20 +136,14 @@ def test_a_batch_is_aligned_as_its_lattices_are(well: Spoken, broken: Spoken, od
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))
 def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
-    place = min(place, len(found))
+    paths = list(found)
     found.insert(place, dead_end("dead"))
-    batch = Batch.of(found)
-    best = graph.best_words(batch, SCALES)
-    assert best.faults == {place: "no path leads from the start to a final state"}
-    paths = [*found[:place], *found[place + 1 :]]
-    made = graph.nbest(batch, 3, SCALES)
+    made = graph.nbest(Batch.of(found), 3, SCALES)
     assert [error.key for _, error in made.faults] == ["dead"]
     expected = []
-    for number, lattice in enumerate(found):
+    best = graph.best_words(Batch.of(paths), SCALES)
+    for number, lattice in enumerate(paths):
         words = best.words[best.begin[number] : best.begin[number + 1]]
-        if number == place:
-            assert words.size == 0
-            continue
         path = graph.best_path(lattice, SCALES)
         assert words.tolist() == path.words.tolist()
         assert best.graph_cost[number] == path.graph_cost
@@ -154,6 +155,77 @@ def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
     assert len(made) == len(expected) == len(made.keys)
     assert made.keys == [lattice.key for lattice in expected]
     assert all(one.identical(other) for one, other in zip(made, expected, strict=True))
+
+
+@given(st.lists(timed_lattices(), max_size=4), st.sampled_from([0.0, 0.1, 0.5]), st.booleans())
+def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(found, least, timed):
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32)) for each in found]
+    made = graph.probable_arcs(Batch.of(found), least, SCALES, labels=True)
+    rows = list(
+        zip(made.start, made.frames, made.posterior, made.word, runs(made.label, made.label_begin), strict=True)
+    )
+    for lattice, (first, last) in zip(found, pairwise(made.begin), strict=True):
+        time, posterior = state_times(lattice), graph.posteriors(lattice, SCALES)
+        arcs = np.flatnonzero(posterior >= least)
+        assert len(arcs) == last - first
+        for arc, (start, frames, share, word, label) in zip(arcs, rows[first:last], strict=True):
+            assert (start, start + frames) == (time[lattice.src[arc]], time[lattice.dst[arc]])
+            assert (share, word) == (posterior[arc], lattice.word[arc])
+            assert label.tolist() == lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
+
+
+REFERENCE = st.lists(st.sampled_from([1, 2, 3, -1]), max_size=6)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(timed_lattices(), REFERENCE), max_size=4), st.sampled_from([(), (2,)]), st.booleans())
+def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, given_words):
+    found, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]
+    batch = Batch.of(found)
+    paths = graph.oracle(batch, references, wildcards)
+    assert list(map(fields_of, paths)) == [fields_of(graph.oracle(*pair, wildcards)) for pair in pairs]
+    starts = [[max(word, 0) for word in words] for words in references] if given_words else None
+    networks = mbr_decode(batch, SCALES, decode_mbr=not given_words, hypothesis=starts)
+    for lattice, start, network in zip(found, starts or [None] * len(found), networks, strict=True):
+        alone = mbr_decode(lattice, SCALES, decode_mbr=not given_words, hypothesis=start)
+        assert fields_of(network) == fields_of(alone)
+
+
+def fields_of(result):
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in astuple(result)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        graph.best_words,
+        partial(graph.probable_arcs, least=0.5),
+        mbr_decode,
+        lambda batch: graph.oracle(batch, [[1]] * len(batch)),
+    ],
+)
+def test_what_is_wrong_with_a_lattice_of_a_batch_names_it(function):
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    function(Batch.of([well]))
+    with pytest.raises(LatticeError, match=r"key 'b': no path leads from the start to a final state"):
+        function(Batch.of([well, dead_end("b"), dead_end("c")]))
+
+
+def test_a_reference_in_a_batch_that_holds_an_epsilon_is_named():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    with pytest.raises(LatticeError, match=r"key 'b': the reference holds word id 0"):
+        graph.oracle(Batch.of([well, well.with_key("b"), well]), [[], [1, 0], [0]])
+
+
+def test_lattices_of_several_symbol_tables_have_none_together():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    one, other = (well.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
+    assert Batch.of([one, one]).table is one.words
+    assert graph.prune(Batch.of([one]), 1.0).table is one.words
+    assert Batch.of([well]).table is None
+    with pytest.raises(LatticeError, match="several symbol tables"):
+        _ = Batch.of([one, other]).table
 
 
 def test_faults_of_a_second_operation_keep_their_places():

@@ -19,13 +19,13 @@ from reference_graph import SHARED, read_kaldi
 from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
-from ninja import _consensus
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
+from ninja.consensus.decode import decoded
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
 from ninja.io import read
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.times import state_times
+from ninja.lattice.batch import Batch
 
 WINDOW = 4  # words
 GOLDEN = {"korean": 1.0, "english": 0.1}
@@ -268,28 +268,21 @@ def test_times_that_contradict_each_other_are_refused() -> None:
 def test_a_long_recording_is_compared_with_the_words_around_each_state_and_decoded_as_with_all() -> None:
     for timed in (True, False):
         lattice = long_lattice(400, timed)
-        times = state_times(lattice)
-        every, near = (
-            _consensus.decode_mbr(lattice, times, Scales(), None, True, False, *words)
-            for words in ((1 << 40, 0), (0, 24))
-        )
-        assert near[0].tolist() == every[0].tolist()
-        assert near[8] == pytest.approx(every[8], rel=1e-9)
-        kept = every[5] > 1e-6
-        mine = {(bin_of(near, at), int(word)): near[5][at] for at, word in enumerate(near[4])}
+        every, near = (within(lattice, limits) for limits in ((1 << 40, 0), (0, 24)))
+        assert near.words.tolist() == every.words.tolist()
+        assert near.bayes_risk == pytest.approx(every.bayes_risk, rel=1e-9)
+        kept = every.posterior > 1e-6
+        mine = {(bin_of(near, at), int(word)): near.posterior[at] for at, word in enumerate(near.word)}
         for at in np.flatnonzero(kept):
-            assert mine[bin_of(every, at), int(every[4][at])] == pytest.approx(every[5][at], abs=1e-6)
+            assert mine[bin_of(every, at), int(every.word[at])] == pytest.approx(every.posterior[at], abs=1e-6)
 
 
 def test_given_words_are_found_in_a_long_recording_where_they_are_said() -> None:
     lattice = long_lattice(400, timed=False)
     words = mbr_decode(lattice).words[40:]  # not spread as the states are
-    every, near = (
-        _consensus.decode_mbr(lattice, state_times(lattice), Scales(), words, False, False, *limits)
-        for limits in ((1 << 40, 0), (0, 24))
-    )
-    assert near[8] == pytest.approx(every[8], rel=1e-9)
-    assert near[1] == pytest.approx(every[1], abs=1e-6)
+    every, near = (within(lattice, limits, words) for limits in ((1 << 40, 0), (0, 24)))
+    assert near.bayes_risk == pytest.approx(every.bayes_risk, rel=1e-9)
+    assert near.confidences == pytest.approx(every.confidences, abs=1e-6)
 
 
 @settings(max_examples=40)
@@ -301,39 +294,40 @@ def test_a_result_that_keeps_off_the_band_is_that_of_the_whole_comparison(
     seed: int, least_words: int, timed: bool, scale: float
 ) -> None:
     lattice = long_lattice(120, timed, seed, scale)
-    every, near = (
-        _consensus.decode_mbr(lattice, state_times(lattice), Scales(), None, True, False, *limits)
-        for limits in ((1 << 40, 0), (0, least_words))
-    )
-    assert not every[10]
-    if not near[10]:
-        assert near[0].tolist() == every[0].tolist()
-        assert near[8] == pytest.approx(every[8], abs=1e-6)
-        assert near[1] == pytest.approx(every[1], abs=1e-6)
+    every, near = (within(lattice, limits) for limits in ((1 << 40, 0), (0, least_words)))
+    assert not every.touches_band
+    if not near.touches_band:
+        assert near.words.tolist() == every.words.tolist()
+        assert near.bayes_risk == pytest.approx(every.bayes_risk, abs=1e-6)
+        assert near.confidences == pytest.approx(every.confidences, abs=1e-6)
 
 
 def test_a_lattice_too_flat_for_its_band_says_that_its_confidences_are_approximate() -> None:
     flat, peaked = (long_lattice(400, False, scale=scale) for scale in (0.0, 4.0))
     for lattice, touches in ((flat, True), (peaked, False)):
-        tight = _consensus.decode_mbr(lattice, state_times(lattice), Scales(), None, True, False, 0, 16, 1)
-        assert tight[10] is touches
+        tight = within(lattice, (0, 16, 1))
+        assert tight.touches_band is touches
         assert not mbr_decode(lattice).touches_band
 
 
 @pytest.mark.parametrize("language", GOLDEN)
 def test_real_lattices_decode_in_narrow_bands_to_the_bit_as_in_the_whole(language: str) -> None:
     for lattice in archive(SHARED / "golden" / language / "lat.ark.gz").values():
-        every, near = (
-            _consensus.decode_mbr(lattice, state_times(lattice), Scales(GOLDEN[language]), None, True, False, *limits)
-            for limits in ((1 << 40, 0), (0, 6))
-        )
-        assert near[0].tolist() == every[0].tolist()
-        assert near[1].tolist() == every[1].tolist()
-        assert near[8:] == every[8:]
+        scales = Scales(GOLDEN[language])
+        every, near = (within(lattice, limits, scales=scales) for limits in ((1 << 40, 0), (0, 6)))
+        assert near.words.tolist() == every.words.tolist()
+        assert near.confidences.tolist() == every.confidences.tolist()
+        assert (near.bayes_risk, near.rounds, near.touches_band) == (every.bayes_risk, every.rounds, every.touches_band)
 
 
-def bin_of(found: tuple[Any, ...], entry: int) -> int:
-    return int(np.searchsorted(found[3], entry, side="right"))
+def within(lattice: Lattice, limits: tuple[int, ...], hypothesis: Any = None, scales: Scales = Scales()) -> Consensus:
+    """Decode a lattice, or only build the network around a hypothesis, within limits of the comparison."""
+    start = None if hypothesis is None else [hypothesis]
+    return decoded(Batch.of([lattice]), start, scales, hypothesis is None, False, *limits)[0]
+
+
+def bin_of(found: Consensus, entry: int) -> int:
+    return int(np.searchsorted(found.bin_begin, entry, side="right"))
 
 
 def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) -> Lattice:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,13 @@ from reference_openfst import Way, fewest_edits, ways
 from strategies import lattices
 
 import ninja as package
-from ninja import _graph
+from ninja import _batches
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate.scoring import number, word_id
 from ninja.graph import best_path, from_arcs
-from ninja.graph.oracle import oracle, paths_of
+from ninja.graph.oracle import Oracle, oracle, paths_of
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
@@ -100,9 +102,9 @@ def test_paths_keep_the_order_of_arcs() -> None:
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 40))
 def test_an_oracle_that_keeps_off_the_band_is_that_of_the_whole_table(seed: int, least_words: int) -> None:
     lattice, said = long_reference(seed)
-    every, near = (_graph.oracle(lattice, said, *limits) for limits in ((1 << 40, 0), (0, least_words)))
-    assert not every[4]
-    assert near[4] or sum(near[:3]) == sum(every[:3])
+    every, near = (nearest(lattice, said, *limits) for limits in ((1 << 40, 0), (0, least_words)))
+    assert not every[3]
+    assert near[3] or sum(near[:3]) == sum(every[:3])
 
 
 def test_passages_that_only_the_reference_has_are_compared_with_more_words() -> None:
@@ -110,19 +112,28 @@ def test_passages_that_only_the_reference_has_are_compared_with_more_words() -> 
     other = np.full(40, 999, np.int32)
     for reference in ([said[:20], other, said[20:]], [said[:30], said[:30], said[30:]], [said[90:]]):
         whole = np.concatenate(reference)
-        every, near = (_graph.oracle(lattice, whole, *limits) for limits in ((1 << 40, 0), (0, 8)))
+        every, near = (nearest(lattice, whole, *limits) for limits in ((1 << 40, 0), (0, 8)))
         assert sum(near[:3]) == sum(every[:3])
-        assert not near[4]
+        assert not near[3]
 
 
 def test_an_oracle_says_where_its_band_was_too_narrow() -> None:
     lattice, said = long_reference(1)
     half = said[len(said) // 2 :]
-    every, wide, narrow = (_graph.oracle(lattice, half, *limits) for limits in ((1 << 40, 0), (0, 4), (0, 2, 1)))
+    every, wide, narrow = (nearest(lattice, half, *limits) for limits in ((1 << 40, 0), (0, 4), (0, 2, 1)))
     assert sum(narrow[:3]) > sum(every[:3]) == sum(wide[:3])
-    assert narrow[4]
-    assert not every[4]
-    assert not wide[4]
+    assert narrow[3]
+    assert not every[3]
+    assert not wide[3]
+
+
+def nearest(lattice: Lattice, reference: npt.NDArray[np.int32], *limits: int) -> list[int]:
+    """Substitutions, insertions and deletions of the nearest path, and whether it touches the band."""
+    failed, counts, _ = _batches.oracle_all(
+        Batch.of([lattice]).items, reference, np.array([0, len(reference)]), *limits
+    )
+    assert failed < 0
+    return [int(count[0]) for count in counts]
 
 
 def long_reference(seed: int) -> tuple[Lattice, npt.NDArray[np.int32]]:
@@ -238,7 +249,11 @@ def test_lattices_compared_with_too_few_words_are_noted(
 ) -> None:
     note = "1 lattices are too long and flat to compare whole, and may have nearer paths: u1"
     assert note not in run(ninja, files)[2]
-    monkeypatch.setattr("ninja.cli.oracle.nearest_path", lambda *given: replace(oracle(*given), touches_band=True))
+
+    def touching(*given: Any) -> list[Oracle]:
+        return [replace(path, touches_band=True) for path in oracle(*given)]
+
+    monkeypatch.setattr("ninja.cli.oracle.nearest_path", touching)
     assert run(ninja, files)[2].count(note) == 1
 
 

@@ -2,49 +2,50 @@
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
-from libcpp cimport bool as cbool
-from libcpp.vector cimport vector
 
 cimport consensus.kernels as c
-from core.lattice cimport Alignments, Arcs, Scales, alignments_of, arcs_of, data_of, floats, int32s, int64s
-
-from ninja.errors import LatticeError
+from core.batch cimport Items, items_of
+from core.lattice cimport Scales, data_of, doubles, floats, int32s, int64s
 
 np.import_array()
 
 
-def decode_mbr(
-    lattice not None, time not None, weights not None, const int32_t[::1] start, bint search, bint silence,
+def decode_mbr_all(
+    items not None, weights not None, start, bint search, bint silence,
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
     int64_t most_words=c.kMostWords,
 ):
-    """Decode a lattice whose states stand at the given frames, beginning with `start` or, if None, the best path.
+    """Decode items, beginning with their words of `start`, all of them and where each item's begin, or, if it is None,
+    the best paths.
 
     Beyond `whole_words` states times words, a state is compared with at least `least_words` to both sides of its time,
     with more as long as that takes no more than `most_words`.
 
     Returns:
-        The fields of a ``Consensus`` behind its key.
+        Place of the first item without a path or whose times contradict, -1: there is none; then the fields of a
+        ``Consensus``, all items' one behind the other, in three groups, each with where the items begin: those of
+        words, of bins and of entries; and (bayes_risk, rounds, touches_band), each [items].
     """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef Items* given = items_of(items)
     cdef Scales scales = Scales(weights.acoustic, weights.lm, weights.word_penalty)
-    cdef vector[int32_t] given
-    cdef const vector[int32_t]* words = NULL
+    cdef const int32_t* words = NULL
+    cdef const int64_t* begin = NULL
     if start is not None:
-        if start.shape[0] > 0:
-            given.assign(&start[0], &start[0] + start.shape[0])
-        words = &given
-    cdef c.Consensus found
-    cdef cbool leads
+        words = <const int32_t*>data_of(start[0], np.NPY_INT32, -1)
+        begin = <const int64_t*>data_of(start[1], np.NPY_INT64, given.size() + 1)
+    cdef c.Consensuses found
+    cdef int64_t failed
     with nogil:
-        leads = c.decode_mbr(arcs, labels, moment, scales, words, search, silence, whole_words, least_words, most_words,
-                             found)
-    if not leads:
-        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
+        failed = c.decode_mbr_all(given[0], scales, words, begin, search, silence, whole_words, least_words, most_words,
+                                  found)
     return (
-        int32s(found.words), floats(found.confidence), floats(found.time).reshape(-1, 2), int64s(found.bin_begin),
-        int32s(found.word), floats(found.posterior), floats(found.entry_time).reshape(-1, 2),
-        floats(found.bin_time).reshape(-1, 2), found.risk, found.rounds, found.touches_band,
+        failed,
+        (int64s(found.words_begin), int32s(found.words), floats(found.confidence), pairs(floats(found.time))),
+        (int64s(found.bins_begin), int64s(found.bin_begin), pairs(floats(found.bin_time))),
+        (int64s(found.entries_begin), int32s(found.word), floats(found.posterior), pairs(floats(found.entry_time))),
+        (doubles(found.risk), int64s(found.rounds), int64s(found.touches_band)),
     )
+
+
+cdef inline object pairs(object array):
+    return array.reshape(-1, 2)

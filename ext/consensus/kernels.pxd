@@ -4,22 +4,27 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, Scales
+from core.batch cimport Items
+from core.lattice cimport Scales
 
-cdef extern from "consensus/mbr.hpp" namespace "ninja" nogil:
-    cdef cppclass Consensus:
+cdef extern from "consensus/batches.hpp" namespace "ninja" nogil:
+    cdef cppclass Consensuses:
+        Consensuses() except +
         vector[int32_t] words
         vector[float] confidence
         vector[float] time
+        vector[int64_t] words_begin
         vector[int64_t] bin_begin
+        vector[float] bin_time
+        vector[int64_t] bins_begin
         vector[int32_t] word
         vector[float] posterior
         vector[float] entry_time
-        vector[float] bin_time
-        double risk
-        int64_t rounds
-        cbool touches_band
+        vector[int64_t] entries_begin
+        vector[double] risk
+        vector[int64_t] rounds
+        vector[int64_t] touches_band
     const int64_t kWholeWords, kLeastWords, kMostWords
-    cbool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
-                     const vector[int32_t]* start, cbool search, cbool silence, int64_t whole_words,
-                     int64_t least_words, int64_t most_words, Consensus& result) except +
+    int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
+                           cbool search, cbool silence, int64_t whole_words, int64_t least_words, int64_t most_words,
+                           Consensuses& all) except +

@@ -12,6 +12,7 @@
 
 #include "core/block.hpp"
 #include "core/lattice.hpp"
+#include "core/times.hpp"
 
 namespace ninja {
 
@@ -104,6 +105,27 @@ bool all(const Items& items, const Make& make, Items& results) {
     results.push_back(std::move(made));
   }
   return true;
+}
+
+// Call `take` with one item after the other until it returns false; returns the place of that item, -1: there is none.
+template <class Take>
+int64_t first_failure(const Items& items, const Take& take) {
+  for (size_t place = 0; place < items.size(); ++place) {
+    if (!take(items[place])) return static_cast<int64_t>(place);
+  }
+  return -1;
+}
+
+// The frame of each state of an item: its own times, or what its labels say, in `space`; null where they contradict.
+inline const int32_t* state_times(const Item& item, std::vector<int32_t>& space) {
+  if (item.time != nullptr) return first_backward_arc(item.arcs, item.time) == kConsistent ? item.time : nullptr;
+  space.resize(item.arcs.num_states);
+  return state_times(item.arcs, item.labels, space.data()) == kConsistent ? space.data() : nullptr;
+}
+
+template <class T>
+void append(const std::vector<T>& from, std::vector<T>& to) {
+  to.insert(to.end(), from.begin(), from.end());
 }
 
 // The results of a second operation on what a first one made, with the failures of both: places are those of the first

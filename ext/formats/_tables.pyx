@@ -370,10 +370,24 @@ cdef class Rows:
         self.columns.push_back(column)
         self.held.append((pool, begin, end))
 
-    def text(self, bytes prefix not None):
-        """Return the lines, each of which begins with `prefix`."""
+    def texts(self, list prefixes not None, begin not None):
+        """Return the lines of rows ``begin[i] : begin[i + 1]``, each behind ``prefixes[i]``, for each i."""
+        cdef size_t count = len(prefixes)
+        cdef const int64_t* first = <const int64_t*>data_of(begin, np.NPY_INT64, count + 1)
+        cdef vector[string_view] names
+        cdef vector[int64_t] ends
         cdef c.Output output
-        cdef string_view first = string_view(PyBytes_AS_STRING(prefix), len(prefix))
+        cdef size_t number
+        cdef bytes prefix
+        for prefix in prefixes:
+            names.push_back(string_view(PyBytes_AS_STRING(prefix), len(prefix)))
         with nogil:
-            c.print_rows(first, self.columns, self.num_rows, output)
-        return PyUnicode_DecodeUTF8(output.data(), output.size(), "surrogateescape")
+            for number in range(count):
+                c.print_rows(names[number], self.columns, first[number], first[number + 1], output)
+                ends.push_back(output.size())
+        cdef list found = []
+        cdef int64_t done = 0
+        for number in range(count):
+            found.append(PyUnicode_DecodeUTF8(output.data() + done, ends[number] - done, "surrogateescape"))
+            done = ends[number]
+        return found

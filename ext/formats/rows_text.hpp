@@ -48,10 +48,10 @@ inline char* print_run(char* to, const int32_t* from, const int32_t* end, char s
   return to - 1;
 }
 
-// Each line begins with `prefix`.
-inline void print_rows(std::string_view prefix, const std::vector<TextColumn>& columns, int64_t num_rows,
+// Print the rows from `first` up to `last`; each line begins with `prefix`.
+inline void print_rows(std::string_view prefix, const std::vector<TextColumn>& columns, int64_t first, int64_t last,
                        Output& output) {
-  for (int64_t row = 0; row < num_rows; ++row) {
+  for (int64_t row = first; row < last; ++row) {
     int64_t most = static_cast<int64_t>(prefix.size()) + static_cast<int64_t>(kMaxNumber) + 1;
     for (const TextColumn& column : columns) {
       if (column.kind == TextColumn::kRuns) {

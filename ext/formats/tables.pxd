@@ -98,4 +98,5 @@ cdef extern from "formats/rows_text.hpp" namespace "ninja" nogil:
         const char* letters
         char separator
         cbool may_lack
-    void print_rows(string_view prefix, const vector[TextColumn]& columns, int64_t num_rows, Output& output) except +
+    void print_rows(string_view prefix, const vector[TextColumn]& columns, int64_t first, int64_t last,
+                    Output& output) except +

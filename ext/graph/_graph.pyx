@@ -413,27 +413,6 @@ def compose_fst(lattice not None, machine not None, int32_t phi, int64_t max_arc
     )
 
 
-def oracle(
-    lattice not None, const int32_t[::1] reference not None,
-    int64_t whole_cells=c.kWholeCells, int64_t least_words=c.kLeastOracleWords,
-    int64_t most_cells=c.kMostOracleCells,
-):
-    """Return (substitutions, insertions, deletions, arcs int64 [path], touches_band) of the nearest path.
-
-    Beyond a table of `whole_cells`, states are compared with at least `least_words` words to both sides of their place,
-    with more as long as that takes no more than `most_cells`.
-    """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef int64_t length = reference.shape[0]
-    cdef const int32_t* words = &reference[0] if length > 0 else NULL
-    cdef c.Oracle found
-    with nogil:
-        found = c.oracle(arcs, words, length, whole_cells, least_words, most_cells)
-    if not found.reached:
-        raise no_path(lattice)
-    return found.substitutions, found.insertions, found.deletions, int64s(found.arc), found.touches_band
-
-
 def align_words(
     const int32_t[::1] reference not None, const int32_t[::1] hypothesis not None,
     int64_t insertion, int64_t deletion, int64_t substitution,

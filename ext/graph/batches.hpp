@@ -12,6 +12,8 @@
 #include "graph/determinize_pruned_retry.hpp"
 #include "graph/minimize.hpp"
 #include "graph/nbest.hpp"
+#include "graph/oracle.hpp"
+#include "graph/posteriors.hpp"
 #include "graph/prune.hpp"
 #include "graph/push.hpp"
 #include "graph/select.hpp"
@@ -163,36 +165,98 @@ inline bool determinize_pruned_all(const Items& items, double beam, float acoust
   }, results);
 }
 
-// The words of best paths, and what they cost; those of a lattice without a path are none.
+// The words of best paths, and what they cost.
 struct PathWords {
   std::vector<int32_t> word;
   std::vector<int64_t> begin{0};  // [items + 1]
   std::vector<double> graph_cost, acoustic_cost;
   std::vector<int64_t> num_labels;
-  std::vector<Failure> failures;
 };
 
-inline PathWords best_words_each(const Items& items, const Scales& scales) {
-  PathWords found;
+// Fill in the words of the best path of each item; returns the place of the first without a path, or -1.
+inline int64_t best_words_all(const Items& items, const Scales& scales, PathWords& found) {
   std::vector<int64_t> path;
-  for (size_t place = 0; place < items.size(); ++place) {
-    const Item& item = items[place];
+  return first_failure(items, [&](const Item& item) {
     path.clear();
-    PathSize size{0, 0, 0.0, 0.0};
-    if (best_path(item.arcs, scales, path)) {
-      size = measure_path(item.arcs, item.labels, path.data(), static_cast<int64_t>(path.size()));
-      for (const int64_t arc : path) {
-        if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
-      }
-    } else {
-      found.failures.push_back({static_cast<int64_t>(place), kNoPathLeads});
+    if (!best_path(item.arcs, scales, path)) return false;
+    const PathSize size = measure_path(item.arcs, item.labels, path.data(), static_cast<int64_t>(path.size()));
+    for (const int64_t arc : path) {
+      if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
     }
     found.begin.push_back(static_cast<int64_t>(found.word.size()));
     found.graph_cost.push_back(size.graph_cost);
     found.acoustic_cost.push_back(size.acoustic_cost);
     found.num_labels.push_back(size.num_labels);
-  }
-  return found;
+    return true;
+  });
+}
+
+// Arcs of at least some posterior, with their times in frames.
+struct ProbableArcs {
+  std::vector<int64_t> begin{0};  // [items + 1]
+  std::vector<int32_t> start, frames, word;
+  std::vector<double> posterior;
+  std::vector<int32_t> label;
+  std::vector<int64_t> label_begin{0};  // [arcs + 1], on request
+};
+
+// Fill in the arcs of each item; returns the place of the first without a path or whose times contradict, or -1.
+inline int64_t probable_arcs_all(const Items& items, const Scales& scales, double least, bool with_labels,
+                                 ProbableArcs& found) {
+  std::vector<double> posterior;
+  std::vector<int32_t> space;
+  return first_failure(items, [&](const Item& item) {
+    const Arcs& arcs = item.arcs;
+    const int32_t* time = state_times(item, space);
+    posterior.resize(arcs.num_arcs);
+    if (time == nullptr || !posteriors(arcs, scales, posterior.data())) return false;
+    for (int64_t state = 0; state < arcs.num_states; ++state) {
+      for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+        if (!(posterior[arc] >= least)) continue;
+        found.start.push_back(time[state]);
+        found.frames.push_back(time[arcs.dst[arc]] - time[state]);
+        found.word.push_back(arcs.word[arc]);
+        found.posterior.push_back(posterior[arc]);
+        if (!with_labels) continue;
+        found.label.insert(found.label.end(), item.labels.ali + item.labels.ali_begin[arc],
+                           item.labels.ali + item.labels.ali_begin[arc + 1]);
+        found.label_begin.push_back(static_cast<int64_t>(found.label.size()));
+      }
+    }
+    found.begin.push_back(static_cast<int64_t>(found.start.size()));
+    return true;
+  });
+}
+
+// Nearest paths, each with its words, epsilons left out.
+struct Oracles {
+  std::vector<int64_t> substitutions, insertions, deletions;
+  std::vector<int64_t> arc, arc_begin{0};
+  std::vector<int32_t> word;
+  std::vector<int64_t> word_begin{0};
+  std::vector<int64_t> touches_band;
+};
+
+// Fill in the nearest path of each item to its reference, `words[begin[place]:begin[place + 1]]`; returns the place of
+// the first without a path, or -1.
+inline int64_t oracle_all(const Items& items, const int32_t* words, const int64_t* begin, int64_t whole_cells,
+                          int64_t least_words, int64_t most_cells, Oracles& found) {
+  return first_failure(items, [&](const Item& item) {
+    const Oracle path = oracle(item.arcs, words + begin[0], begin[1] - begin[0], whole_cells, least_words, most_cells);
+    if (!path.reached) return false;
+    found.substitutions.push_back(path.substitutions);
+    found.insertions.push_back(path.insertions);
+    found.deletions.push_back(path.deletions);
+    found.touches_band.push_back(path.touches_band);
+    append(path.arc, found.arc);
+    for (const int64_t arc : path.arc) {
+      if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
+    }
+    found.arc_begin.push_back(static_cast<int64_t>(found.arc.size()));
+    found.word_begin.push_back(static_cast<int64_t>(found.word.size()));
+    ++begin;
+    return true;
+  });
 }
 
 }  // namespace ninja

@@ -39,8 +39,30 @@ cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
         vector[double] graph_cost
         vector[double] acoustic_cost
         vector[int64_t] num_labels
-        vector[Failure] failures
-    PathWords best_words_each(const Items& items, const Scales& scales) except +
+    int64_t best_words_all(const Items& items, const Scales& scales, PathWords& found) except +
+    cdef cppclass ProbableArcs:
+        ProbableArcs() except +
+        vector[int64_t] begin
+        vector[int32_t] start
+        vector[int32_t] frames
+        vector[int32_t] word
+        vector[double] posterior
+        vector[int32_t] label
+        vector[int64_t] label_begin
+    int64_t probable_arcs_all(const Items& items, const Scales& scales, double least, cbool with_labels,
+                              ProbableArcs& found) except +
+    cdef cppclass Oracles:
+        Oracles() except +
+        vector[int64_t] substitutions
+        vector[int64_t] insertions
+        vector[int64_t] deletions
+        vector[int64_t] touches_band
+        vector[int64_t] arc
+        vector[int64_t] arc_begin
+        vector[int32_t] word
+        vector[int64_t] word_begin
+    int64_t oracle_all(const Items& items, const int32_t* words, const int64_t* begin, int64_t whole_cells,
+                       int64_t least_words, int64_t most_cells, Oracles& found) except +
     Results nbest_each(const Items& items, int64_t n, const Scales& scales) except +
     Results push_each(const Items& items, cbool strings, cbool weights, double acoustic_scale) except +
     Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale,
@@ -200,15 +222,7 @@ cdef extern from "graph/compose_fst.hpp" namespace "ninja" nogil:
                             int64_t max_arcs) except +
 
 cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
-    cdef struct Oracle:
-        int64_t substitutions
-        int64_t insertions
-        int64_t deletions
-        cbool reached, touches_band
-        vector[int64_t] arc
     const int64_t kWholeCells, kLeastOracleWords, kMostOracleCells
-    Oracle oracle(const Arcs& arcs, const int32_t* reference, int64_t length, int64_t whole_cells,
-                  int64_t least_words, int64_t most_cells) except +
 
 cdef extern from "graph/align_words.hpp" namespace "ninja" nogil:
     cdef struct EditCosts:

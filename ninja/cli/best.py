@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import click
@@ -13,12 +14,12 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.options import command, output_file, section, text_output, writes
-from ninja.cli.run import batch_results, results
+from ninja.cli.run import results, run_lines
 from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
-from ninja.errors import LatticeError, NinjaError
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import SymbolTable
 from ninja.parallel.pipeline import Each
 
 
@@ -35,38 +36,27 @@ def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
     """Return the n best transcripts of a lattice, from the best on."""
     paths = [graph.best_path(lattice, scales)] if n == 1 else graph.nbest(lattice, n, scales)
     return [
-        Transcript(spelled(lattice, path.words), path.alignment, path.graph_cost, path.acoustic_cost) for path in paths
+        Transcript(spelled(path.words, lattice.words), path.alignment, path.graph_cost, path.acoustic_cost)
+        for path in paths
     ]
 
 
-def best_lines(batch: Batch, scales: Scales) -> Iterator[tuple[str, str | NinjaError]]:
-    """Yield the line of the best words of each lattice of a batch."""
-    if not batch.is_plain:  # with symbol tables of their own, perhaps
-        for lattice in batch:
-            try:
-                yield lattice.key, " ".join([lattice.key, *best_words(lattice, scales)]) + "\n"
-            except NinjaError as error:
-                yield lattice.key, error
-        return
+def best_lines(batch: Batch, scales: Scales) -> list[str]:
+    """Return the line of the best words of each lattice of a batch."""
     found = graph.best_words(batch, scales)
-    ids = found.words.tolist()
-    words = batch.words.spell(ids) if batch.words else list(map(str, ids))
-    begin = found.begin.tolist()
-    for place, (key, first, last) in enumerate(zip(batch.keys, begin, begin[1:], strict=False)):
-        if place in found.faults:
-            yield key, LatticeError(found.faults[place], key=key)
-        else:
-            yield key, " ".join([key, *words[first:last]]) + "\n"
+    words = spelled(found.words, batch.table)
+    ends = pairwise(found.begin.tolist())
+    return [" ".join([key, *words[first:last]]) + "\n" for key, (first, last) in zip(batch.keys, ends, strict=True)]
 
 
-def spelled(lattice: Lattice, words: npt.NDArray[np.int32]) -> list[str]:
-    """Return words by their names, or their ids where the lattice has no symbol table."""
-    return lattice.words.spell(words) if lattice.words else [str(word) for word in words.tolist()]
+def spelled(ids: npt.NDArray[np.int32], words: SymbolTable | None) -> list[str]:
+    """Return words by their names, or their ids where there is no symbol table."""
+    return words.spell(ids.tolist()) if words else list(map(str, ids.tolist()))
 
 
 def best_words(lattice: Lattice, scales: Scales) -> list[str]:
     """Return the words of the best path."""
-    return spelled(lattice, graph.best_path(lattice, scales).words)
+    return spelled(graph.best_path(lattice, scales).words, lattice.words)
 
 
 def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,10 +106,7 @@ def _transcribe(
     source.spell()
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
-        with text_output(output_file) as stream:
-            stream.writelines(
-                line for _, line in batch_results(partial(best_lines, scales=scales), source, to_stdout=to_stdout)
-            )
+        run_lines(partial(best_lines, scales=scales), source, output_file)
         source.console.close()
     found = results(Each(partial(transcripts, n=n, scales=scales)), source, to_stdout=to_stdout)
     with ExitStack() as stack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple, TextIO
 
 import click
@@ -14,18 +15,18 @@ from ninja.cli.best import spelled
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
 from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
-from ninja.cli.run import results
+from ninja.cli.run import batch_results
 from ninja.cli.source import Source, reads_lattices
 from ninja.cli.written import open_output
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, number, word_id
 from ninja.files import text as utf8
+from ninja.graph.oracle import Oracle, paths_of
 from ninja.graph.oracle import oracle as nearest_path
-from ninja.graph.oracle import paths_of
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
-from ninja.parallel.pipeline import Each
 
 
 class Found(NamedTuple):
@@ -37,15 +38,17 @@ class Found(NamedTuple):
     lattice: Lattice | None  # the path alone, on request
 
 
-def nearest(lattice: Lattice, references: Numbered, wildcards: tuple[int, ...], keep_lattice: bool) -> Found | None:
-    """Find the nearest path of a lattice; None where there is no reference."""
-    reference = references.of(lattice) if lattice.key in references.ids else None
-    if reference is None:
-        return None
-    path = nearest_path(lattice, reference, wildcards)
-    # Without the table: a worker process must not send that back with every lattice.
-    kept = paths_of(lattice.with_words(None), path.words, wildcards) if keep_lattice else None
-    return Found(spelled(lattice, path.words), oracle_rate(path), path.touches_band, kept)
+def nearest(batch: Batch, references: Numbered, wildcards: tuple[int, ...], keep_lattices: bool) -> list[Found | None]:
+    """Find the nearest path of each lattice of a batch; None where there is no reference."""
+    known = [lattice.key in references.ids for lattice in batch]
+    scored = batch if all(known) else Batch.of(compress(batch, known))
+    paths = iter(nearest_path(scored, [references.of(lattice) for lattice in scored], wildcards))
+
+    def found(lattice: Lattice, path: Oracle) -> Found:
+        kept = paths_of(lattice, path.words, wildcards) if keep_lattices else None
+        return Found(spelled(path.words, lattice.words), oracle_rate(path), path.touches_band, kept)
+
+    return [found(lattice, next(paths)) if has else None for lattice, has in zip(batch, known, strict=True)]
 
 
 @command
@@ -107,8 +110,8 @@ def oracle(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
-        search = partial(nearest, references=references, wildcards=wildcards, keep_lattice=archive is not None)
-        for key, found in results(Each(search), source, to_stdout=output_file == "-"):
+        search = partial(nearest, references=references, wildcards=wildcards, keep_lattices=archive is not None)
+        for key, found in batch_results(search, source, to_stdout=output_file == "-"):
             if found is None:
                 lacking.append(key)
                 continue
@@ -121,7 +124,7 @@ def oracle(
             said = zip(texts[key], ids, strict=True)
             _write(files, key, found, [word for word, number in said if number not in wildcards])
             if archive is not None and found.lattice is not None:
-                archive.take(found.lattice.with_words(table))
+                archive.take(found.lattice)
         if not scored and not source.console.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
     console = source.console

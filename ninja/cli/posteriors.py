@@ -13,28 +13,27 @@ from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.run import results, run_lines
 from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
-from ninja.formats.arc_table import Runs, rows_text, words_column
+from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.number_tables import NumberWriter
-from ninja.lattice import Lattice, Scales
+from ninja.lattice import Scales
+from ninja.lattice.arrays import offsets
+from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.parallel.pipeline import Each
 
 
-def arc_lines(lattice: Lattice, min_post: float, scales: Scales) -> str:
+def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
     """Return a line for each arc of at least a posterior."""
-    probability = graph.posteriors(lattice, scales)
-    arcs = np.flatnonzero(probability >= min_post)
-    time = graph.state_times(lattice)
-    start = time[lattice.src[arcs]]
-    columns = [
-        start,
-        time[lattice.dst[arcs]] - start,
-        probability[arcs],
-        words_column(lattice.word[arcs], lattice.words),
-        Runs(lattice.ali, lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1], "_", may_lack=True),
+    found = graph.probable_arcs(batch, min_post, scales, labels=True)
+    columns: list[Column] = [
+        found.start,
+        found.frames,
+        found.posterior,
+        words_column(found.word, batch.table),
+        Runs(found.label, found.label_begin, "_", may_lack=True),
     ]
-    return rows_text(lattice.key, len(arcs), columns)
+    return row_texts(batch.keys, found.begin, columns)
 
 
 @command
@@ -58,30 +57,28 @@ def posteriors(source: Source, output_file: str, min_post: float, scales: Scales
 
 
 def posterior_lines(
-    lattice: Lattice, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
-) -> str:
+    batch: Batch, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
+) -> list[str]:
     """Return Kaldi's line for each arc above a posterior."""
     if model is not None:
-        model.check(lattice)
-    lattice = graph.to_compact(lattice)  # arcs with all labels of their words
-    probability = graph.posteriors(lattice, scales)
-    arcs = np.flatnonzero(probability > min_post)
-    begin, end, time = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1], graph.state_times(lattice)
-    start = time[lattice.src[arcs]]
-    columns = [
-        start,
-        end - begin if lattice.time is None else time[lattice.dst[arcs]] - start,
-        probability[arcs].astype(np.float32),
-        words_column(lattice.word[arcs], lattice.words),
+        for lattice in batch:
+            model.check(lattice)
+    batch = graph.to_compact(batch)  # arcs with all labels of their words
+    above = float(np.nextafter(min_post, np.inf))
+    found = graph.probable_arcs(batch, above, scales, labels=alignment or model is not None)
+    columns: list[Column] = [
+        found.start,
+        found.frames,
+        found.posterior.astype(np.float32),
+        words_column(found.word, batch.table),
     ]
     if alignment:
-        columns.append(Runs(lattice.ali, begin, end, ","))
+        columns.append(Runs(found.label, found.label_begin, ","))
     if model is not None:
-        ends_phone = model.is_final[lattice.ali]
-        before = np.concatenate([[0], np.cumsum(ends_phone)])
-        phones = model.phone[lattice.ali[ends_phone]].astype(np.int32)
-        columns.append(Runs(phones, before[begin], before[end], " "))
-    return rows_text(lattice.key, len(arcs), columns)
+        ends_phone = model.is_final[found.label]
+        phones = model.phone[found.label[ends_phone]].astype(np.int32)
+        columns.append(Runs(phones, offsets(ends_phone)[found.label_begin], " "))
+    return row_texts(batch.keys, found.begin, columns)
 
 
 @command

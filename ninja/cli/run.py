@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ninja.cli.options import Destination, text_output
@@ -43,11 +43,10 @@ def run(
     source.console.close_counting()
 
 
-def run_lines(function: Callable[[Lattice], str], source: Source, output_file: str) -> None:
-    """Write the lines that the function makes of each lattice to a text file."""
+def run_lines(function: Callable[[Batch], Sequence[str]], source: Source, output_file: str) -> None:
+    """Write the lines that the function makes of each lattice of a batch to a text file."""
     with text_output(output_file) as stream:
-        for _, lines in results(Each(function), source, to_stdout=output_file == "-"):
-            stream.write(lines)
+        stream.writelines(lines for _, lines in batch_results(function, source, to_stdout=output_file == "-"))
 
 
 def results(
@@ -302,22 +301,30 @@ def _write_batches(
 
 
 def batch_results(
-    function: Callable[[Batch], Iterable[tuple[str, Result | NinjaError]]], source: Source, *, to_stdout: bool
+    function: Callable[[Batch], Sequence[Result]], source: Source, lattices: Keyed | None = None, *, to_stdout: bool
 ) -> Iterator[tuple[str, Result]]:
     """Yield what a function makes of each lattice of a batch, as `results` does.
 
     Args:
-        function: Returns each key with its result, or with what is wrong; it is called on several threads at once.
+        function: Returns the result of each lattice; where it raises an error, it is called for each of them alone. It
+            is called on several threads at once.
         source: Where the lattices come from, and how failures are treated.
+        lattices: The lattices of the source where they are not simply all of them.
         to_stdout: The results are printed on stdout.
     """
     log = source.console.log
     before = _counts(source)
+    alone = Each(lambda lattice: function(Batch.of([lattice]))[0])
 
     def work(batch: Batch, part: Log) -> list[tuple[str, Result | NinjaError]]:
-        return list(function(batch))
+        found: Sequence[Result | NinjaError]
+        try:
+            found = function(batch)
+        except (NinjaError, MemoryError):
+            found = [alone.tried(lattice) for lattice in batch]
+        return list(zip(batch.keys, found, strict=True))
 
-    for found in _worked(work, source, _noted(source, None, Counter(), None), to_stdout=to_stdout):
+    for found in _worked(work, source, _noted(source, lattices, Counter(), None), to_stdout=to_stdout):
         for key, result in found:
             if isinstance(result, NinjaError):
                 log.fail(result, key)

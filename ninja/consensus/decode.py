@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,10 @@ import numpy.typing as npt
 from ninja import _consensus
 from ninja.errors import OptionError
 from ninja.graph.kinds import to_compact
+from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import offsets, runs
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import LARGEST_ID
 from ninja.lattice.times import state_times
 
@@ -42,14 +46,35 @@ class Consensus:
     touches_band: bool = False  # too long and too flat to compare widely enough: words and posteriors are approximate
 
 
+Words = Sequence[int] | Integers
+
+
+@overload
 def mbr_decode(
     lattice: Lattice,
+    scales: Scales = ...,
+    *,
+    decode_mbr: bool = ...,
+    print_silence: bool = ...,
+    hypothesis: Words | None = ...,
+) -> Consensus: ...
+@overload
+def mbr_decode(
+    lattice: Batch,
+    scales: Scales = ...,
+    *,
+    decode_mbr: bool = ...,
+    print_silence: bool = ...,
+    hypothesis: Sequence[Words] | None = ...,
+) -> list[Consensus]: ...
+def mbr_decode(
+    lattice: Lattice | Batch,
     scales: Scales = Scales(),
     *,
     decode_mbr: bool = True,
     print_silence: bool = False,
-    hypothesis: Sequence[int] | Integers | None = None,
-) -> Consensus:
+    hypothesis: Words | Sequence[Words] | None = None,
+) -> Consensus | list[Consensus]:
     """Find the word sequence of least expected word error, with confidences, times and a confusion network.
 
     Where the best path has the fewest sentence errors on average, this has the fewest word errors, if the lattice's
@@ -63,11 +88,13 @@ def mbr_decode(
     for that, ``touches_band`` of the result is true.
 
     Args:
-        lattice: The lattice; of several systems' together, see ``ninja.graph.combine``.
+        lattice: The lattice; of several systems' together, see ``ninja.graph.combine``. Or a batch, which gives the
+            words of each of its lattices.
         scales: Factors of the costs; smaller ones flatten.
         decode_mbr: False: keep the best path's words, or those of `hypothesis`, and only build the network around them.
         print_silence: Keep bins that most probably hold no word as words with id 0.
-        hypothesis: Word ids to begin with instead of the best path; zeros are left out.
+        hypothesis: Word ids to begin with instead of the best path; zeros are left out. Of a batch, those of each
+            lattice.
 
     Returns:
         The words and their network. If the lattice has but one path, all confidences are 1.
@@ -79,10 +106,47 @@ def mbr_decode(
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
     """
-    start = None if hypothesis is None else _checked(hypothesis)
-    lattice = to_compact(lattice) if lattice.num_arcs else lattice  # arcs with all labels of their words
-    times = state_times(lattice)
-    return Consensus(lattice.key, *_consensus.decode_mbr(lattice, times, scales, start, decode_mbr, print_silence))
+    how = scales, decode_mbr, print_silence
+    if isinstance(lattice, Batch):
+        return decoded(lattice, hypothesis, *how)  # type: ignore[arg-type]
+    return decoded(Batch.of([lattice]), None if hypothesis is None else [hypothesis], *how)[0]  # type: ignore[list-item]
+
+
+def decoded(
+    batch: Batch,
+    hypotheses: Sequence[Words] | None,
+    scales: Scales,
+    decode_mbr: bool = True,
+    print_silence: bool = False,
+    *limits: int,
+) -> list[Consensus]:
+    """Decode the lattices of a batch as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
+    start = None
+    if hypotheses is not None:
+        given = [_checked(hypothesis) for hypothesis in hypotheses]
+        start = np.concatenate([*given, np.zeros(0, np.int32)]), offsets([len(words) for words in given])
+    batch = to_compact(batch)  # arcs with all labels of their words
+    failed, of_words, (bins, bin_begin, bin_times), of_entries, (risk, rounds, touches_band) = (
+        _consensus.decode_mbr_all(batch.items, scales, start, decode_mbr, print_silence, *limits)
+    )
+    if failed >= 0:
+        state_times(batch[failed])
+        raise no_path(batch.keys[failed])
+    columns = (
+        *_apart(*of_words),
+        runs(bin_begin, bins + np.arange(len(bins))),  # one more than there are bins
+        *_apart(*of_entries),
+        runs(bin_times, bins),
+        risk.tolist(),
+        rounds.tolist(),
+        touches_band.astype(bool).tolist(),
+    )
+    return [Consensus(*fields) for fields in zip(batch.keys, *columns, strict=True)]
+
+
+def _apart(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
+    """Return each lattice's part of columns that all of them share."""
+    return [runs(column, begin) for column in columns]
 
 
 def check_frame_shift(frame_shift: float) -> np.float32:

@@ -26,8 +26,7 @@ class Runs:
     """A column of stretches of integers."""
 
     pool: npt.NDArray[np.int32]
-    begin: npt.NDArray[np.int64]  # [rows]; the integers of row r are pool[begin[r] : end[r]]
-    end: npt.NDArray[np.int64]  # [rows]
+    begin: npt.NDArray[np.int64]  # [rows + 1]; the integers of row r are pool[begin[r] : begin[r + 1]]
     separator: str  # between the integers of a row, one letter of ASCII
     may_lack: bool = False  # a row without integers lacks this column, and the tab before it
 
@@ -35,17 +34,22 @@ class Runs:
 Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
-def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
-    """Return a line for each row: the prefix and the columns, separated by tabs.
+def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
+    """Return the lines behind each prefix: that and a row's columns, separated by tabs.
 
     Integers must fit into 32 bits; floats are printed as ``%.7g``, which is how Kaldi prints them.
+
+    Args:
+        prefixes: Keys.
+        begin: Rows of each, [prefixes + 1]; those of prefix i are ``begin[i] : begin[i + 1]``.
+        columns: Of all rows.
     """
-    rows = _tables.Rows(num_rows)
+    rows = _tables.Rows(int(begin[-1]))
     for column in columns:
         if isinstance(column, Runs):
-            if column.begin.min(initial=0) < 0 or column.end.max(initial=0) > len(column.pool):
+            if column.begin.min() < 0 or column.begin.max() > len(column.pool):
                 raise ValueError("a row's integers lie outside the pool")
-            rows.runs(column.pool, column.begin, column.end, column.separator, column.may_lack)
+            rows.runs(column.pool, column.begin[:-1], column.begin[1:], column.separator, column.may_lack)
         elif isinstance(column, Names):
             if column.number.min(initial=0) < 0 or column.number.max(initial=-1) >= len(column.names):
                 raise ValueError("a row's name is not among the names")
@@ -57,7 +61,7 @@ def rows_text(prefix: str, num_rows: int, columns: Sequence[Column]) -> str:
             rows.numbers(np.ascontiguousarray(column, np.float64))
         else:
             rows.integers(np.ascontiguousarray(column, np.int32))
-    return rows.text(_bytes(prefix))
+    return rows.texts([_bytes(prefix) for prefix in prefixes], begin)
 
 
 def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from ninja.graph.path import Path as Path
     from ninja.graph.posteriors import (
         ForwardBackward as ForwardBackward,
+        ProbableArcs as ProbableArcs,
         forward_backward as forward_backward,
         posteriors as posteriors,
+        probable_arcs as probable_arcs,
     )
     from ninja.graph.project import project as project, remove_alignments as remove_alignments
     from ninja.graph.prons import Pronunciation as Pronunciation, pronunciations as pronunciations
@@ -103,7 +105,7 @@ _NAMES = {
     "graph.nbest_lattice": "lattice_nbest",
     "graph.oracle": "Oracle oracle paths_of",
     "graph.path": "Path",
-    "graph.posteriors": "ForwardBackward forward_backward posteriors",
+    "graph.posteriors": "ForwardBackward ProbableArcs forward_backward posteriors probable_arcs",
     "graph.project": "project remove_alignments",
     "graph.prons": "Pronunciation pronunciations",
     "graph.prune": "prune",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _batches, _graph
-from ninja.graph.path import Path
+from ninja.graph.path import Path, no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 
@@ -42,14 +42,18 @@ class BestWords(NamedTuple):
     graph_cost: npt.NDArray[np.float64]  # [lattices], unscaled
     acoustic_cost: npt.NDArray[np.float64]  # [lattices], unscaled
     num_labels: npt.NDArray[np.int64]  # [lattices], frames where labels count these
-    faults: dict[int, str]  # place of each lattice without a path, and what is wrong with it
 
 
 def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
-    """Find the words of the best path of each lattice of a batch."""
-    found = _batches.best_words_each(batch.items, scales.acoustic, scales.lm, scales.word_penalty)
-    words, begin, graph_cost, acoustic_cost, num_labels, failures = found
-    return BestWords(words, begin, graph_cost, acoustic_cost, num_labels, dict(failures))
+    """Find the words of the best path of each lattice of a batch.
+
+    Raises:
+        LatticeError: In one of them no path leads from the start to a final state.
+    """
+    failed, found = _batches.best_words_all(batch.items, scales.acoustic, scales.lm, scales.word_penalty)
+    if failed >= 0:
+        raise no_path(batch.keys[failed])
+    return BestWords(*found)
 
 
 def path_lattice(lattice: Lattice, path: Path) -> Lattice:

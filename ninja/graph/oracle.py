@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _graph
+from ninja import _batches, _graph
 from ninja.errors import LatticeError
 from ninja.graph.connect import connect
 from ninja.graph.copies import copied_lattice
+from ninja.graph.path import no_path
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
+from ninja.lattice.arrays import frozen, offsets, runs
+from ninja.lattice.batch import Batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,9 +37,16 @@ class Oracle:
         return self.substitutions + self.insertions + self.deletions
 
 
+Words = Sequence[int] | npt.NDArray[np.int32]
+
+
+@overload
+def oracle(lattice: Lattice, reference: Words, wildcards: Collection[int] = ()) -> Oracle: ...
+@overload
+def oracle(lattice: Batch, reference: Sequence[Words], wildcards: Collection[int] = ()) -> list[Oracle]: ...
 def oracle(
-    lattice: Lattice, reference: Sequence[int] | npt.NDArray[np.int32], wildcards: Collection[int] = ()
-) -> Oracle:
+    lattice: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int] = ()
+) -> Oracle | list[Oracle]:
     """Find the path with the fewest word errors, whatever it costs.
 
     Exact where states × words of the reference are at most 16 million. A longer recording takes time and memory in
@@ -46,7 +56,9 @@ def oracle(
     ``touches_band`` of the result is true.
 
     Args:
-        reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word.
+        lattice: Or a batch, which gives the path of each of its lattices.
+        reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word. Of a
+            batch, those of each lattice.
         wildcards: Word ids that count as epsilons, in the lattice and in the reference, such as those of noises.
 
     Returns:
@@ -57,14 +69,32 @@ def oracle(
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
-    wanted = np.ascontiguousarray(reference, np.int32)
-    if (wanted == 0).any():
-        raise LatticeError("the reference holds word id 0, epsilon, which is no word", key=lattice.key)
-    wanted = without(wanted, wildcards)
-    counted = _mute(lattice, wildcards)
-    substitutions, insertions, deletions, arcs, touches_band = _graph.oracle(counted, wanted)
-    words = counted.word[arcs]
-    return Oracle(words[words != 0], arcs, substitutions, insertions, deletions, len(wanted), touches_band)
+    if isinstance(lattice, Batch):
+        return _oracles(lattice, reference, wildcards)  # type: ignore[arg-type]
+    return _oracles(Batch.of([lattice]), [reference], wildcards)[0]  # type: ignore[list-item]
+
+
+def _oracles(batch: Batch, references: Sequence[Words], wildcards: Collection[int]) -> list[Oracle]:
+    begin = offsets([len(reference) for reference in references])
+    said = np.concatenate([np.zeros(0, np.int32), *(np.asarray(reference, np.int32) for reference in references)])
+    if (zero := np.flatnonzero(said == 0)).size:
+        key = batch.keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
+        raise LatticeError("the reference holds word id 0, epsilon, which is no word", key=key)
+    counted = batch
+    if wildcards:
+        kept = ~np.isin(said, list(wildcards))
+        said, begin = said[kept], offsets(kept)[begin]
+        counted = Batch.of([_mute(lattice, wildcards) for lattice in batch])
+    failed, counts, (arcs, arc_begin, words, word_begin) = _batches.oracle_all(counted.items, said, begin)
+    if failed >= 0:
+        raise no_path(batch.keys[failed])
+    numbers = zip(*(count.tolist() for count in counts), np.diff(begin).tolist(), strict=True)
+    return [
+        Oracle(word, arc, substitutions, insertions, deletions, num_words, bool(touches_band))
+        for word, arc, (substitutions, insertions, deletions, touches_band, num_words) in zip(
+            runs(words, word_begin), runs(arcs, arc_begin), numbers, strict=True
+        )
+    ]
 
 
 def paths_of(
@@ -89,11 +119,6 @@ def paths_of(
         return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
     except LatticeError:
         raise LatticeError("no path carries these words", key=lattice.key) from None
-
-
-def without(words: npt.NDArray[np.int32], wildcards: Collection[int]) -> npt.NDArray[np.int32]:
-    """Leave wildcards out of word ids."""
-    return words[~np.isin(words, list(wildcards))] if wildcards else words
 
 
 def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:

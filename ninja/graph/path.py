@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.errors import LatticeError
 from ninja.lattice.costs import Scales
 
 
@@ -29,3 +30,8 @@ class Path:
         first = " ".join(map(str, self.words[:8].tolist())) + (" …" if len(self.words) > 8 else "")
         words = f"{len(self.words)} words{': ' if first else ''}{first}"
         return f"Path({words}; graph cost {self.graph_cost:.7g}, acoustic cost {self.acoustic_cost:.7g})"
+
+
+def no_path(key: str) -> LatticeError:
+    """Return the error of a lattice without a path."""
+    return LatticeError("no path leads from the start to a final state", key=key)

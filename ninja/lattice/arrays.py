@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def owners(begin: Array) -> npt.NDArray[np.int64]:
     """Return the run that each element of a pool lies in, int64 [pool size]."""
     return np.repeat(np.arange(begin.size - 1), np.diff(begin))
+
+
+def runs(pool: Array, begin: npt.NDArray[np.int64]) -> list[Array]:
+    """Return each run of a pool."""
+    return [pool[first:last] for first, last in pairwise(begin.tolist())]
 
 
 def sums(values: Array, begin: Array) -> npt.NDArray[np.float64]:

@@ -82,6 +82,18 @@ class Batch:
         return not self._origins
 
     @property
+    def table(self) -> SymbolTable | None:
+        """Symbol table of all lattices.
+
+        Raises:
+            LatticeError: They have several.
+        """
+        tables = {id(each.words): each.words for each in self._origins} or {0: self.words}
+        if len(tables) > 1:
+            raise LatticeError("lattices of several symbol tables; take them one by one", key=self.keys[0])
+        return next(iter(tables.values()))
+
+    @property
     def is_compact(self) -> bool:
         """Whether all lattices are compact."""
         if self._items is None:

@@ -64,17 +64,23 @@ class Each(Generic[Result]):
     def __call__(self, lattices: Keyed, log: Log) -> Iterator[tuple[str, Result]]:
         """Yield the function's result for each lattice."""
         for key, lattice in lattices:
-            try:
-                result = self.function(lattice)
-            except OptionError as error:
-                error.key = None  # it would be as wrong for any other
-                raise
-            except MemoryError:
-                log.fail(LatticeError("it takes more memory than there is; prune it first", key=key))
-            except NinjaError as error:
-                log.fail(error, key)
+            result = self.tried(lattice)
+            if isinstance(result, NinjaError):
+                log.fail(result, key)
             else:
                 yield key, result
+
+    def tried(self, lattice: Lattice) -> Result | NinjaError:
+        """Return the function's result for a lattice, or what is wrong with it."""
+        try:
+            return self.function(lattice)
+        except OptionError as error:
+            error.key = None  # it would be as wrong for any other
+            raise
+        except MemoryError:
+            return LatticeError("it takes more memory than there is; prune it first")
+        except NinjaError as error:
+            return error
 
     def on(self: Each[Lattice], batch: Batch, log: Log) -> Batch:
         """Return the function's lattices for a batch."""

@@ -14,36 +14,41 @@ from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, close_with_risk, fra
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
 from ninja.cli.options import command, output_file, reads, switch, text_output
-from ninja.cli.run import results, run_lines
+from ninja.cli.run import batch_results, run_lines
 from ninja.cli.source import Source, reads_lattices
-from ninja.consensus import consensus_ctm, mbr_decode, path_ctm
+from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
 from ninja.errors import LatticeError
 from ninja.graph import pronunciations, to_compact
 from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.parallel.pipeline import Keyed
 
 
 def word_lines(
-    lattice: Lattice,
+    batch: Batch,
     scales: Scales,
     decode_mbr: bool,
     print_silence: bool,
     frame_shift: float | None,
     hypotheses: dict[str, npt.NDArray[np.int32]] | None,
     hypotheses_file: str | None,
-) -> tuple[str, float, int, bool]:
-    """Decode a lattice; return its words' lines, its expected errors, its number of words, and if it is approximate."""
+) -> list[tuple[str, Consensus]]:
+    """Decode the lattices of a batch; return the lines of each one's words, and what they are of."""
     start = None
     if hypotheses is not None:
-        start = hypotheses.get(lattice.key)
-        if start is None:
-            raise LatticeError(f"{hypotheses_file} has no words for it", key=lattice.key)
-    found = mbr_decode(lattice, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
-    shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-    return consensus_ctm(found, shift, lattice.words), found.bayes_risk, len(found.words), found.touches_band
+        start = []
+        for key in batch.keys:
+            if key not in hypotheses:
+                raise LatticeError(f"{hypotheses_file} has no words for it", key=key)
+            start.append(hypotheses[key])
+    found = mbr_decode(batch, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
+    return [
+        (consensus_ctm(each, _shift(lattice, frame_shift), lattice.words), each)
+        for lattice, each in zip(batch, found, strict=True)
+    ]
 
 
 @command
@@ -68,20 +73,25 @@ def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_be
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
     risk, words, approximate = 0.0, 0, []
     with text_output(output_file) as stream:
-        for key, (text, its_risk, count, touches_band) in results(
-            Each(lines), source, lattices, to_stdout=output_file == "-"
-        ):
+        for key, (text, found) in batch_results(lines, source, lattices, to_stdout=output_file == "-"):
             stream.write(text)
-            risk += its_risk
-            words += count
-            approximate += [key] * touches_band
+            risk += found.bayes_risk
+            words += len(found.words)
+            approximate += [key] * found.touches_band
     close_with_risk(source, risk, words, approximate)
 
 
-def path_lines(lattice: Lattice, frame_shift: float | None, precision: int, print_silence: bool) -> str:
-    """Return the lines of the words of a single-path lattice."""
-    shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-    return path_ctm(lattice, shift, precision, lattice.words, print_silence=print_silence)
+def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_silence: bool) -> list[str]:
+    """Return the lines of the words of single-path lattices."""
+    return [
+        path_ctm(lattice, _shift(lattice, frame_shift), precision, lattice.words, print_silence=print_silence)
+        for lattice in batch
+    ]
+
+
+def _shift(lattice: Lattice, frame_shift: float | None) -> float:
+    """Return the seconds per frame that are given, or else the lattice's."""
+    return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 
 @command
@@ -108,8 +118,12 @@ def nbest_to_ctm(
     source.console.close_counting("paths")
 
 
-def pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
-    """Return a line for each word of a single-path lattice, with its phones."""
+def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
+    """Return a line for each word of single-path lattices, with its phones."""
+    return [_pronunciation_lines(lattice, model, lengths=lengths) for lattice in batch]
+
+
+def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
     check_labelled(lattice)
     lines = []
     for each in pronunciations(to_compact(check_only_path(lattice)), model):

@@ -19,7 +19,7 @@ from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import Command, command, output_file, section, switch, text_output, writes
-from ninja.cli.run import results
+from ninja.cli.run import batch_results, results
 from ninja.cli.scales import scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.consensus import Consensus
@@ -30,6 +30,7 @@ from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 from ninja.parallel.pipeline import Each, Keyed
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
@@ -63,12 +64,19 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    lattice: Lattice, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
+    batch: Batch, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
+) -> list[Decoded]:
+    """Decode the lattices of a batch, and print the requested results of each."""
+    found = consensus.mbr_decode(batch, scales, **how)
+    printed = partial(_printed, one_best_times=one_best_times, frame_shift=frame_shift, wanted=wanted)
+    return list(map(printed, batch, found))
+
+
+def _printed(
+    lattice: Lattice, found: Consensus, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str]
 ) -> Decoded:
-    """Decode a lattice, and print the requested results."""
     if "mesh_dir" in wanted:
         _check_file_name(lattice.key)
-    found = consensus.mbr_decode(lattice, scales, **how)
     if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
     network = None
@@ -132,8 +140,8 @@ def mbr_decode(
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
-        decoding = Each(partial(decode, wanted=tuple(files), **given))
-        for key, decoded in results(decoding, source, lattices, to_stdout=output_file == "-"):
+        decoding = partial(decode, wanted=tuple(files), **given)
+        for key, decoded in batch_results(decoding, source, lattices, to_stdout=output_file == "-"):
             for name, output in decoded.outputs.items():
                 write[name](key, output)
             show(key, decoded.words.tolist())

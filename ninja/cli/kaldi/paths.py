@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from ninja.errors import LatticeError, NinjaError
 from ninja.graph import Path
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
 from ninja.parallel.pipeline import Each, EachBatch
 
@@ -92,17 +93,15 @@ def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> Best
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 
 
-def best_words_of(batch: Batch, scales: Scales) -> Iterator[tuple[str, BestPath | NinjaError]]:
-    """Yield the best path of each lattice of a batch, with its words and costs alone."""
+def best_words_of(batch: Batch, scales: Scales) -> list[BestPath]:
+    """Return the best path of each lattice of a batch, with its words and costs alone."""
     found = graph.best_words(batch, scales)
-    begin, no_arcs = found.begin.tolist(), found.begin[:0]
+    no_arcs, no_labels = found.begin[:0], found.words[:0]
     costs = found.graph_cost.tolist(), found.acoustic_cost.tolist(), found.num_labels.tolist()
-    for place, (key, graph_cost, acoustic_cost, frames) in enumerate(zip(batch.keys, *costs, strict=True)):
-        if place in found.faults:
-            yield key, LatticeError(found.faults[place], key=key)
-        else:
-            words = found.words[begin[place] : begin[place + 1]]
-            yield key, BestPath(Path(no_arcs, words, words[:0], graph_cost, acoustic_cost), frames)
+    return [
+        BestPath(Path(no_arcs, words, no_labels, graph_cost, acoustic_cost), frames)
+        for words, graph_cost, acoustic_cost, frames in zip(runs(found.words, found.begin), *costs, strict=True)
+    ]
 
 
 words_output = output_file("Table for the words, text, or ark:FILE for binary word ids")

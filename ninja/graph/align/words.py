@@ -86,7 +86,6 @@ class WordAligner:
         zero = (silence,) * (not options.silence_label) + (partial,) * (not options.partial_word_label)
         return with_zero(found[0], zero, FAULTS[found[1]] or None)
 
-
     def all(self, batch: Batch) -> Batch | None:
         """Align the lattices of a batch; None where one is damaged or needs more than the common case."""
         if self.options.max_expand > 0.0:  # another bound for each

@@ -1,0 +1,84 @@
+"""Commands that print what they find in batches: the same bytes however these are cut, and failures of one's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja.formats.kaldi import archive
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice
+
+Ninja = Callable[..., tuple[int, str, str]]
+VERBS = {
+    "best": (),
+    "best-path": (),
+    "posteriors": ("--words", "words"),
+    "arc-post": ("--print-alignment",),
+    "mbr-decode": ("--sausage", "sausage", "--times", "times"),
+    "to-ctm-conf": ("--words", "words"),
+    "oracle": ("--ref", "text", "--words", "words", "--write-lattices", "paths.ark"),
+}
+DEAD = Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0])
+CROOKED = from_arcs("crooked", [0, 0], [1, 1], [1, 2], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
+
+
+def spoken(number: int) -> Lattice:
+    """Return a lattice of up to eight words, each with another."""
+    random = np.random.default_rng(number)
+    states = int(random.integers(2, 10))
+    src = np.repeat(np.arange(states - 1), 2)
+    cost, word = random.exponential(1.0, len(src)), random.integers(1, 5, len(src))
+    return from_arcs(f"u{number}", src, src + 1, word, cost, finals={states - 1: 0.0}, labels=[[7, 8]] * len(src))
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sound lattices, the same with damaged ones between, and references of most."""
+    monkeypatch.chdir(tmp_path)
+    sound = [spoken(number) for number in range(40)]
+    (tmp_path / "words").write_text("".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcd"])))
+    (tmp_path / "text").write_text("".join(f"{each.key} a b d\n" for each in [*sound[1:], DEAD, CROOKED]))
+    for name, lattices in (("sound", sound), ("damaged", [*sound[:9], DEAD, *sound[9:25], CROOKED, *sound[25:]])):
+        with package.write(tmp_path / f"{name}.ark") as output:
+            for lattice in lattices:
+                output.write(lattice)
+    return tmp_path
+
+
+def written(ninja: Ninja, files: Path, *arguments: object) -> tuple[int, str, dict[str, bytes]]:
+    """Run a command; return its exit code, what it says, and what it writes."""
+    before = {path: path.read_bytes() for path in files.iterdir()}
+    code, _, errors = ninja(*arguments, "-o", "out")
+    made = {path.name: path.read_bytes() for path in files.iterdir() if path.read_bytes() != before.get(path)}
+    for name in made:
+        (files / name).unlink()
+    return code, re.sub(r", \d.* s$", "", errors, flags=re.MULTILINE), made
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_bytes_are_the_same_for_any_number_of_threads_and_size_of_batches(
+    ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    expected = written(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", 1)
+    assert expected[0] == 1
+    for chunk in (200, 1500, 1 << 20):
+        monkeypatch.setattr(archive, "CHUNK", chunk)
+        for jobs in (1, 2, 3, 7):
+            assert written(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", jobs) == expected
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_lattice_that_fails_costs_no_other(ninja: Ninja, files: Path, verb: str) -> None:
+    failing = ["dead"] if verb in ("best", "best-path", "oracle") else ["dead", "crooked"]
+    code, errors, made = written(ninja, files, verb, "damaged.ark", *VERBS[verb])
+    failures = [line for line in errors.splitlines() if line.startswith("ninja: failed: ")]
+    assert (code, len(failures)) == (1, len(failing))
+    assert all(f"key '{key}'" in line for key, line in zip(failing, failures, strict=True))
+    if "crooked" in failing:
+        assert written(ninja, files, verb, "sound.ark", *VERBS[verb])[0::2] == (0, made)
