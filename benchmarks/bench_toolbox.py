@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-MARKS = "<!-- toolbox: begin -->", "<!-- toolbox: end -->"
+from benchmarks import page
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(line, flush=True)
             lines.append(line)
     if options.output is not None:
-        before, begin, rest = options.output.read_text(encoding="utf-8").partition(MARKS[0])
-        _, end, after = rest.partition(MARKS[1])
-        if not (begin and end):
-            sys.exit(f"{options.output} has no marks {MARKS[0]} and {MARKS[1]}")
-        options.output.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
+        page.put(options.output, "toolbox", lines)
 
 
 if __name__ == "__main__":

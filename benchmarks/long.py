@@ -21,9 +21,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks import page
 from benchmarks.recordings import KEY, Size, write_lexicon, write_matrix, write_recordings
 
-MARKS = "<!-- long: begin -->", "<!-- long: end -->"
 NAMED = ("best", "mbr-decode", "oracle", "align-words", "rescore", "score")  # in the picture
 MODEL = "--model=DATA/trans.mdl"
 WITHOUT_WORDS = ("linear-to-nbest", "align-text", "compute-wer", "compute-wer-bootci", "ctc-decode")
@@ -206,11 +206,7 @@ def main() -> None:
     if options.picture is not None:
         draw(measured, sizes, options.picture)
     if options.output is not None:
-        before, begin, rest = options.output.read_text(encoding="utf-8").partition(MARKS[0])
-        _, end, after = rest.partition(MARKS[1])
-        if not (begin and end):
-            sys.exit(f"{options.output} has no marks {MARKS[0]} and {MARKS[1]}")
-        options.output.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
+        page.put(options.output, "long", lines)
 
 
 if __name__ == "__main__":
