@@ -39,10 +39,12 @@ class ContextOptions:
     map_words: tuple[
         WordMapping, ...
     ] = ()  # other forms of words a model lacks: in other case, as other forms of <unk>
+    context_weight: float = described(1.0, "Share of what --context-model adds to log-probabilities.")
+    context_prior: float = described(0.0, "Added to the log-odds that a phrase is said, with --context-model.")
     max_arcs: int = described(10_000_000, "Refuse a lattice that has more arcs with its context.")
 
     def __post_init__(self) -> None:
-        for name in ("class_boost", "keyword_boost"):
+        for name in ("class_boost", "keyword_boost", "context_weight", "context_prior"):
             check_range(name, getattr(self, name), least=-LARGEST_BOOST, most=LARGEST_BOOST)
         if self.unk_penalty is not None:
             check_range("unk_penalty", self.unk_penalty, finite=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ninja.context.deep.marks import Mark, Marks
 from ninja.context.deep.retrieval_options import LONG_LIST
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
@@ -23,19 +24,21 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions
 from ninja.log import Log
 from ninja.models import CONTEXT
 from ninja.rescoring.engine import AsGiven
-from ninja.rescoring.models import ModelFiles, load_model, refuse_unknown
+from ninja.rescoring.models import Model, ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 
 if TYPE_CHECKING:
+    from ninja.context.deep.pointer import ContextPointer
     from ninja.context.deep.retrieval import Retriever
 
 Keyed = tuple[str, Lattice]
 Name = str | os.PathLike[str]
 NO_MODEL = "none"
+DEFAULT_MODEL = "default"  # the shipped one
 MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
@@ -66,6 +69,11 @@ class Context:
     options: ContextOptions = field(default_factory=ContextOptions)
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # of the n-gram models
+    context_model: Name | None = None  # whose pointer reads the phrases in the rescoring, in place of boosts
+
+    def __post_init__(self) -> None:
+        if self.context_model is not None and self.class_lm is not None:
+            raise OptionError("a class model and a context model count the same phrases twice; give one of them")
 
 
 class Contextual:
@@ -90,6 +98,9 @@ class Contextual:
         self._num_words = 0  # of them, when the files were read for a table that grows
         self._class_lm: NgramLM | None = None
         self.old_model: NgramLM | None = None  # once it is loaded, and where it is needed
+        self._marks = Marks()
+        self._live: dict[int, tuple[Lattice, Sequence[PhraseList]]] = {}  # lists given with lattices, by identity
+        self._pointer: ContextPointer | None = None
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
@@ -146,7 +157,44 @@ class Contextual:
         lists = (*self.entities.of(lattice.key), *more)
         if self._augmenter is not None:
             lattice, self.added = self._augmenter(lattice, lists)
-        return add_context(lattice, self.tracker, lists)
+        if self.context.context_model is None:
+            return add_context(lattice, self.tracker, lists)
+        if more:
+            self._live[id(lattice)] = lattice, lists  # with the lattice, whose identity is no other's then
+        return lattice
+
+    def over(self, lm: Model) -> Model:
+        """Return the language model with the context model's pointer; without a context model, the same.
+
+        Raises:
+            ModelError: The context model has no pointer, or one for another language model.
+            OptionError: There is no language model, or several.
+        """
+        path = self.context.context_model
+        if path is None:
+            return lm
+        if not isinstance(lm, LanguageModel):
+            what = "none" if lm is None else "a mixture"
+            raise OptionError(f"a context model goes with one language model, but there is {what}", os.fspath(path))
+        with needed_for("a context model", path):
+            from ninja.context.deep.context_lm import ContextMixture
+            from ninja.context.deep.pointer import ContextPointer
+
+        self._pointer = self._pointer or ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
+        self._pointer.refuse_other(lm)
+        options = self.context.options
+        gain = options.context_weight / (self.lm_weight or 1.0)
+        return ContextMixture(
+            ((lm, 1.0),), pointer=self._pointer, marks=self._marks, gain=gain, prior=options.context_prior
+        )
+
+    def mark_of(self, lattice: Lattice) -> Mark | None:
+        """Return the phrases of a lattice that the stage gave, for such a model."""
+        if self.context.context_model is None:
+            return None
+        assert self.entities is not None
+        _, lists = self._live.pop(id(lattice), (None, None))
+        return self._marks.of(self.entities.of(lattice.key) if lists is None else lists)
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
         """Return the phrases that the best way through an utterance's words takes."""
@@ -216,7 +264,7 @@ class Contextual:
 
     def _made_tracker(self, words: SymbolTable) -> Tracker:
         share, options = 1.0, self.context.options
-        if self.lm_weight is not None:
+        if self.context.context_model is None and self.lm_weight is not None:
             left = 1.0 - self.lm_weight
             if self.old_lm is not None:
                 # The other model takes its own part of the old one out.

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import LanguageModel, SlotPool
-from ninja.lm.trie import score_trie
+from ninja.lm.protocol import FIRST_MARK, LanguageModel, SlotPool
+from ninja.lm.trie import score_by_levels, score_trie
 from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
@@ -104,6 +104,9 @@ class MixtureLM(LanguageModel):
                 self._part(lm, weight, WordMap(self.vocabulary, lm, unk_penalty, map_words=map_words, name=name))
             )
         self.scores_tries = any(part.lm.scores_tries for part in self._parts)
+        self.takes_phrases = any(part.lm.takes_phrases for part in self._parts)
+        self._network = next((row for row, part in enumerate(self._parts) if part.lm.state_size is not None), None)
+        self.state_size = None if self._network is None else self._parts[self._network].lm.state_size
         if not self._parts:
             raise OptionError("all weights of the mixture are 0")
         # Within a text, after another sentence, <s> can only be read by models that all have one.
@@ -157,10 +160,11 @@ class MixtureLM(LanguageModel):
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        return self._made(lambda part, old: part.lm.advance(old[slots], part.word[words]), len(slots))
+        return self._made(lambda part, old: _advanced(part, old[slots], words), len(slots))
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
+        words = np.where(words <= FIRST_MARK, self.eos, words)  # marks have no score; one must be given
         return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
 
     def release(self, slots: np.ndarray) -> None:
@@ -171,7 +175,25 @@ class MixtureLM(LanguageModel):
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`."""
+        if self.takes_phrases:
+            return score_by_levels(self, parent, word)
         return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
+
+    def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.states`: those of the first model that gives its own."""
+        if self._network is None:
+            return super().states(slots)
+        return self._parts[self._network].lm.states(self._slot[self._network][slots])
+
+    def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.word_vectors`; zeros where that model lacks the word."""
+        if self._network is None:
+            return super().word_vectors(words)
+        part = self._parts[self._network]
+        word = part.word[words]
+        unknown = (word == NO_WORD) | (part.lm.unk is not None) & (word == part.lm.unk)
+        vectors = part.lm.word_vectors(np.where(unknown, part.lm.eos, word))
+        return np.where(unknown[:, None], np.float32(0), vectors)
 
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
         """Mix the models' scores of each word."""
@@ -221,6 +243,23 @@ class MixtureLM(LanguageModel):
         slot = np.empty((len(self._parts), capacity), np.int64)
         slot[:, : self._slot.shape[1]] = self._slot
         self._slot = slot
+
+
+def _advanced(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Advance a model of a mixture; one that takes no phrases begins anew where their mark is read."""
+    marked = words <= FIRST_MARK
+    if not marked.any():
+        return part.lm.advance(slots, part.word[words])
+    if part.lm.takes_phrases:
+        return part.lm.advance(slots, np.where(marked, words, part.word[words]))
+    made = np.empty(len(slots), np.int64)
+    made[marked] = part.lm.start(int(np.count_nonzero(marked)))
+    try:
+        made[~marked] = part.lm.advance(slots[~marked], part.word[words[~marked]])
+    except BaseException:
+        part.lm.release(made[marked])
+        raise
+    return made
 
 
 def _numbered(words: SymbolTable) -> SymbolTable:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
+FIRST_MARK = -3  # ids from here down are marks of lists of phrases; -1 and -2 mean other things to searches
 TextTransform = Literal["lower"]  # of words before a model of pieces splits them
 OOVScore = Literal["skip", "spread"] | float  # of words that an n-gram model without <unk> lacks, see `LoadOptions`
 
@@ -43,6 +44,8 @@ class LanguageModel(Protocol):
     classes: tuple[str, ...] = ()  # words that stand for others, as class definitions say
     spells_words: bool = False  # any word that pieces spell has a score; `vocabulary` has those looked up so far
     takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
+    state_size: int | None = None  # numbers of a history's hidden state, where `states` gives them
+    takes_phrases: bool = False  # a history belongs to a list of phrases, if a `PhraseMark` is its first word
 
     @property
     def num_parameters(self) -> int | None:
@@ -101,9 +104,25 @@ class LanguageModel(Protocol):
         """Tell what to change, in one line, where words of lattices are of a kind that the model hardly knows."""
         return None
 
+    def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
+        """Return what the network predicts the next word from, float32 [n, state_size]; see `state_size`."""
+        raise OptionError("this language model does not give its hidden state; recurrent and attention networks do")
+
+    def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
+        """Return what states are multiplied with to score words, float32 [n, state_size]; zeros where it is unknown."""
+        return np.zeros((len(words), self.state_size or 0), np.float32)
+
     def score_oovs(self, score: OOVScore) -> None:
         """Make a word for all that the model lacks, which has no <unk>; see `LoadOptions.oov_score`."""
         raise OptionError("this language model takes no oov_score; n-gram models do")
+
+
+class PhraseMark(Protocol):
+    """The phrases of an utterance, as a word that stands before its histories; kept while these are in use."""
+
+    @property
+    def number(self) -> int:
+        """The id that models which take phrases read, `FIRST_MARK` or below; each list has its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ninja._core import WordTrie
 from ninja.errors import ModelError, OptionError
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import FIRST_MARK, LanguageModel
 
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
@@ -56,7 +56,8 @@ def score_trie(
         raise OptionError(f"parent has shape {parent.shape}, but word {word.shape}; one of each per node is needed")
     if (late := np.flatnonzero(parent >= np.arange(parent.size))).size:
         raise OptionError(f"node {late[0]} comes before its parent {parent[late[0]]}; sort the trie")
-    if word.size and (word.min() < 0 or word.max() >= len(lm.vocabulary)):
+    asked = word[word > FIRST_MARK] if lm.takes_phrases else word
+    if asked.size and (asked.min() < 0 or asked.max() >= len(lm.vocabulary)):
         raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
     if not parent.size:
         return np.empty(0, np.float32)

@@ -25,6 +25,7 @@ class UnitLM(LanguageModel, ABC):
     def __init__(self, units: LanguageModel) -> None:
         """Put words above the units that a model scores."""
         self._units = units
+        self.state_size = units.state_size
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
@@ -49,6 +50,17 @@ class UnitLM(LanguageModel, ABC):
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
         return self._units.start(count)
+
+    def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.states`: those of the units' histories."""
+        return self._units.states(slots)
+
+    def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.word_vectors`: the mean of the units' vectors."""
+        place, count, every = self._places(words, np.zeros(len(words), np.bool_))
+        begin = np.cumsum(count) - count
+        unit = every[np.repeat(place - begin, count) + np.arange(count.sum())]
+        return np.add.reduceat(self._units.word_vectors(unit), begin) / count[:, None].astype(np.float32)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ninja.errors import LatticeError, OptionError
 from ninja.formats.kaldi.tables import read_segments, read_speakers
 from ninja.lattice import Lattice
+from ninja.lm.protocol import PhraseMark
 
 MAX_WORDS = 64
 GONE = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
@@ -64,6 +65,7 @@ class Utterance:
     lattice: Lattice
     recording: str | None = None  # None: it has nothing to do with its neighbours
     context: Sequence[int] = ()  # the language model's words to read before it
+    phrases: PhraseMark | None = None  # its list of phrases, for a model that takes them
     is_done: bool = False
     result: Lattice | None = None  # None once it is done: it failed, or was given out before its turn
     num_arcs: int = field(init=False)  # read, at least 1: what it counts for in the limit of arcs in flight
@@ -76,9 +78,14 @@ class Utterance:
         """Utterance id."""
         return self.lattice.key
 
+    @property
+    def first_words(self) -> tuple[int, ...]:
+        """What the language model reads before it: the mark of its phrases, and its context."""
+        return (*(() if self.phrases is None else (self.phrases.number,)), *self.context)
+
     def let_go(self) -> None:
         """Let go of the lattice and the result, which was given out; its place behind slower ones remains."""
-        self.lattice, self.result = GONE, None
+        self.lattice, self.result, self.phrases = GONE, None, None
 
 
 class RecordingQueue:

@@ -11,7 +11,7 @@ import copy
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
@@ -26,6 +26,7 @@ from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lm import LanguageModel
+from ninja.lm.protocol import PhraseMark
 from ninja.rescoring.carry_over import RecordingQueue, Utterance
 from ninja.rescoring.models import BoundModels, refuse_unknown
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions, RescoreReport
@@ -35,6 +36,11 @@ Keyed = tuple[str, Lattice]
 Coming = Keyed | None  # None: the next lattice is awaited; those in flight are to be given out
 ENOUGH_ARCS = 1000  # to tell by their words whether the model, or the symbol table, is the wrong one
 AsGiven = TypeVar("AsGiven", Keyed, Coming)
+MarkOf = Callable[[Lattice], PhraseMark | None]
+
+
+def unmarked(_: Lattice) -> None:
+    """Return the phrases of a lattice where no model takes any: none."""
 
 
 class Engine(ABC):
@@ -47,8 +53,10 @@ class Engine(ABC):
         queue: RecordingQueue,
         report: RescoreReport,
         num_threads: int = 1,
+        mark_of: MarkOf = unmarked,
     ) -> None:
         self.models = models
+        self.mark_of = mark_of  # the phrases of a lattice, for a model that takes them
         self.options = options
         self.queue = queue
         self.report = report
@@ -139,7 +147,7 @@ class Engine(ABC):
             self.awaiting = pair is None
             if pair is None:
                 return None
-            utterance = Utterance(pair[1])
+            utterance = Utterance(pair[1], phrases=self.mark_of(pair[1]))
             self.in_flight.add(utterance)
             try:
                 if self.queue.enter(utterance):
@@ -236,7 +244,7 @@ class SearchEngine(Engine):
                 except NinjaError as error:
                     self._fail(utterance, error)
                     continue
-            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.context)] = utterance
+            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.first_words)] = utterance
             half.num_arcs += utterance.num_arcs
             busy = True
 
@@ -328,6 +336,7 @@ class BatchedLM(LanguageModel):
         self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
         self.unk, self.unk_words = lm.unk, lm.unk_words
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
+        self.takes_phrases = lm.takes_phrases
         self._too_many = 0  # size of the first call that ran out of memory since one that did not
 
     def start(self, count: int) -> Slots:

@@ -17,9 +17,10 @@ from ninja.graph import num_frames
 from ninja.lattice import Lattice
 from ninja.lattice.keyed import pairs, refuse_pair
 from ninja.lattice.lattice import check
+from ninja.lm.protocol import PhraseMark
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
-from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine
+from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine, unmarked
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
@@ -37,7 +38,13 @@ class ContextStage(Protocol):
         """Yield the lattices with their context, and None where the next is awaited."""
 
     def live(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
-        """Return a lattice with its context, and phrases given with it."""
+        """Return a lattice with its context, and phrases given with it: the same one, or one made for it."""
+
+    def over(self, lm: Model) -> Model:
+        """Return the language model that reads phrases; the same one without a context model."""
+
+    def mark_of(self, lattice: Lattice) -> PhraseMark | None:
+        """Return the phrases of a lattice that the stage gave, for such a model."""
 
 
 class Rescorer:
@@ -136,7 +143,7 @@ class Rescorer:
         old_lm = self.old_lm
         for lm, options in self._passes:
             queue = RecordingQueue(self.carry_over)
-            engine = self._engine(BoundModels(lm, old_lm, options), options, queue, log, num_threads)
+            engine = self._engine(BoundModels(self._over(lm), old_lm, options), options, queue, log, num_threads)
             lattices = engine.results(lattices)
             old_lm = None  # it is taken out when the first of the models is put in
         if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
@@ -248,10 +255,13 @@ class Rescorer:
             self._load(lattice, log)
         lm, options = self._passes[0]
         if self._live_models is None:
-            self._live_models = BoundModels(lm, self.old_lm, options)
+            self._live_models = BoundModels(self._over(lm), self.old_lm, options)
         if log.is_settled:  # one lattice of rare words, the first of a later run, is not to be refused
             options = replace(options, max_unknown=1.0)
         return self._engine(self._live_models, options, queue, log)
+
+    def _over(self, lm: Model) -> Model:
+        return lm if self.context is None else self.context.over(lm)
 
     def _engine(
         self,
@@ -264,7 +274,8 @@ class Rescorer:
         if self.carry_over is not None and options.backward:
             raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
-        return engine(models, options, queue, log, num_threads)
+        mark_of = unmarked if self.context is None else self.context.mark_of
+        return engine(models, options, queue, log, num_threads, mark_of)
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.carry_over is not None:

@@ -214,7 +214,7 @@ class SentenceEngine(Engine):
 
     def _below(self, forest: WordTrie, each: _Unfolding) -> int:
         """Return the node behind the context words of an utterance, -1 if there are none."""
-        context = np.array(each.utterance.context, np.int32)
+        context = np.array(each.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
     def _count_call(self) -> None:

@@ -290,11 +290,12 @@ class Service:
     def _prepared(self, request: Request) -> Lattice | None:
         """Return the lattice with its context; None if that fails."""
         try:
-            lattice = self._prepare(request.lattice, request.entities, self.report)
+            # An object of its own: callers may submit the same one.
+            lattice = self._prepare(request.lattice.replace(), request.entities, self.report)
         except BaseException as error:
             _finish(request, error=error)
             return None
-        request.lattice = lattice.replace()  # an object of its own: callers may submit the same one
+        request.lattice = lattice
         self._of_lattice[id(request.lattice)] = request
         return request.lattice
 

@@ -6,6 +6,7 @@ The file is a zip as `torch.save` writes it, holding one dictionary of plain val
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"
     state    {"vector.weight": float16 tensor, …}
     card     {"entries": 126052, "steps": 3000, …}: how the encoder was made
+    pointer  {"base": …, "config": …, "state": …, "card": …}, where there is one, see `ninja.context.deep.pointer`
 """
 
 from __future__ import annotations
@@ -73,20 +74,19 @@ class PhraseEncoder:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder, its weights in half precision."""
-        state = {name: weight.detach().cpu().half() for name, weight in self.network.state_dict().items()}
-        for name, weight in state.items():
-            if not torch.isfinite(weight).all():
-                raise ModelError(f"weight {name} is not finite in half precision; the training diverged", path)
-        content = {
+        write_atomically(self.content(path), path)
+
+    def content(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Return what a file, of this name, holds of the encoder."""
+        return {
             "format": FORMAT,
             "version": VERSION,
             "config": dataclasses.asdict(self.network.config),
             "letters": self.symbols.letters,
             "phones": "\n".join(self.symbols.phones),
-            "state": state,
+            "state": in_half(self.network, path),
             "card": self.card,
         }
-        write_atomically(content, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PhraseEncoder:
@@ -95,22 +95,56 @@ class PhraseEncoder:
         Raises:
             ModelError: The file is damaged, or holds no encoder of this version.
         """
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except OSError:
-            raise
-        except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
-            reason = f"{type(error).__name__}; Ninja loads no files that may run code"
-            raise ModelError(f"no context model, or a damaged one ({reason})", path) from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ModelError("no context model; `ninja train context` makes those", path)
-        if content.get("version") != VERSION:
-            raise ModelError(f"context model of version {content.get('version')!r}; this Ninja reads {VERSION}", path)
+        return cls.of(read_content(path), path)
+
+    @classmethod
+    def of(cls, content: dict[str, Any], path: str | os.PathLike[str]) -> PhraseEncoder:
+        """Make an encoder of what a file holds."""
         for key, kind in (("config", dict), ("letters", str), ("phones", str), ("state", dict), ("card", dict)):
             if not isinstance(content.get(key), kind):
                 raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
         symbols = Symbols(content["letters"], tuple(content["phones"].split("\n")))
         return cls(_built(content["config"], content["state"], symbols, path), symbols, content["card"])
+
+
+def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a context model's file, running no code from it; a `ModelError` says what else it is."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
+        reason = f"{type(error).__name__}; Ninja loads no files that may run code"
+        raise ModelError(f"no context model, or a damaged one ({reason})", path) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelError("no context model; `ninja train context` makes those", path)
+    if content.get("version") != VERSION:
+        raise ModelError(f"context model of version {content.get('version')!r}; this Ninja reads {VERSION}", path)
+    return content
+
+
+def in_half(network: torch.nn.Module, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """Return a network's weights in half precision; a `ModelError` says that the training diverged."""
+    state = {name: weight.detach().cpu().half() for name, weight in network.state_dict().items()}
+    for name, weight in state.items():
+        if not torch.isfinite(weight).all():
+            raise ModelError(f"weight {name} is not finite in half precision; the training diverged", path)
+    return state
+
+
+def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
+    """Give a network its weights, if they are exactly these; a `ModelError` says which are not."""
+    expected = network.state_dict()
+    if set(state) != set(expected):
+        names = sorted(map(str, set(state) ^ set(expected)))
+        raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
+    for name, weight in state.items():
+        if not isinstance(weight, torch.Tensor) or weight.shape != expected[name].shape:
+            raise ModelError(f"{name} is not of the shape its configuration needs; {RETRAIN}", path)
+        if not torch.isfinite(weight).all():
+            raise ModelError(f"{name} holds NaN or infinity; {RETRAIN}", path)
+    network.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
+    network.eval()
 
 
 def _built(
@@ -130,14 +164,5 @@ def _built(
             raise ModelError(f"{name} is {config[name]!r} in its configuration; {RETRAIN}", path)
     with torch.device("meta"):  # shapes only: no memory
         network = EntityEncoder(Config(**config))
-    expected = network.state_dict()
-    if set(state) != set(expected):
-        names = sorted(map(str, set(state) ^ set(expected)))
-        raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
-    for name, weight in state.items():
-        if not isinstance(weight, torch.Tensor) or weight.shape != expected[name].shape:
-            raise ModelError(f"{name} is not of the shape its configuration needs; {RETRAIN}", path)
-        if not torch.isfinite(weight).all():
-            raise ModelError(f"{name} holds NaN or infinity; {RETRAIN}", path)
-    network.load_state_dict({name: weight.float() for name, weight in state.items()}, assign=True)
-    return network.eval()
+    fill(network, state, path)
+    return network

@@ -256,6 +256,7 @@ class LogitsLM(PieceLM):
         # Scores are normalised when they are read: there is no embedding to do it with later.
         plain = replace(options, normalize=False)
         super().__init__(model, model, (torch.empty(0, num_pieces), None), bos, cache, plain)
+        self.state_size = None  # there are logits only
 
     @property
     def normalized(self) -> bool:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ninja import _lm
@@ -65,6 +66,7 @@ class StatePoolLM(LanguageModel, ABC):
         self._threads = Threads()
         self._device = device_of(options.device)
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
+        self.state_size = embedding.shape[1]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
         self._output = output
         blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self.normalized else ()
@@ -165,6 +167,16 @@ class StatePoolLM(LanguageModel, ABC):
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
         self._slots.give_back(slots)
+
+    @torch.inference_mode()
+    def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.states`."""
+        return self._outputs(slots).cpu().numpy()
+
+    @torch.inference_mode()
+    def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.word_vectors`."""
+        return self._embedding.index_select(0, self._tensor(words)).float().cpu().numpy()
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
         """Compute on all rows of a batch, as many at once as this device, or the caller, likes best."""

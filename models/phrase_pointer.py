@@ -1,0 +1,68 @@
+"""A pointer from a language model's hidden state to a list of phrases: the definition, in plain torch.
+
+    hidden state ──► hidden layer ──► query ─────────────┐
+                 └─► hidden layer ──► score of no phrase │      softmax over no phrase and all phrases
+    phrase's vector, first word's ──► hidden layer ──► key ─► products with the query ─┘
+
+No phrase has one more score for the number of phrases N, ``offset · ln N``: without it each phrase that is added would
+take probability from it, whether anybody says it or not.
+
+Source: after Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech recognition",
+2021 (a pointer beside a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases); sizes and inputs are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+ENTITY_RATE = 0.09  # of words that begin a phrase, before training
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The shape of a pointer."""
+
+    state: int  # numbers of the language model's hidden state, and of its words' vectors
+    vector: int  # numbers of a phrase's vector
+    width: int = 64  # of queries and keys
+    hidden: int = 128
+
+
+class PhrasePointer(nn.Module):
+    """Say which phrase of a list begins after a history, if any."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        hidden = config.hidden
+        # The last number of a query is 1: the last of a key is a phrase's score after any history.
+        self.query = nn.Sequential(nn.Linear(config.state, hidden), nn.SiLU(), nn.Linear(hidden, config.width - 1))
+        self.no_phrase = nn.Sequential(nn.Linear(config.state, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1))
+        self.key = nn.Sequential(
+            nn.Linear(config.vector + config.state + 2, hidden), nn.SiLU(), nn.Linear(hidden, config.width)
+        )
+        self.offset = nn.Parameter(torch.ones(()))
+        with torch.no_grad():
+            self.no_phrase[2].bias.fill_(math.log(1 / ENTITY_RATE - 1))
+            self.no_phrase[2].weight.zero_()
+            self.key[2].weight.mul_(0.1)
+
+    def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries [n, width] and scores of no phrase, without their offset [n], of states [n, state]."""
+        query = self.query(state)
+        return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(state)[:, 0]
+
+    def keys(self, vector: Tensor, first_word: Tensor, num_words: Tensor) -> Tensor:
+        """Return keys of phrases, float [n, width].
+
+        Args:
+            vector: Of each phrase, float [n, vector].
+            first_word: The language model's vector of its first word, zeros where it is unknown, float [n, state].
+            num_words: Its length, float [n].
+        """
+        known = (first_word != 0).any(1).to(vector.dtype)
+        return self.key(torch.cat([vector, first_word, known[:, None], num_words.log()[:, None]], 1))

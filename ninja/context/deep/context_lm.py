@@ -1,0 +1,321 @@
+"""A language model that reads an utterance's list of phrases: a frozen model, and a pointer that copies whole phrases.
+
+    outside     α₀(h) · P(w | h), and Σ αᵢ(h) over the phrases i that begin with w
+    in phrases  share of the phrases begun so that go on with w
+
+A history's probability mass is outside of phrases, or in nodes of the tree of phrases that its last words lead to; all
+ways to read its words are summed. A phrase that ends gives its mass back outside; one that is not finished loses it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ninja.context.deep.marks import Mark, Marks
+from ninja.context.deep.phrase_tree import NOWHERE, PhraseTree
+from ninja.context.deep.pointer import ContextPointer
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.mixture import Mixture, MixtureLM
+from ninja.lm.protocol import FIRST_MARK
+from ninja.lm.word_map import WordMapping
+
+MOST_KEYS = 200_000  # of phrases, kept for other lists
+MOST_SCORES = 4_000_000  # of phrases after histories that exist at once
+UNMARKED = 0  # of a history without phrases
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Slots = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMixture(Mixture):
+    """A language model with a pointer; `over` makes one model of them once the lattices' words are known."""
+
+    pointer: ContextPointer | None = None
+    marks: Marks | None = None  # of the utterances' phrases
+    gain: float = 1.0  # share of ln Q - ln P that is added to the model's ln P; at 1 probabilities sum to 1
+    prior: float = 0.0  # added to the log-odds that a phrase is said
+
+    def over(
+        self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
+    ) -> ContextLM:
+        """Return the model over the words of a symbol table, see `ContextLM`."""
+        return ContextLM(self, words, unk_penalty, map_words)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The phrases of a mark."""
+
+    tree: PhraseTree
+    key: torch.Tensor  # of each phrase, float32 [phrases, width]
+    readable: torch.Tensor  # those of the tree, in its order
+
+    @property
+    def offset(self) -> float:
+        """What is multiplied by the offset of no phrase."""
+        return math.log(max(len(self.key), 1))
+
+
+class _Keys:
+    """Keys of phrases, kept by their text."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.row: dict[str, int] = {}
+        self.key = torch.zeros(0, 0)
+        self.lists: WeakKeyDictionary[Mark, _List] = WeakKeyDictionary()
+
+
+class ContextLM(MixtureLM):
+    """A language model with a pointer behind the protocol of `LanguageModel`; its words are those of a symbol table.
+
+    The history of an utterance with phrases begins with their mark, see `Marks`; without a mark, the model is the one
+    below, bit for bit.
+    """
+
+    def __init__(
+        self,
+        mixture: ContextMixture,
+        words: SymbolTable,
+        unk_penalty: float | None = None,
+        map_words: Collection[WordMapping] = (),
+    ) -> None:
+        """Make a model for the words that will be scored; a `ModelError` says that the pointer is another model's."""
+        assert mixture.pointer is not None
+        assert mixture.marks is not None
+        lm = mixture.models[0][0]
+        assert not isinstance(lm, Mixture)
+        mixture.pointer.refuse_other(lm)
+        self._pointer = mixture.pointer
+        self._marks = mixture.marks
+        self._gain, self._prior = mixture.gain, mixture.prior
+        self._keys = _Keys()
+        self._empty()
+        super().__init__(mixture, words, unk_penalty, map_words)
+        self.takes_phrases = True
+        self.scores_tries = False
+
+    def _empty(self) -> None:
+        """Begin without slots."""
+        width = self._pointer.network.config.width
+        self._mark = np.zeros(0, np.int64)  # number of each slot's mark, [capacity]
+        self._outside = np.zeros(0)  # share of the mass that is outside of phrases, [capacity]
+        self._node = np.zeros((0, 0), np.int64)  # of phrases begun so many words ago, [capacity, depth]
+        self._mass = np.zeros((0, 0))  # share of the mass in each, [capacity, depth]
+        self._query = np.zeros((0, width), np.float32)  # [capacity, width], once there is a score of no phrase
+        self._total = np.zeros(0)  # log-normaliser of the pointer, [capacity]
+        self._no_phrase = np.zeros(0)  # ln α₀, [capacity]; NaN: not computed yet
+
+    def twin(self) -> ContextLM | None:
+        """See `LanguageModel.twin`."""
+        twin = super().twin()
+        if twin is None:
+            return None
+        assert isinstance(twin, ContextLM)
+        twin._empty()
+        return twin
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        slots = super().start(count)
+        self._begin_at(slots, UNMARKED)
+        return slots
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`; a mark is the first word of a history, if it has one."""
+        for number in np.unique(words[words <= FIRST_MARK]).tolist():
+            self._deepen(self._list(number).tree.depth)  # before any slot is made
+        new = super().advance(slots, words)
+        marked = words <= FIRST_MARK
+        self._begin_at(new, np.where(marked, words, self._mark[slots]))
+        try:
+            self._read(slots[~marked], words[~marked], new[~marked])
+        except BaseException:
+            self.release(new)
+            raise
+        return new
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        score = super().logprob(slots, words)
+        at = np.flatnonzero((self._mark[slots] != UNMARKED) & (words > FIRST_MARK))
+        if len(at):
+            below = score[at].astype(np.float64)
+            outside, single, longer, inside = self._parts_of(slots[at], words[at], below)
+            with np.errstate(divide="ignore"):
+                whole = np.logaddexp(outside, np.log(single + longer + inside))
+            score[at] = below + self._gain * (whole - below)
+        return score
+
+    def given(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
+        below = super().logprob(slots, words).astype(np.float64)
+        outside, single, longer, inside = self._parts_of(slots, words, below)
+        copied = single + longer + inside
+        return below, copied / (copied + np.exp(outside))
+
+    def _begin_at(self, slots: Slots, marks: Slots | int) -> None:
+        self._mark[slots] = marks
+        self._outside[slots] = 1.0
+        self._node[slots] = NOWHERE
+        self._mass[slots] = 0.0
+        self._no_phrase[slots] = np.nan
+
+    def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
+        """Move the mass of histories along a word, where it is, or comes to be, in phrases."""
+        matters = self._mass[slots].any(1)
+        node = np.full(len(slots), NOWHERE)
+        for each, rows in self._by_list(slots):
+            node[rows] = each.tree.entered(words[rows])
+        at = np.flatnonzero(matters | (node != NOWHERE))
+        if not len(at):
+            return
+        slots, words, new, node = slots[at], words[at], new[at], node[at]
+        below = super().logprob(slots, words).astype(np.float64)
+        outside, single, longer, _ = self._parts_of(slots, words, below)
+        free = np.exp(outside) + single
+        made_node = np.full(self._node[slots].shape, NOWHERE)
+        made_mass = np.zeros(self._mass[slots].shape)
+        made_node[:, 0], made_mass[:, 0] = node, longer
+        for depth in range(made_node.shape[1]):
+            for each, rows in self._by_list(slots):
+                mass = self._mass[slots[rows], depth]
+                ends, goes_on, child = each.tree.steps(self._node[slots[rows], depth], words[rows])
+                free[rows] += mass * ends
+                if depth + 1 < made_node.shape[1]:
+                    made_node[rows, depth + 1], made_mass[rows, depth + 1] = child, mass * goes_on
+        total = free + made_mass.sum(1)
+        total = np.where(total > 0, total, 1.0)
+        self._outside[new] = np.where(total > 0, free / total, 1.0)
+        self._node[new], self._mass[new] = made_node, made_mass / total[:, None]
+
+    def _parts_of(
+        self, slots: Slots, words: npt.NDArray[np.int32], below: Doubles
+    ) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+        """Return how words of marked histories come about.
+
+        Args:
+            below: ln P of each word in the model below.
+
+        Returns:
+            Log-probability outside of phrases; probabilities as a phrase of one word, as the first word of a longer
+            one, and as a later word of one; float64 [n] each.
+        """
+        self._point(slots)
+        single, longer, inside = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros(len(slots))
+        for each, rows in self._by_list(slots):
+            of, asked = slots[rows], words[rows]
+            begin, end = each.tree.entries(asked)
+            count = end - begin
+            which = np.repeat(np.arange(len(rows)), count)
+            if len(which):
+                place = np.arange(len(which)) + np.repeat(begin - np.cumsum(count) + count, count)
+                key = each.key[each.readable[place]].numpy()
+                log_share = np.einsum("nk,nk->n", self._query[of[which]], key) - self._total[of[which]]
+                share = np.exp(log_share) * self._outside[of[which]]
+                is_word = each.tree.is_word[place]
+                single[rows] = np.bincount(which, share * is_word, len(rows))
+                longer[rows] = np.bincount(which, share * ~is_word, len(rows))
+            for depth in range(min(each.tree.depth, self._mass.shape[1])):
+                mass = self._mass[of, depth]
+                if mass.any():
+                    ends, goes_on, _ = each.tree.steps(self._node[of, depth], asked)
+                    inside[rows] += mass * (ends + goes_on)
+        with np.errstate(divide="ignore"):
+            outside = np.log(self._outside[slots]) + self._no_phrase[slots] + below
+        return outside, single, longer, inside
+
+    @torch.inference_mode()
+    def _point(self, slots: Slots) -> None:
+        """Compute queries and normalisers of marked histories that lack them."""
+        missing = np.unique(slots[np.isnan(self._no_phrase[slots])])
+        if not len(missing):
+            return
+        network = self._pointer.network
+        query, no_phrase = network.queries(torch.from_numpy(np.ascontiguousarray(self.states(missing))))
+        self._query[missing] = query.numpy()
+        for each, rows in self._by_list(missing):
+            alone = no_phrase[torch.from_numpy(rows)] + float(network.offset) * each.offset - self._prior
+            parts = [
+                torch.logsumexp(some @ each.key.T, 1)
+                for some in query[torch.from_numpy(rows)].split(max(1, MOST_SCORES // max(len(each.key), 1)))
+            ]
+            total = torch.logaddexp(alone, torch.cat(parts)).double().numpy()
+            self._total[missing[rows]] = total
+            self._no_phrase[missing[rows]] = alone.double().numpy() - total
+
+    def _by_list(self, slots: Slots) -> Iterator[tuple[_List, npt.NDArray[np.int64]]]:
+        """Yield each list of some histories, and the histories that have it."""
+        marks = self._mark[slots]
+        order = np.argsort(marks, kind="stable")
+        numbers, begin = np.unique(marks[order], return_index=True)
+        end = np.append(begin, len(order))[1:]
+        for number, first, last in zip(numbers.tolist(), begin, end, strict=True):
+            if number != UNMARKED:
+                yield self._list(number), order[first:last]
+
+    def _list(self, number: int) -> _List:
+        """Return the phrases of a mark, encoded when it is first met."""
+        mark = self._marks.numbered(number)
+        found = self._keys.lists.get(mark)
+        if found is not None:
+            return found
+        with self._keys.lock:
+            texts = [phrase.text for phrase in mark.phrases()]
+            words = [self.vocabulary.ids(text.split(" ")) for text in texts]
+            tree = PhraseTree(words)
+            found = _List(tree, self._keys_of(texts, words), torch.from_numpy(tree.phrase))
+            self._keys.lists[mark] = found
+        return found
+
+    @torch.inference_mode()
+    def _keys_of(self, texts: list[str], words: list[list[int]]) -> torch.Tensor:
+        """Return the keys of phrases, float32 [phrases, width]."""
+        keys = self._keys
+        if not texts:
+            return torch.zeros(0, self._pointer.network.config.width)
+        new = [place for place, text in enumerate(texts) if text not in keys.row]
+        if len(keys.row) + len(new) > MOST_KEYS:
+            keys.row.clear()
+            keys.key = keys.key[:0]
+            new = list(range(len(texts)))
+        if new:
+            vector = self._pointer.encoder.vectors([texts[place] for place in new], [()] * len(new))
+            first = np.array([words[place][0] for place in new], np.int32)
+            first_word = self.word_vectors(np.where(first < 0, self.eos, first).astype(np.int32))
+            first_word = np.where(first[:, None] < 0, np.float32(0), first_word)
+            length = torch.tensor([len(words[place]) for place in new], dtype=torch.float32)
+            made = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), length)
+            begin = len(keys.key)
+            keys.key = torch.cat([keys.key.reshape(begin, made.shape[1]), made])
+            keys.row |= {texts[place]: begin + at for at, place in enumerate(new)}
+        return keys.key[[keys.row[text] for text in texts]]
+
+    def _deepen(self, depth: int) -> None:
+        """Make room for longer phrases."""
+        spare = max(0, depth - self._node.shape[1])
+        self._node = np.pad(self._node, ((0, 0), (0, spare)), constant_values=NOWHERE)
+        self._mass = np.pad(self._mass, ((0, 0), (0, spare)))
+
+    def _grow(self, capacity: int) -> None:
+        super()._grow(capacity)
+        old = len(self._mark)
+        spare = capacity - old
+        self._mark = np.append(self._mark, np.zeros(spare, np.int64))
+        self._outside = np.append(self._outside, np.ones(spare))
+        self._total = np.append(self._total, np.zeros(spare))
+        self._no_phrase = np.append(self._no_phrase, np.full(spare, np.nan))
+        self._query = np.concatenate([self._query, np.zeros((spare, self._query.shape[1]), np.float32)])
+        self._node = np.pad(self._node, ((0, spare), (0, 0)), constant_values=NOWHERE)
+        self._mass = np.pad(self._mass, ((0, spare), (0, 0)))

@@ -1,0 +1,187 @@
+"""The contextual language model against its slow twin, and its laws."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_context_lm import SlowContextLM
+from reference_rescore import path_costs, path_costs_under, spelled
+
+torch = pytest.importorskip("torch")
+
+from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, one_thread  # noqa: E402, F401
+
+from ninja.context import Context, Contextual, Entities  # noqa: E402
+from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
+from ninja.context.deep.encoder import PhraseEncoder  # noqa: E402
+from ninja.context.deep.marks import Marks  # noqa: E402
+from ninja.context.deep.pointer import ContextPointer, digest  # noqa: E402
+from ninja.context.deep.symbols import Symbols  # noqa: E402
+from ninja.context.options import ContextOptions  # noqa: E402
+from ninja.errors import ModelError, OptionError  # noqa: E402
+from ninja.lattice.symbols import SymbolTable  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
+from ninja.lm.trie import score_trie  # noqa: E402
+from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
+from ninja.rescoring import Rescorer  # noqa: E402
+
+OTHERS = ("unheard-of", "never")  # words that the model below lacks
+WORDS = (*(f"w{number}" for number in range(1, 9)), *OTHERS)
+TABLE = SymbolTable.from_words(["<eps>", *WORDS, "<s>", "</s>"])
+PENALTY = math.log(len(OTHERS))
+
+
+def lists_of(words):
+    return st.lists(st.lists(st.sampled_from(words), min_size=1, max_size=3).map(tuple), max_size=6, unique=True)
+
+
+PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # few words, so that phrases overlap
+SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
+
+
+def made_pointer(lm) -> ContextPointer:
+    torch.manual_seed(3)
+    encoder = entity_encoder.EntityEncoder(entity_encoder.Config(40, 4, "letters", hidden=4, vector=5)).eval()
+    network = phrase_pointer.PhrasePointer(phrase_pointer.Config(lm.state_size, 5, width=6, hidden=7)).eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_()  # phrases are likely, and some far more than others
+    symbols = Symbols("abcdefghijklmnopqrstuvwxyz'-0123456789", ("a", "b"))
+    return ContextPointer(PhraseEncoder(encoder, symbols, {}), network, {"name": "tiny", "digest": digest(lm)}, {})
+
+
+BASE = LstmLM(MODULE, VOCABULARY)
+POINTER = made_pointer(BASE)
+
+
+def entities(phrases, table=TABLE, key="*") -> Entities:
+    return Entities.from_dict({"utterances": {key: {"phrases": [" ".join(each) for each in phrases]}}}, words=table)
+
+
+def listed(*lists):
+    """Return a contextual model, and the slots of histories that begin with each list of phrases."""
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
+    found = [marks.of(entities(phrases).of("*")) for phrases in lists]
+    root = lm.start(1)
+    slots = [lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found]
+    lm.release(root)
+    return lm, np.array(slots), found
+
+
+def read(lm, slots, sentence):
+    for word in lm.vocabulary.ids(sentence):
+        new = lm.advance(slots, np.full(len(slots), word, np.int32))
+        lm.release(slots)
+        slots = new
+    return slots
+
+
+def all_scores(lm, slots):
+    """Return ln Q of each word, and of the end, after histories [slots, words]."""
+    words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
+    return np.array([lm.logprob(np.full(len(words), slot), words) for slot in slots], np.float64)
+
+
+def slow(phrases) -> SlowContextLM:
+    below = spelled(BY_DEFINITION, PENALTY)
+
+    def state(history):
+        slots = BASE.start(1)
+        for word in history:
+            new = BASE.advance(slots, np.array([BASE.unk if word in OTHERS else VOCABULARY.id(word)], np.int32))
+            BASE.release(slots)
+            slots = new
+        found = BASE.states(slots)[0]
+        BASE.release(slots)
+        return found
+
+    def vector(word):
+        known = VOCABULARY.id(word)
+        return np.zeros(BASE.state_size) if known is None else BASE.word_vectors(np.array([known], np.int32))[0]
+
+    return SlowContextLM(below, state, vector, POINTER, [tuple(each) for each in phrases], WORDS)
+
+
+@settings(max_examples=25)
+@given(PHRASES, SENTENCES)
+def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
+    lm, slots, _marks = listed(phrases)
+    slots = read(lm, slots, sentence)
+    twin = slow(phrases)
+    expected = [twin.logprob(sentence, word) for word in (*WORDS, "</s>")]
+    np.testing.assert_allclose(all_scores(lm, slots)[0], expected, atol=1e-4)
+    lm.release(slots)
+    assert lm.num_slots == 0
+
+
+@settings(max_examples=50)
+@given(lists_of(WORDS[5:]), SENTENCES)
+def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
+    lm, slots, _marks = listed(phrases)
+    slots = read(lm, slots, sentence)
+    words = np.array([*lm.vocabulary.ids(WORDS), *lm.vocabulary.ids(["<s>", "</s>"])], np.int32)
+    total = np.exp(lm.logprob(np.repeat(slots, len(words)), words).astype(np.float64)).sum()
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+@settings(max_examples=25)
+@given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
+def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
+    lm, slots, _marks = listed(*lists, [])
+    together = all_scores(lm, read(lm, slots, sentence))
+    for phrases, found in zip(lists, together, strict=False):
+        shuffled = random.sample(phrases, len(phrases))
+        lm, slots, _marks = listed(shuffled)
+        np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], found, atol=1e-4)
+
+
+@settings(max_examples=25)
+@given(SENTENCES)
+def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
+    sentence = tuple(word for word in sentence if word not in OTHERS)
+    lm, slots, _marks = listed([], [("w8",)])
+    words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
+    below = BASE.start(1)
+    for word in VOCABULARY.ids(sentence):
+        below = BASE.advance(below, np.array([word], np.int32))
+    slots = read(lm, slots, sentence)
+    of = np.array([*lm.vocabulary.ids(WORDS[:-2]), lm.eos], np.int32)
+    found = lm.logprob(np.repeat(slots[0], len(of)), of)
+    assert found.tobytes() == BASE.logprob(np.repeat(below, len(words)), words).tobytes()
+
+
+def stage(given, **options) -> Contextual:
+    context = Context(given, options=ContextOptions(**options), context_model="tiny.pt")
+    made = Contextual(context)
+    made._pointer = POINTER
+    return made
+
+
+@pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"])
+@settings(max_examples=10)
+@given(lattice=LATTICES, phrases=lists_of(WORDS[:4]))
+def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
+    table = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(1, 8)), "unheard-of"])
+    lattice = replace(lattice, words=table)
+    options = replace(
+        EXACT, algorithm=algorithm, unk_penalty=PENALTY, max_trie_nodes=0, num_best=10_000, min_posterior=0.0,
+        prune_beam=math.inf, max_ngram_order=0,
+    )  # fmt: skip
+    own = {lattice.key: {"phrases": [" ".join(each) for each in phrases]}, "other": {"phrases": ["w2 w3", "w1"]}}
+    given_entities = Entities.from_dict({"utterances": own}, words=table)
+    other = lattice.replace(key="other")
+    before = BASE.num_slots
+    rescorer = Rescorer(BASE, options, context=stage(given_entities))
+    found = dict(rescorer(iter([("other", other), (lattice.key, lattice)])))
+    twin = slow(phrases)
+    expected = path_costs_under(lattice, twin.logprob, options, 1 - options.lm_weight)
+    ours = path_costs(found[lattice.key])
+    if algorithm != "nbest":  # which keeps one path of each word sequence
+        assert [cost.words for cost in ours] == [cost.words for cost in expected]
+        for one, two in zip(ours, expected, strict=True):
+            assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
+    assert BASE.num_slots == before
