@@ -29,11 +29,14 @@ class Config:
     state: int  # numbers of the language model's hidden state, and of its words' vectors
     vector: int  # numbers of a phrase's vector
     width: int = 64  # of queries and keys
-    hidden: int = 128
+    hidden: int = 128  # of layers behind states and keys
 
 
 class PhrasePointer(nn.Module):
     """Say which phrase of a list begins after a history, if any."""
+
+    state_scale: Tensor  # so that numbers of states are of a size of 1
+    word_scale: Tensor  # the same of words' vectors
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -41,20 +44,22 @@ class PhrasePointer(nn.Module):
         hidden = config.hidden
         # The last number of a query is 1: the last of a key is a phrase's score after any history.
         self.query = nn.Sequential(nn.Linear(config.state, hidden), nn.SiLU(), nn.Linear(hidden, config.width - 1))
-        self.no_phrase = nn.Sequential(nn.Linear(config.state, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1))
-        self.key = nn.Sequential(
-            nn.Linear(config.vector + config.state + 2, hidden), nn.SiLU(), nn.Linear(hidden, config.width)
-        )
+        score, key = nn.Linear(hidden // 2, 1), nn.Linear(hidden, config.width)
+        self.no_phrase = nn.Sequential(nn.Linear(config.state, hidden // 2), nn.SiLU(), score)
+        self.key = nn.Sequential(nn.Linear(config.vector + config.state + 2, hidden), nn.SiLU(), key)
         self.offset = nn.Parameter(torch.ones(()))
+        self.register_buffer("state_scale", torch.ones(()))
+        self.register_buffer("word_scale", torch.ones(()))
         with torch.no_grad():
-            self.no_phrase[2].bias.fill_(math.log(1 / ENTITY_RATE - 1))
-            self.no_phrase[2].weight.zero_()
-            self.key[2].weight.mul_(0.1)
+            score.bias.fill_(math.log(1 / ENTITY_RATE - 1))
+            score.weight.zero_()
+            key.weight.mul_(0.1)
 
     def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries [n, width] and scores of no phrase, without their offset [n], of states [n, state]."""
-        query = self.query(state)
-        return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(state)[:, 0]
+        scaled = state * self.state_scale
+        query = self.query(scaled)
+        return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(scaled)[:, 0]
 
     def keys(self, vector: Tensor, first_word: Tensor, num_words: Tensor) -> Tensor:
         """Return keys of phrases, float [n, width].
@@ -65,4 +70,4 @@ class PhrasePointer(nn.Module):
             num_words: Its length, float [n].
         """
         known = (first_word != 0).any(1).to(vector.dtype)
-        return self.key(torch.cat([vector, first_word, known[:, None], num_words.log()[:, None]], 1))
+        return self.key(torch.cat([vector, first_word * self.word_scale, known[:, None], num_words.log()[:, None]], 1))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_context_lm import SlowContextLM
@@ -12,7 +13,7 @@ from reference_rescore import path_costs, path_costs_under, spelled
 
 torch = pytest.importorskip("torch")
 
-from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, one_thread  # noqa: E402, F401
+from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, make_module, one_thread  # noqa: E402, F401
 
 from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
@@ -22,9 +23,10 @@ from ninja.context.deep.pointer import ContextPointer, digest  # noqa: E402
 from ninja.context.deep.symbols import Symbols  # noqa: E402
 from ninja.context.options import ContextOptions  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
+from ninja.lattice import Lattice  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
+from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
-from ninja.lm.trie import score_trie  # noqa: E402
 from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
 from ninja.rescoring import Rescorer  # noqa: E402
 
@@ -67,7 +69,9 @@ def listed(*lists):
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
     found = [marks.of(entities(phrases).of("*")) for phrases in lists]
     root = lm.start(1)
-    slots = [lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found]
+    slots = [
+        lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found
+    ]
     lm.release(root)
     return lm, np.array(slots), found
 
@@ -185,3 +189,33 @@ def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
         for one, two in zip(ours, expected, strict=True):
             assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
     assert BASE.num_slots == before
+
+
+def test_a_context_model_for_another_language_model_is_refused(tmp_path):
+    POINTER.save(tmp_path / "context.pt")
+    loaded = ContextPointer.load(tmp_path / "context.pt")
+    loaded.refuse_other(BASE)
+    other = LstmLM(make_module(projection=4), VOCABULARY)
+    other._embedding = other._embedding + 1.0
+    with pytest.raises(ModelError, match="trained for another language model \\(tiny\\)"):
+        loaded.refuse_other(other)
+    with pytest.raises(ModelError, match="does not give its hidden state"):
+        loaded.refuse_other(FakeLM())
+    loaded.encoder.save(tmp_path / "encoder.pt")
+    with pytest.raises(ModelError, match="but no pointer for a language model"):
+        ContextPointer.load(tmp_path / "encoder.pt")
+    with pytest.raises(OptionError, match="goes with one language model, but there is a mixture"):
+        stage(entities([])).over(Mixture(((BASE, 1.0),)))
+    with pytest.raises(OptionError, match="count the same phrases twice"):
+        Context(entities([]), "class.arpa", context_model="default")
+
+
+def test_lattices_given_with_phrases_are_rescored_with_these():
+    lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 2], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
+    lattice = lattice.replace(words=TABLE)
+    expected = [path_costs_under(lattice, slow(phrases).logprob, EXACT, 0.25) for phrases in ([("w1",)], [("w2",)])]
+    with Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=stage(entities([]))) as rescorer:
+        futures = [rescorer.submit(lattice, {"": [word]}) for word in ("w1", "w2")]
+        found = [path_costs(future.result()) for future in futures]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [cost[1:3] for cost in ours] == [pytest.approx(cost[1:3], abs=1e-4) for cost in theirs]

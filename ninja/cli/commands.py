@@ -10,6 +10,7 @@ SECTIONS = {
         "train": ("train", "Train a language model on a text."),
         "train ngram": ("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": ("train_context:context", "Train an encoder of phrases, which finds those that sound alike."),
+        "train context-lm": ("train_context:context_lm", "Train a pointer to phrases beside a language model."),
         "tune": ("tune", "Choose the weights of a rescoring on a development set."),
         "lm": ("lm", "Ask language models for scores, show what they are, convert them."),
     },

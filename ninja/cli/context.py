@@ -31,7 +31,7 @@ from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.stage import DEFAULT_MODEL, NO_MODEL, Augmentation, Context, Contextual
 from ninja.errors import OptionError
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
@@ -42,15 +42,25 @@ from ninja.rescoring.options import RescoreReport
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight")
+OF_POINTING = ("context_weight", "context_prior")
+OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
+FINDS = "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
+READS = "Reads phrases beside --rnnlm, in place of boosts; with --augment finds them, too. default: the shipped one."
 
 OWN_AUGMENTING = ("acoustic_scale", "max_spans", "max_arcs")  # fields without an option
 BOOSTS = tuple(each.name for each in fields(ContextOptions) if each.name != "map_words")
 AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if each.name not in OWN_AUGMENTING)
 
 
-def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of context, handed to it as ``context``; None where there are no entities."""
-    skip = (*skip, "map_words")
+def entities(
+    *, required: bool, skip: tuple[str, ...] = (), points: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of context, handed to it as ``context``; None where there are no entities.
+
+    Args:
+        points: The command has a language model, beside which a context model may read the phrases.
+    """
+    skip = (*skip, "map_words", *(() if points else OF_POINTING))
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
@@ -68,9 +78,7 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             reads("--confusion", "With --augment: costs of confusing two phones."),
             reads("--transition-model", "With --augment: final.mdl, for phones."),
             reads("--phones", "With --transition-model: its phones.txt."),
-            reads(
-                "--context-model", "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
-            ),
+            reads("--context-model", READS if points else FINDS),
         )
         @functools.wraps(command)
         def collected(
@@ -79,16 +87,27 @@ def entities(*, required: bool, skip: tuple[str, ...] = ()) -> Callable[[Callabl
             boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
             how = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
             files = {name: options.pop(name) for name in OF_AUGMENTING}
+            model = files["context_model"] if points and files["context_model"] != NO_MODEL else None
+            if files["context_model"] == DEFAULT_MODEL:
+                files["context_model"] = None
             augmentation = None
+            if model is None and (wrong := typed(OF_POINTING)):
+                raise OptionError(f"{', '.join(wrong)}: of use with --context-model only")
+            if model is not None and (wrong := typed(OF_BOOSTING)):
+                raise OptionError(f"{', '.join(wrong)}: --context-model takes their place; leave them out")
             if augment:
                 augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **how), **files)
-            elif wrong := typed([*OF_AUGMENTING, *AUGMENTING]):
+            elif wrong := typed(
+                [*(each for each in OF_AUGMENTING if model is None or each != "context_model"), *AUGMENTING]
+            ):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := typed(OF_CLASSES)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
             context = None
             if entities is not None:
-                context = Context(entities, class_lm, utt2group, boosts, augmentation)
+                context = Context(entities, class_lm, utt2group, boosts, augmentation, context_model=model)
+            elif model is not None:
+                raise OptionError("--context-model: of use with --entities only")
             elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]):
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
             command(context=context, **options)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @language_models
 @map_words
 @from_fields(RescoreOptions, skip=("map_words",))
-@entities(required=False, skip=(*OF_RESCORING, "max_arcs"))
+@entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)
 @lattice_output("The rescored lattices")
 @reads_lattices
 def rescore(
@@ -50,7 +50,8 @@ def rescore(
     """Rescore lattices with language models.
 
     With --entities, phrases that matter to an utterance are made more probable in the same run, see `ninja context`;
-    --class-lm is mixed with --old-lm, where that is given. Without --words, words.txt or words.txt.gz beside SOURCE is
+    --class-lm is mixed with --old-lm, where that is given. With --context-model the language model reads the phrases
+    itself, and nothing is boosted. Without --words, words.txt or words.txt.gz beside SOURCE is
     taken. Without -o the rescored lattices go to stdout as a binary archive; if that is a terminal, the best word
     sequences are printed instead.
 

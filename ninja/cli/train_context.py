@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,12 +13,18 @@ from ninja.cli.console import Console
 from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.pairs import alphabet, lexicon_entries
-from ninja.context.deep.recipe import EncoderOptions, EncoderProgress
+from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
 from ninja.files import text as utf8
 from ninja.libraries import needed_for
+from ninja.lm.load import load, place_of
+from ninja.lm.text import read_sentences
+from ninja.models import CONTEXT
+
+if TYPE_CHECKING:
+    from ninja.cli.bar import Bar
 
 
 @command
@@ -65,19 +73,63 @@ def context(
     symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
     console = Console()
     with console.progress("steps") as bar:
-
-        def show(progress: EncoderProgress) -> None:
-            facts = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
-            if bar is not None:
-                bar.step(facts, progress.step, share=progress.step / progress.num_steps)
-            if progress.step % 1000 == 0 or progress.step == progress.num_steps:
-                console.say(f"step {progress.step}/{progress.num_steps}, {facts}")
-
-        encoder = train_encoder(entries, symbols, costs, options, show)
+        encoder = train_encoder(entries, symbols, costs, options, _shown(console, bar))
     encoder.save(output_file)
     PhraseEncoder.load(output_file)  # as others will
     card = encoder.card
     console.say(f"{output_file}: learned from {card['entries']} words in {card['steps']} steps, {card['minutes']} min")
+
+
+@command
+@click.argument("text", type=InputFile())
+@reads("--rnnlm", "Language model the pointer is for.  [default: shipped]")
+@reads("--context-model", "Encoder of phrases to go with.  [default: shipped]")
+@writes("-o", "Context model to write: the encoder, and the pointer.", "--output-file", required=True)
+@from_fields(PointerOptions)
+def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_file: str, **chosen: Any) -> None:
+    """Train a pointer to phrases beside a language model.
+
+    With it the language model reads the list of an utterance's phrases, see `ninja rescore --context-model`. TEXT is of
+    the kind that the language model was trained on, one sentence a line; its rare words are the phrases. The language
+    model and the encoder stay as they are.
+
+    \b
+    Example:
+      ninja train context-lm train.txt.gz --rnnlm model.pt -o context.pt
+    """
+    options = PointerOptions(**chosen)
+    with needed_for("training a network"):
+        from ninja.context.deep.encoder import PhraseEncoder
+        from ninja.context.deep.pointer import ContextPointer
+        from ninja.context.deep.train_pointer import train_pointer
+
+    encoder = PhraseEncoder.load(CONTEXT if context_model is None else context_model)
+    place = place_of(rnnlm)
+    console = Console()
+    with console.progress("steps") as bar:
+        show = _shown(console, bar)
+        pointer = train_pointer(
+            load(place), os.path.basename(place), lambda: read_sentences(text), encoder, options, show
+        )
+    pointer.save(output_file)
+    ContextPointer.load(output_file)  # as others will
+    card = pointer.card
+    console.say(
+        f"{output_file}: learned from {card['positions']} words in {card['steps']} steps, {card['minutes']} min"
+    )
+
+
+def _shown(console: Console, bar: Bar | None) -> Callable[[EncoderProgress], None]:
+    """Return what shows how far a training is."""
+
+    def show(progress: EncoderProgress) -> None:
+        facts = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
+        if bar is not None:
+            bar.step(facts, progress.step, share=progress.step / progress.num_steps)
+        if progress.step % 1000 == 0 or progress.step == progress.num_steps:
+            console.say(f"step {progress.step}/{progress.num_steps}, {facts}")
+
+    return show
 
 
 def _lines(path: str) -> list[str]:

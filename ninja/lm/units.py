@@ -60,7 +60,8 @@ class UnitLM(LanguageModel, ABC):
         place, count, every = self._places(words, np.zeros(len(words), np.bool_))
         begin = np.cumsum(count) - count
         unit = every[np.repeat(place - begin, count) + np.arange(count.sum())]
-        return np.add.reduceat(self._units.word_vectors(unit), begin) / count[:, None].astype(np.float32)
+        total: npt.NDArray[np.float32] = np.add.reduceat(self._units.word_vectors(unit), begin)
+        return (total / count[:, None]).astype(np.float32)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""

@@ -9,7 +9,6 @@ ways to read its words are summed. A phrase that ends gives its mass back outsid
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -43,7 +43,8 @@ class PhraseTree:
             if words:
                 ends[at, last] = ends.get((at, last), 0) + 1
             self.depth = max(self.depth, len(words))
-        self.node = np.array([node.get((NOWHERE, int(word)), NOWHERE) for word in self.first], np.int64)  # of first words
+        entered = [node.get((NOWHERE, word), NOWHERE) for word in self.first.tolist()]
+        self.node = np.array(entered, np.int64)  # of first words
         steps = sorted({*ends, *(step for step in node if step[0] != NOWHERE)})
         self._step = np.array([above * _WORDS + word for above, word in steps], np.int64)
         self._child = np.array([node.get(step, NOWHERE) for step in steps], np.int64)

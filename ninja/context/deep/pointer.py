@@ -1,7 +1,7 @@
 """A pointer to phrases beside a language model, as a context model's file holds it next to the encoder.
 
-    pointer  {"base": {"name": "english.pt", "digest": "3f…"}, "config": {"state": 256, …},
-              "state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}
+pointer  {"base": {"name": "english.pt", "digest": "3f…"}, "config": {"state": 256, …},
+"state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}
 """
 
 from __future__ import annotations

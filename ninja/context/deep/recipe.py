@@ -46,3 +46,26 @@ class EncoderProgress:
     num_steps: int
     minutes: float
     loss: float  # of writing letters and phones, and of distances, mean since the last report
+
+
+@dataclass(frozen=True, slots=True)
+class PointerOptions:
+    """Options of training a pointer to phrases beside a language model."""
+
+    positions: int = described(400_000, "Words of the text that are learned from, in whole sentences.")
+    common: int = described(5000, "Commonest words of the text, of which no phrase is made alone.")
+    steps: int = described(3000, "Steps of training.")
+    batch: int = described(128, "Sentences a step.")
+    most_phrases: int = described(1000, "Longest list that is simulated; from 1 on, as often of each magnitude.")
+    width: int = described(64, "Numbers of queries and keys.")
+    learning_rate: float = described(2e-3, "Highest; it falls to 0.")
+    seed: int = described(1, "Of everything random.")
+    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
+
+    def __post_init__(self) -> None:
+        least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 1, "width": 2, "seed": 0}
+        for name, lowest in least.items():
+            check_range(name, getattr(self, name), least=lowest)
+        for name in ("learning_rate", "threads"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), above=0, finite=True)
