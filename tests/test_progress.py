@@ -26,7 +26,18 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 WORDS = EXAMPLES / "words.txt"
 # Verbs that read no lattices: texts, matrices, n-gram counts; what each shows is in `OTHERS`, or it takes no second.
 WITHOUT = {
-    *("gather", "shard-script", "doctor", "version", "lm", "train", "train ngram", "train context", "train context-lm", "ctc-decode"),
+    *(
+        "gather",
+        "shard-script",
+        "doctor",
+        "version",
+        "lm",
+        "train",
+        "train ngram",
+        "train context",
+        "train context-lm",
+        "ctc-decode",
+    ),
     *("linear-to-nbest", "string-to-lattice", "compute-wer", "compute-wer-bootci", "align-text"),
 }
 
