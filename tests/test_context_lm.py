@@ -1,7 +1,7 @@
 """The contextual language model against its slow twin, and its laws."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -18,17 +18,22 @@ from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, make_m
 from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.encoder import PhraseEncoder  # noqa: E402
+from ninja.context.deep.explain import explained  # noqa: E402
 from ninja.context.deep.marks import Marks  # noqa: E402
 from ninja.context.deep.pointer import ContextPointer, digest  # noqa: E402
+from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
+from ninja.context.deep.recipe import PointerOptions  # noqa: E402
 from ninja.context.deep.symbols import Symbols  # noqa: E402
+from ninja.context.deep.train_pointer import train_pointer  # noqa: E402
 from ninja.context.options import ContextOptions  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
-from ninja.lattice import Lattice  # noqa: E402
+from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
 from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
-from ninja.rescoring import Rescorer  # noqa: E402
+from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
+from ninja.tune.pointer import PointerSet, tune_pointer  # noqa: E402
 
 OTHERS = ("unheard-of", "never")  # words that the model below lacks
 WORDS = (*(f"w{number}" for number in range(1, 9)), *OTHERS)
@@ -219,3 +224,77 @@ def test_lattices_given_with_phrases_are_rescored_with_these():
         found = [path_costs(future.result()) for future in futures]
     for ours, theirs in zip(found, expected, strict=True):
         assert [cost[1:3] for cost in ours] == [pytest.approx(cost[1:3], abs=1e-4) for cost in theirs]
+
+
+def test_a_tracker_gains_what_the_list_adds_step_by_step():
+    phrases = [("w6", "w7"), ("w8",)]
+    tracker = PointerTracker(TABLE, BASE, POINTER, ContextOptions(unk_penalty=PENALTY))
+    start = tracker.start(entities(phrases).of("*"))
+    sentence = ("w5", "w6", "w7", "unheard-of", "w8")
+    state, twin, history = np.array([start]), slow(phrases), ()
+    for word in sentence:
+        state, gain = tracker.advance(state, np.array([TABLE.id(word)], np.int32))
+        assert gain[0] == pytest.approx(twin.logprob(history, word) - twin.below(history, word), abs=1e-4)
+        history += (word,)
+    end = twin.logprob(history, "</s>") - twin.below(history, "</s>")
+    assert tracker.final(state)[0] == pytest.approx(end, abs=1e-4)
+    matches = tracker.matches(start, TABLE.ids(sentence))
+    assert {each.text for each in matches} <= {"w6 w7", "w8"}
+    _, gain = tracker.advance(np.array([tracker.start()]), np.array([TABLE.id("w8")], np.int32))
+    assert gain[0] == 0.0
+    same, _ = tracker.advance(np.array([start]), np.array([0], np.int32))
+    assert same[0] == start  # an epsilon
+    tracker.clear()
+
+
+def test_arcs_are_explained_after_the_best_path_to_each():
+    lattice = Lattice.from_arrays("one", [0, 2, 3, 3], [1, 1, 2], [1, 8, 8], [0.0, 1.0, 0.0], [0.0] * 3,
+                                  [np.inf, np.inf, 0.0])  # fmt: skip
+    found = explained(
+        lattice.replace(words=TABLE), stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()
+    )
+    twin = slow([("w8",)])
+    cases = [((), "w1"), ((), "w8"), (("w1",), "w8")]
+    expected = [twin.logprob(history, word) - twin.below(history, word) for history, word in cases]
+    assert found.gain.tolist() == pytest.approx(expected, abs=1e-4)
+    assert found.copied[0] == 0.0
+    assert 0.0 < found.copied[1] < 1.0
+
+
+def test_weights_are_chosen_for_the_fewest_errors():
+    lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 8], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
+    lattices = [("one", lattice.replace(words=TABLE))]
+    options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
+
+    def tuned(said: str):
+        made = PointerSet(
+            lattices, {"one": [said]}, lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen))
+        )
+        return tune_pointer(made, None, BASE, options, ContextOptions())
+
+    assert {tuned(said).chosen.wer for said in ("w1", "w8")} <= {0.0, 100.0}
+    assert tuned("w8").chosen.wer == min(each.wer for each in tuned("w8").trials)
+
+
+def test_a_pointer_is_trained_beside_a_language_model():
+    rng = np.random.default_rng(1)
+    text = [["w1", f"w{rng.integers(2, 9)}", "w2", f"x{rng.integers(5)}"] for _ in range(60)]
+    options = PointerOptions(positions=300, common=2, steps=5, batch=8, most_phrases=10, width=6, threads=1)
+    losses = []
+    made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    made.refuse_other(BASE)
+    assert made.card["positions"] == 300
+    again = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
+    for one, other in zip(made.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert np.isfinite(losses).all()
+
+
+def test_long_lists_and_foreign_letters_are_read():
+    phrases = [(f"name{number}",) for number in range(3000)] + [("김민수",), ("w8",)]
+    lm, slots, _marks = listed(phrases)
+    found = all_scores(lm, slots)[0]
+    assert np.isfinite(found).all()
+    report = RescoreReport(on_note=(notes := []).append)
+    stage(entities([("김민수",), ("w8",)])).bind(TABLE, report)
+    assert sum("letters that the context model does not know" in note for note in notes) == 1

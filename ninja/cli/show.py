@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,8 @@ from ninja.cli.source import Source, opened, reading_options, reads_lattices_alo
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
 from ninja.lattice import Lattice, Scales
+from ninja.libraries import needed_for
+from ninja.lm.load import load
 from ninja.parallel.pipeline import Each
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 
@@ -27,10 +30,22 @@ NAMED = 5  # keys that a message lists
 @reads("--ref", "Reference transcripts; the path with the fewest errors is marked.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
+@reads("--context-model", "Show what it adds to words with --entities, beside --rnnlm; default: the shipped one.")
+@reads("--entities", "With --context-model: the phrases.")
+@reads("--rnnlm", "With --context-model: the language model.  [default: shipped]")
 @scales
 @output_file("Page to write, such as lattice.html")
 @reads_lattices_alone
-def show(source: Source, key: str | None, ref: str | None, output_file: str, **given: Any) -> None:
+def show(
+    source: Source,
+    key: str | None,
+    ref: str | None,
+    context_model: str | None,
+    entities: str | None,
+    rnnlm: str | None,
+    output_file: str,
+    **given: Any,
+) -> None:
     """Write a page that shows a lattice as a graph, for any browser.
 
     The page needs no network. Time runs to the right; an arc is the darker and wider the more probable it is, and shows
@@ -44,16 +59,33 @@ def show(source: Source, key: str | None, ref: str | None, output_file: str, **g
     reference = None
     if ref is not None and source.table() is None:
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
+    if (context_model is None) != (entities is None):
+        raise OptionError("--context-model and --entities go together; give both, or none")
+    if context_model is None and rnnlm is not None:
+        raise OptionError("--rnnlm: of use with --context-model only")
     lattice = _chosen(source, key)
     if ref is not None:
         reference = read_text(ref).get(lattice.key)
         if reference is None:
             raise FormatError("there is no reference of this key; leave out --ref to do without", ref, key=lattice.key)
     drawing = draw(lattice, reference, options)
+    if context_model is not None and entities is not None:
+        drawing = _with_context(drawing, context_model, entities, rnnlm, source)
     with text_output(output_file) as stream:
         stream.write(lattice_page(drawing))
     if said := drawing.left_out():
         source.console.say(f"{lattice.key}: {said}")
+
+
+def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, source: Source) -> Drawing:
+    """Add what a context model gives each arc."""
+    with needed_for("a context model", model):
+        from ninja.context.deep.explain import explained
+        from ninja.context.stage import Context, Contextual
+
+    stage = Contextual(Context(entities, context_model=model))
+    found = explained(drawing.lattice, stage, load(rnnlm), drawing.options.scales, source.console.log)
+    return replace(drawing, gain=found.gain, copied=found.copied)
 
 
 def _chosen(source: Source, key: str | None) -> Lattice:

@@ -23,6 +23,8 @@ from ninja.context.sound.old_costs import with_unknown
 from ninja.context.stage import Context, Contextual, load_ngram
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
+from ninja.lattice import Lattice
+from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
@@ -30,6 +32,7 @@ from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off
+from ninja.tune.pointer import PointerSet, tune_pointer
 from ninja.tune.weights import Tuned, tune_weights
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
@@ -60,7 +63,7 @@ DIGITS = 4
 @language_models
 @map_words
 @from_fields(RescoreOptions, skip=("map_words", "output"))
-@entities(required=False, skip=SKIPPED)
+@entities(required=False, skip=SKIPPED, points=True)
 @section(
     "Tuning of context",
     reads("--general", "With --entities: lattices without any phrase.", kind=Lattices(), multiple=True),
@@ -91,7 +94,8 @@ def tune(
     `ninja score` and the others, which take them with --config.
 
     With --entities the boosts of `ninja context` are chosen instead: for the fewest errors in SOURCE, where phrases are
-    said, of all that hardly raise WER in --general, where none are.
+    said, of all that hardly raise WER in --general, where none are. With --context-model, too, the weights of what that
+    adds to the language model are; --general is then of use, but not needed.
 
     \b
     Examples:
@@ -103,10 +107,14 @@ def tune(
     """
     of_context = {name: given.pop(name) for name in OF_TUNING}
     options = RescoreOptions(**given)
-    _refuse_others(context)
+    points = context is not None and context.context_model is not None
+    if not points:
+        _refuse_others(context)
     if source.workers > 1:
         raise OptionError("one process tunes; leave --jobs out")
-    if context is not None:
+    if context is not None and points:
+        _tune_pointer(source, ref, context, models, options, output_file, **of_context)
+    elif context is not None:
         context = replace(context, load_options=models.load_options)
         _tune_boosts(source, ref, context, options, models.old_lm, output_file, **of_context)
     elif models.directions or carry_over is not None:
@@ -245,6 +253,56 @@ def _tune_boosts(
         for value in (given if isinstance(given, list) else [given])
     )
     source.console.close(f"ninja context LATTICES --entities FILE {typed_so}; {source.console.seconds:.1f} s")
+
+
+def _tune_pointer(
+    source: Source,
+    ref: str,
+    context: Context,
+    models: ModelFiles,
+    options: RescoreOptions,
+    output_file: str,
+    general: tuple[str, ...],
+    general_ref: str | None,
+    general_entities: str | None,
+    max_general_rise: float,
+    **of_boosts: Any,
+) -> None:
+    if bool(general) != (general_ref is not None):
+        raise OptionError("--general and --general-ref go together; give both, or none")
+    source.beside = general
+    words, log = source.need_table(), source.console.use_log(RescoreReport())
+    words.complete()
+    [(lm, options)], old_lm = models.load(options, words, log)
+    if old_lm is not None:
+        raise OptionError("--old-lm: weights of a context model are chosen without it; leave it out")
+    if not isinstance(lm, LanguageModel):
+        raise OptionError("a context model goes with one language model; give one --rnnlm")
+
+    def part(lattices: Iterable[tuple[str, Lattice]], text: str, given: Context) -> PointerSet:
+        def stage(chosen: ContextOptions) -> Contextual:
+            return Contextual.before(replace(given, options=chosen), models, options)
+
+        return PointerSet(list(lattices), read_text(text), stage)
+
+    with source.console.progress("lattices", by_reading=True):
+        said = part(source.lattices(), ref, context)
+        unsaid = None
+        if general_ref is not None:
+            others = replace(context, entities=general_entities or context.entities)
+            unsaid = part(replace(source, places=general).lattices(), general_ref, others)
+        tuned = tune_pointer(said, unsaid, lm, options, context.options, max_general_rise)
+    for trial in (tuned.before, *tuned.trials):
+        source.console.say(str(trial))
+    if tuned.chosen is None:
+        source.console.say(f"no weights are chosen, and no options written; {source.console.seconds:.1f} s")
+        click.get_current_context().exit(1)
+    values: dict[str, Any] = {name: round(getattr(options, name), DIGITS) for name in CHOSEN}
+    values |= {"rnnlm": [str(each) for each in models.models if each is not None]} if any(models.models) else {}
+    values |= {"context_model": str(context.context_model)}
+    values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
+    write_config(output_file, values, [str(trial) for trial in (tuned.before, *tuned.trials)])
+    source.console.close(f"chosen: {str(tuned.chosen).strip()}; {source.console.seconds:.1f} s")
 
 
 def _dev_set(source: Source, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:

@@ -40,6 +40,7 @@ Name = str | os.PathLike[str]
 NO_MODEL = "none"
 DEFAULT_MODEL = "default"  # the shipped one
 MANY_PHRASES = 10_000  # to find pronunciations of
+NUM_LETTERS = 20  # that a message names
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
 
@@ -178,15 +179,21 @@ class Contextual:
             raise OptionError(f"a context model goes with one language model, but there is {what}", os.fspath(path))
         with needed_for("a context model", path):
             from ninja.context.deep.context_lm import ContextMixture
-            from ninja.context.deep.pointer import ContextPointer
 
-        self._pointer = self._pointer or ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
-        self._pointer.refuse_other(lm)
+        pointer = self._loaded_pointer(path)
+        pointer.refuse_other(lm)
         options = self.context.options
         gain = options.context_weight / (self.lm_weight or 1.0)
-        return ContextMixture(
-            ((lm, 1.0),), pointer=self._pointer, marks=self._marks, gain=gain, prior=options.context_prior
-        )
+        return ContextMixture(((lm, 1.0),), pointer=pointer, marks=self._marks, gain=gain, prior=options.context_prior)
+
+    def _loaded_pointer(self, path: Name) -> ContextPointer:
+        """Return the context model, loaded once."""
+        if self._pointer is None:
+            with needed_for("a context model", path):
+                from ninja.context.deep.pointer import ContextPointer
+
+            self._pointer = ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
+        return self._pointer
 
     def mark_of(self, lattice: Lattice) -> Mark | None:
         """Return the phrases of a lattice that the stage gave, for such a model."""
@@ -331,6 +338,15 @@ class Contextual:
         for unknown in self.entities.unknown(words):
             new = "; they get symbols of their own" if self._augmenter is not None else ""
             yield f"{given}: {unknown}{new}"
+        if self.context.context_model is not None:
+            encoder = self._loaded_pointer(self.context.context_model).encoder
+            lists = self.entities.all_lists
+            unknown = encoder.symbols.unknown(
+                phrase.text for each in lists for phrases in each.classes.values() for phrase in phrases
+            )
+            if unknown:
+                letters = "".join(letter for letter, _ in unknown.most_common(NUM_LETTERS))
+                yield f"{given}: letters that the context model does not know, which it leaves out: {letters}"
         if self._augmenter is not None:
             if self.entities.num_phrases > MANY_PHRASES:
                 number = self.entities.num_phrases

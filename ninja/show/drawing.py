@@ -51,6 +51,8 @@ class Drawing:
     best: Path
     oracle: Oracle | None = None
     reference: tuple[str, ...] | None = None
+    gain: npt.NDArray[np.float32] | None = None  # [num_arcs], of a context model: added to a word's log-probability
+    copied: npt.NDArray[np.float32] | None = None  # [num_arcs], probability that the word is one of a phrase
     arcs: npt.NDArray[np.int64] = field(init=False)  # those that are drawn, in order of their detours
 
     def __post_init__(self) -> None:
@@ -130,6 +132,8 @@ class Drawing:
                 "lane": layout.arc_lane[arcs].tolist(),
                 "row": np.repeat(np.arange(len(self.rows)), [len(row) for row in self.rows]).tolist(),
                 "marks": marks[arcs].tolist(),
+                "gain": None if self.gain is None else _known(self.gain[arcs]),
+                "copied": None if self.copied is None else _known(self.copied[arcs]),
             },
         }
 
@@ -205,6 +209,10 @@ def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None)
     """Return single-precision costs with no more digits than they have; None where they are not known."""
     listed = [float(f"{value:.7g}") for value in values.tolist()]
     return [*listed] if known is None else [each if there else None for each, there in zip(listed, known, strict=True)]
+
+
+def _known(values: npt.NDArray[np.float32]) -> list[float | None]:
+    return [None if value != value else round(value, 4) for value in values.tolist()]
 
 
 def _short(values: npt.NDArray[np.float64]) -> list[float]:

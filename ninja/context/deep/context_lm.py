@@ -157,9 +157,13 @@ class ContextLM(MixtureLM):
             score[at] = below + self._gain * (whole - below)
         return score
 
+    def below(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Return ln P of words without the pointer, float32 [n]."""
+        return super().logprob(slots, words)
+
     def given(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
-        below = super().logprob(slots, words).astype(np.float64)
+        below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._parts_of(slots, words, below)
         copied = single + longer + inside
         return below, copied / (copied + np.exp(outside))

@@ -185,6 +185,7 @@ function ninjaViewer(root, lattice) {
       graph: arcs.graph[place], acoustic: arcs.acoustic[place],
       cost: acousticScale * arcs.acoustic[place] + lmScale * arcs.graph[place] + (word ? penalty : 0),
       posterior: arcs.posterior[place], excess: arcs.excess[place],
+      gain: arcs.gain ? arcs.gain[place] : null, copied: arcs.copied ? arcs.copied[place] : null,
       best: (marks & BEST) !== 0, oracle: (marks & ORACLE) !== 0,
     };
   }
@@ -218,6 +219,9 @@ function ninjaViewer(root, lattice) {
       ["posterior", "posterior", String(found.posterior)],
       ["graph", "graph cost", cost(found.graph)], ["acoustic", "acoustic cost", cost(found.acoustic)],
       ["cost", "weighted cost", cost(found.cost)], ["excess", "above best path", cost(found.excess)],
+      ...(found.gain === null ? [] : [
+        ["gain", "list adds (nats)", cost(found.gain)], ["copied", "of a phrase", String(found.copied)],
+      ]),
       ["paths", "on paths", on || "–"], ["arc", "arc", String(found.arc)], ["states", "states", `${found.src} → ${found.dst}`],
     ]);
     return found;
