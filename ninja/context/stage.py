@@ -341,11 +341,11 @@ class Contextual:
         if self.context.context_model is not None:
             encoder = self._loaded_pointer(self.context.context_model).encoder
             lists = self.entities.all_lists
-            unknown = encoder.symbols.unknown(
+            foreign = encoder.symbols.unknown(
                 phrase.text for each in lists for phrases in each.classes.values() for phrase in phrases
             )
-            if unknown:
-                letters = "".join(letter for letter, _ in unknown.most_common(NUM_LETTERS))
+            if foreign:
+                letters = "".join(letter for letter, _ in foreign.most_common(NUM_LETTERS))
                 yield f"{given}: letters that the context model does not know, which it leaves out: {letters}"
         if self._augmenter is not None:
             if self.entities.num_phrases > MANY_PHRASES:

@@ -191,12 +191,13 @@ class ContextLM(MixtureLM):
         made_node = np.full(self._node[slots].shape, NOWHERE)
         made_mass = np.zeros(self._mass[slots].shape)
         made_node[:, 0], made_mass[:, 0] = node, longer
-        for depth in range(made_node.shape[1]):
+        depths = self._node.shape[1]
+        for depth in range(depths):
             for each, rows in self._by_list(slots):
                 mass = self._mass[slots[rows], depth]
                 ends, goes_on, child = each.tree.steps(self._node[slots[rows], depth], words[rows])
                 free[rows] += mass * ends
-                if depth + 1 < made_node.shape[1]:
+                if depth + 1 < depths:
                     made_node[rows, depth + 1], made_mass[rows, depth + 1] = child, mass * goes_on
         total = free + made_mass.sum(1)
         total = np.where(total > 0, total, 1.0)

@@ -73,7 +73,7 @@ class PointerTracker:
         """Forget all states."""
         self._lm.release(np.array([slot for slot in self._slot if slot != NO_SLOT], np.int64))
         for each in (self._slot, self._from, self._state, self._used):
-            each.clear()  # type: ignore[attr-defined]
+            each.clear()
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the state before the first word of an utterance which has these lists of phrases."""
