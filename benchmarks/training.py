@@ -3,8 +3,8 @@
     python -m benchmarks.training TRAIN DEV FOLDER [--words 2000000] [--only WORD …] [--render docs/training.md]
 
 Every cell is written to FOLDER/cells.jsonl when it is done, and never computed again, so that a run may be cut off.
-Cells of perplexity are simulated workers of one process, see `benchmarks.simulated_training`, except those that say
-"ranks", which are real processes. Cells of time are real processes whose steps sleep.
+Cells of perplexity are simulated workers of one process, see `benchmarks.simulated_training`, except a few beside real
+processes. Cells of time are real processes whose steps sleep.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.simulated_training import Simulation
-from benchmarks.training_speed import Machines, table
+from benchmarks.training_speed import Machines, measured, table
 from ninja.lm import text
 from ninja.lm.train import loop
 from ninja.lm.train.corpus import Choice, open_corpus
@@ -43,9 +45,10 @@ BASE = TrainOptions(
     check_steps=10**6,
     threads=1,
     workers=8,
-    block_steps=8,
+    block_steps=4,
 )
 PAUSE = 1.0  # seconds that a step sleeps where workers are slowed: long beside its computation on a busy machine
+RANKS_WORDS = 60_000  # of trainings by real processes, and of their simulation
 SLOWED_BATCHES = {"ssgd": 64, "bmuf": 64, "adpsgd": 320, "h-adpsgd": 320}  # the last step of the slow one counts whole
 METHODS = ("ssgd", "bmuf", "adpsgd", "h-adpsgd")
 FACTORS = (1, 2, 5, 10)
@@ -58,14 +61,34 @@ GRID = {  # methods, and rates as multiples of the one worker's
     "CBM": ({**NBM, "classical_momentum": True}, (1, 2, 4)),
     "NBM": (NBM, (1, 2, 4)),
     "NBM, warm-up 100": (WARM, (1, 2, 4)),
+    "NBM, warm-up 100, momentum 0.75": ({**WARM, "block_momentum": 0.75}, (1, 2, 4)),
     "ADPSGD": ({"parallel": "adpsgd"}, (1, 4, 8, 16)),
     "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 4, 8)),
 }
 
 
+BLOCKS = {  # what is changed of NBM ×1
+    "momentum 0.5": {"block_momentum": 0.5},
+    "momentum 0.75": {"block_momentum": 0.75},
+    "block of 1": {"block_steps": 1},
+    "block of 16": {"block_steps": 16},
+    "moments keep": {"block_optimizer": "keep"},
+    "moments reset": {"block_optimizer": "reset"},
+}
+LARGE = {"SSGD": (4, 8), "NBM": (1, 2), "ADPSGD": (8, 16), "H-ADPSGD 4 × 2": (4, 8)}  # rates
+WORKERS = (16, 32)  # of large batches
+
+
 def _cells() -> dict[str, dict]:
     """Return the cells of perplexity: name and options, the rate as a multiple."""
-    return {f"{name} ×{rate}": {**options, "rate": rate} for name, (options, rates) in GRID.items() for rate in rates}
+    cells = {f"{name} ×{rate}": {**options, "rate": rate} for name, (options, rates) in GRID.items() for rate in rates}
+    cells |= {f"NBM ×1, {name}": {**NBM, **options} for name, options in BLOCKS.items()}
+    for name, rates in LARGE.items():
+        for workers, rate in product(WORKERS, rates):
+            # As many batches between syncs, and in the warm-up, as eight workers have.
+            scaled = {name: max(1, getattr(BASE, name) * 8 // workers) for name in ("block_steps", "warmup")}
+            cells[f"{name} ×{rate}, {workers} workers"] = {**GRID[name][0], **scaled, "workers": workers, "rate": rate}
+    return cells
 
 
 def simulated(options: TrainOptions, corpus, dev) -> float:
@@ -159,34 +182,90 @@ def perplexities(corpus, dev, cells: Cells, only: list[str]) -> None:
 
 
 def ranks(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
-    """Train with real processes what was simulated."""
-    for name, chosen in (("NBM ×1", NBM), ("SSGD ×1", {"parallel": "ssgd"}), ("MA ×1", {"parallel": "ma"})):
-        if f"{name}, ranks" not in cells:
-            result = loop.train(train_text, dev, folder / "ranks.pt", replace(BASE, **chosen))
-            cells.add(f"{name}, ranks", perplexity=result.perplexity, minutes=result.minutes)
+    """Train with real processes, and as they are simulated; on less text, for they start slowly."""
+    path = cut(train_text, RANKS_WORDS, folder)
+    corpus = open_corpus(path, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
+    for name, chosen in (("NBM", NBM), ("SSGD", {"parallel": "ssgd"})):
+        options = replace(BASE, **chosen)
+        if f"{name}, eight processes" not in cells:
+            result = loop.train(path, dev, folder / "ranks.pt", options)
+            cells.add(f"{name}, eight processes", perplexity=result.perplexity, minutes=result.minutes)
+        if f"{name}, simulated" not in cells:
+            cells.add(f"{name}, simulated", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
 
 
 def render(cells: Cells, page: Path) -> None:
     """Put the tables into the page; cells that were not computed are left out."""
-    lines = ["| | perplexity |", "|---|---|"]
-    lines += [f"| {name} | {cells[name]['perplexity']:.1f} |" for name in _ordered(cells)]
-    lines = lines if len(lines) > 2 else []
-    slow = ["| | ×1 | ×2 | ×5 | ×10 |", "|---|---|---|---|---|"]
-    for method in METHODS:
-        found = [cells.get(f"straggler {method} ×{factor}") for factor in FACTORS]
-        if any(found):
-            shown = (f"{each['rate']:.0f}" if each else "" for each in found)
-            slow.append(f"| {method} | " + " | ".join(shown) + " |")
+    here = Machines(**cells["step"]) if "step" in cells else None
+    clusters = {"one core a worker": here} if here else {}
+    tables = {
+        "perplexity": _grid(cells),
+        "blocks": _one_column(cells, ["NBM ×1", *(f"NBM ×1, {name}" for name in BLOCKS)]),
+        "batches": _large(cells),
+        "ranks": _one_column(cells, [name for name in cells if name.endswith(("eight processes", "simulated"))]),
+        "stragglers": _slowed(cells),
+        "speed": table({**clusters, "steps of 0.1 s": Machines()}),
+    }
     content = page.read_text()
-    for name, shown in (("perplexity", lines), ("stragglers", slow), ("speed", table(Machines()))):
+    for name, lines in tables.items():
         begin, end = BEGIN.format(name), END.format(name)
         head, _, rest = content.partition(begin)
-        content = head + begin + "\n".join(shown) + "\n" + end + rest.partition(end)[2]
+        content = head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
     page.write_text(content)
 
 
-def _ordered(cells: Cells) -> list[str]:
-    return [name for each in _cells() for name in (each, f"{each}, ranks") if name in cells]
+def _row(name: str, shown: Iterable[str]) -> str:
+    return f"| {name} | " + " | ".join(shown) + " |"
+
+
+def _head(*columns: str) -> list[str]:
+    return [_row("", columns), "|---" * (len(columns) + 1) + "|"]
+
+
+def _grid(cells: Cells) -> list[str]:
+    """Return perplexities by method and rate, the best of each method in bold."""
+    rates = sorted({rate for _, rates in GRID.values() for rate in rates})
+    lines = _head(*(f"×{rate}" for rate in rates))
+    for name in GRID:
+        found = [cells.get(f"{name} ×{rate}") for rate in rates]
+        if any(found):
+            best = min(each["perplexity"] for each in found if each)
+            lines.append(_row(name, (_shown(each, best) for each in found)))
+    return lines
+
+
+def _shown(cell: dict | None, best: float) -> str:
+    if cell is None:
+        return ""
+    shown = f"{cell['perplexity']:.1f}"
+    return f"**{shown}**" if cell["perplexity"] == best else shown
+
+
+def _one_column(cells: Cells, names: list[str]) -> list[str]:
+    return [*_head("perplexity"), *(_row(name, [_shown(cells[name], 0.0)]) for name in names if name in cells)]
+
+
+def _large(cells: Cells) -> list[str]:
+    """Return perplexities by method and number of workers, each at the best of its rates."""
+    lines = _head(*(f"{workers} workers, {workers * BASE.batch_tokens:,} tokens" for workers in (8, *WORKERS)))
+    for name in LARGE:
+        rates = {rate for rates in (LARGE[name], GRID[name][1]) for rate in rates}
+        shown = []
+        for workers in ("", *(f", {workers} workers" for workers in WORKERS)):
+            found = [cells[each] for rate in rates if (each := f"{name} ×{rate}{workers}") in cells]
+            shown.append(f"{min(each['perplexity'] for each in found):.1f}" if found else "")
+        lines.append(_row(name, shown))
+    return lines
+
+
+def _slowed(cells: Cells) -> list[str]:
+    """Return words per second by method and slowness of one worker."""
+    lines = _head(*(f"×{factor}" for factor in FACTORS))
+    for method in METHODS:
+        found = [cells.get(f"straggler {method} ×{factor}") for factor in FACTORS]
+        if any(found):
+            lines.append(_row(method, (f"{each['rate']:.0f}" if each else "" for each in found)))
+    return lines
 
 
 def main() -> None:
@@ -197,14 +276,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument(
-        "--only", nargs="*", default=[], help="perplexity, ranks or stragglers, and words of cells or methods"
+        "--only", nargs="*", default=[], help="perplexity, ranks, stragglers or speed, and words of cells or methods"
     )
     parser.add_argument("--render", type=Path)
     chosen = parser.parse_args()
     chosen.folder.mkdir(exist_ok=True)
     cells = Cells(chosen.folder / "cells.jsonl")
     train_text = cut(chosen.train, chosen.words, chosen.folder)
-    parts = [each for each in ("perplexity", "ranks", "stragglers") if each in chosen.only]
+    parts = [each for each in ("perplexity", "ranks", "stragglers", "speed") if each in chosen.only]
     words = [each for each in chosen.only if each not in parts]
     if "stragglers" in parts or not chosen.only:
         stragglers(train_text, chosen.dev, chosen.folder, cells, words)
@@ -213,6 +292,9 @@ def main() -> None:
     if "perplexity" in parts or not chosen.only:
         corpus = open_corpus(train_text, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
         perplexities(corpus, text.encode(chosen.dev, corpus.words), cells, words)
+    if ("speed" in parts or not chosen.only) and "step" not in cells:
+        found = measured(train_text, TrainOptions())
+        cells.add("step", step=found.step, spread=found.spread, weights=found.weights)
     if chosen.render:
         render(cells, chosen.render)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -66,7 +67,8 @@ def measured(train_text: str, options: TrainOptions, steps: int = 12, machines: 
         seconds.append(time.process_time() - begun)
     own = np.array(seconds[2:])  # the first ones also allocate
     weights = 4 * sum(weight.numel() for weight in module.parameters())
-    return replace(machines or Machines(), step=own.mean(), spread=own.std() / own.mean(), weights=weights)
+    mean, deviation = float(own.mean()), float(own.std())
+    return replace(machines or Machines(), step=mean, spread=deviation / mean, weights=weights)
 
 
 def all_reduce(workers: int, size: float, link: float, latency: float) -> float:
@@ -115,13 +117,17 @@ PUBLISHED = {  # speed-ups; sources in docs/training.md
 }
 
 
-def table(machines: Machines, node_size: int = 4) -> list[str]:
-    """Return the speed-ups at 8 to 64 workers as the lines of a table, with those that were published."""
+def table(clusters: dict[str, Machines], node_size: int = 4) -> list[str]:
+    """Return the speed-ups at 8 to 64 workers as the lines of a table, with those that were published.
+
+    Args:
+        clusters: What is simulated, by the name that stands in the table.
+    """
     sizes = (8, 16, 32, 64)
     lines = ["| | 8 | 16 | 32 | 64 |", "|---|---|---|---|---|"]
-    for method in ("ssgd", "bmuf", "adpsgd", "h-adpsgd"):
+    for method, (cluster, machines) in product(("ssgd", "bmuf", "adpsgd", "h-adpsgd"), clusters.items()):
         found = (speed_up(method, size, machines, node_size=node_size) for size in sizes)
-        lines.append(f"| {method}, simulated | " + " | ".join(f"{each:.1f}" for each in found) + " |")
+        lines.append(f"| {method}, {cluster} | " + " | ".join(f"{each:.1f}" for each in found) + " |")
     for name, published in PUBLISHED.items():
         lines.append(f"| {name}, published | " + " | ".join(str(published.get(size, "")) for size in sizes) + " |")
     return lines
@@ -139,7 +145,7 @@ def main() -> None:
     network = replace(known, link=given.link, latency=given.latency, node_link=given.node_link)
     found = measured(given.train, TrainOptions(), machines=network)
     print(f"step {found.step:.2f} s, spread {found.spread:.1%}, weights {found.weights / 1e6:.1f} MB")
-    print(*table(found), sep="\n")
+    print(*table({"simulated": found}), sep="\n")
 
 
 if __name__ == "__main__":

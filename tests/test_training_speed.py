@@ -41,8 +41,8 @@ def test_workers_that_vary_wait_less_at_the_end_of_blocks_than_after_each_step()
 
 
 def test_the_table_has_the_published_figures_beside():
-    lines = table(Machines())
+    lines = table({"here": Machines(step=0.5), "there": Machines()})
     assert [line.split("|")[1].strip() for line in lines[2:]] == [
-        *(f"{method}, simulated" for method in ("ssgd", "bmuf", "adpsgd", "h-adpsgd")),
+        *(f"{method}, {place}" for method in ("ssgd", "bmuf", "adpsgd", "h-adpsgd") for place in ("here", "there")),
         *("bmuf, published", "bmuf, Chen and Huo, published", "h-adpsgd, published"),
     ]
