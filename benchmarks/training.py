@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.page import put
 from benchmarks.simulated_training import Simulation
 from benchmarks.training_speed import Machines, measured, table
 from ninja.lm import text
@@ -29,7 +30,6 @@ from ninja.lm.train.order import Order
 from ninja.lm.train.parallel import launch
 from ninja.lm.train.recipe import Progress, TrainOptions
 
-BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
 BASE = TrainOptions(
     parallel="ssgd",
     vocabulary=8000,
@@ -74,6 +74,17 @@ BLOCKS = {  # what is changed of NBM ×1
     "block of 16": {"block_steps": 16},
     "moments keep": {"block_optimizer": "keep"},
     "moments reset": {"block_optimizer": "reset"},
+}
+SHORT_WORDS = 200_000  # of trainings of 26 blocks of 2 steps
+SHORT = {
+    "one worker": {"workers": 1},
+    "MA": {"parallel": "ma"},
+    "MA, warm-up 100": {"parallel": "ma", "block_warmup": 100},
+    "NBM": NBM,
+    "NBM, rate 0.35": {**NBM, "block_rate": 0.35},
+    "NBM, rate 0.35, momentum 0.75": {**NBM, "block_rate": 0.35, "block_momentum": 0.75},
+    "NBM, warm-up 100, momentum 0.75": {**WARM, "block_momentum": 0.75},
+    "NBM, warm-up 100, rate 0.5, momentum 0.5": {**WARM, "block_rate": 0.5, "block_momentum": 0.5},
 }
 LARGE = {"SSGD": (4, 8), "NBM": (1, 2), "ADPSGD": (8, 16), "H-ADPSGD 4 × 2": (4, 8)}  # rates
 WORKERS = (16, 32)  # of large batches
@@ -194,6 +205,16 @@ def ranks(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
             cells.add(f"{name}, simulated", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
 
 
+def short(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
+    """Simulate trainings of few blocks."""
+    path = cut(train_text, SHORT_WORDS, folder)
+    corpus = open_corpus(path, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
+    for name, chosen in SHORT.items():
+        if f"short, {name}" not in cells:
+            options = replace(BASE, block_steps=2, **chosen)
+            cells.add(f"short, {name}", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
+
+
 def render(cells: Cells, page: Path) -> None:
     """Put the tables into the page; cells that were not computed are left out."""
     here = Machines(**cells["step"]) if "step" in cells else None
@@ -201,17 +222,14 @@ def render(cells: Cells, page: Path) -> None:
     tables = {
         "perplexity": _grid(cells),
         "blocks": _one_column(cells, ["NBM ×1", *(f"NBM ×1, {name}" for name in BLOCKS)]),
+        "short": [line.replace("short, ", "") for line in _one_column(cells, [f"short, {name}" for name in SHORT])],
         "batches": _large(cells),
         "ranks": _one_column(cells, [name for name in cells if name.endswith(("eight processes", "simulated"))]),
         "stragglers": _slowed(cells),
         "speed": table({**clusters, "steps of 0.1 s": Machines()}),
     }
-    content = page.read_text()
     for name, lines in tables.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        head, _, rest = content.partition(begin)
-        content = head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
-    page.write_text(content)
+        put(page, name, lines)
 
 
 def _row(name: str, shown: Iterable[str]) -> str:
@@ -223,13 +241,14 @@ def _head(*columns: str) -> list[str]:
 
 
 def _grid(cells: Cells) -> list[str]:
-    """Return perplexities by method and rate, the best of each method in bold."""
+    """Return perplexities by method and rate; of several of a method the best is in bold."""
     rates = sorted({rate for _, rates in GRID.values() for rate in rates})
     lines = _head(*(f"×{rate}" for rate in rates))
     for name in GRID:
         found = [cells.get(f"{name} ×{rate}") for rate in rates]
         if any(found):
-            best = min(each["perplexity"] for each in found if each)
+            known = [each["perplexity"] for each in found if each]
+            best = min(known) if len(known) > 1 else 0.0
             lines.append(_row(name, (_shown(each, best) for each in found)))
     return lines
 
@@ -247,15 +266,16 @@ def _one_column(cells: Cells, names: list[str]) -> list[str]:
 
 def _large(cells: Cells) -> list[str]:
     """Return perplexities by method and number of workers, each at the best of its rates."""
+    names = [each for each in LARGE if any(cell.startswith(each) and cell.endswith("workers") for cell in cells)]
     lines = _head(*(f"{workers} workers, {workers * BASE.batch_tokens:,} tokens" for workers in (8, *WORKERS)))
-    for name in LARGE:
+    for name in names:
         rates = {rate for rates in (LARGE[name], GRID[name][1]) for rate in rates}
         shown = []
         for workers in ("", *(f", {workers} workers" for workers in WORKERS)):
             found = [cells[each] for rate in rates if (each := f"{name} ×{rate}{workers}") in cells]
             shown.append(f"{min(each['perplexity'] for each in found):.1f}" if found else "")
         lines.append(_row(name, shown))
-    return lines
+    return lines if names else []
 
 
 def _slowed(cells: Cells) -> list[str]:
@@ -276,19 +296,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument(
-        "--only", nargs="*", default=[], help="perplexity, ranks, stragglers or speed, and words of cells or methods"
+        "--only",
+        nargs="*",
+        default=[],
+        help="perplexity, short, ranks, stragglers, speed; words of cells or methods",
     )
     parser.add_argument("--render", type=Path)
     chosen = parser.parse_args()
     chosen.folder.mkdir(exist_ok=True)
     cells = Cells(chosen.folder / "cells.jsonl")
     train_text = cut(chosen.train, chosen.words, chosen.folder)
-    parts = [each for each in ("perplexity", "ranks", "stragglers", "speed") if each in chosen.only]
+    parts = [each for each in ("perplexity", "short", "ranks", "stragglers", "speed") if each in chosen.only]
     words = [each for each in chosen.only if each not in parts]
     if "stragglers" in parts or not chosen.only:
         stragglers(train_text, chosen.dev, chosen.folder, cells, words)
     if "ranks" in parts or not chosen.only:
         ranks(train_text, chosen.dev, chosen.folder, cells)
+    if "short" in parts or not chosen.only:
+        short(train_text, chosen.dev, chosen.folder, cells)
     if "perplexity" in parts or not chosen.only:
         corpus = open_corpus(train_text, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
         perplexities(corpus, text.encode(chosen.dev, corpus.words), cells, words)
