@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long
+.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long tsan
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -46,6 +46,10 @@ fuzz:
 
 fuzz-long:
 	$(PYTHON) fuzz/run.py --seconds 14400 --runs 10000000 --jobs $(FUZZ_JOBS) --merge --coverage
+
+# Kernels on threads under ThreadSanitizer. Needs clang.
+tsan:
+	$(PYTHON) fuzz/tsan.py
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs

@@ -210,7 +210,7 @@ inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t 
           there[q] += value;
           break;
         }
-        const Step step = steps[q];
+        const AlignStep step = steps[q];
         Statistics::Entry* entry = &statistics.epsilon(q);
         if (step == kPair && link.word != 0) entry = &statistics.of(link, q);
         // No branches, since which step it is cannot be foreseen.

@@ -14,7 +14,7 @@ namespace ninja {
 // A word left over costs a little more than an error, so that of equal alignments the shorter one is taken.
 constexpr double kExtra = 1.0 + static_cast<double>(1.0e-5f);
 
-enum Step : uint8_t { kPair = 1, kLeftOver = 2, kMissing = 3 };  // link and place; link alone; place alone
+enum AlignStep : uint8_t { kPair = 1, kLeftOver = 2, kMissing = 3 };  // link and place; link alone; place alone
 
 NINJA_CLONES void add_scaled(const double* from, double factor, int64_t length, double* to) {
   for (int64_t i = 0; i < length; ++i) to[i] += factor * from[i];
@@ -129,8 +129,8 @@ class Distances {
     int32_t begin;   // of own
     uint32_t count;
 
-    Step operator[](int32_t q) const {
-      return static_cast<Step>((static_cast<uint32_t>(q - begin) < count ? own : common)[q]);
+    AlignStep operator[](int32_t q) const {
+      return static_cast<AlignStep>((static_cast<uint32_t>(q - begin) < count ? own : common)[q]);
     }
   };
   Steps steps(int64_t link, int64_t src) const {

@@ -107,6 +107,8 @@ cdef class FileBatches:
         cdef c.ReaderState state = c.kWait
         if self.reader == NULL:
             raise RuntimeError("closed")
+        if self.reader.was_forked():
+            raise InputError("was opened before this process was forked; open it again", self.path)
         while state == c.kWait:
             PyErr_CheckSignals()  # Ctrl-C
             with nogil:
@@ -126,10 +128,10 @@ cdef class FileBatches:
         cdef c.FileReader* reader = self.reader
         self.reader = NULL
         with nogil:
-            del reader
+            c.FileReader.end(reader)
 
     def __dealloc__(self):
-        del self.reader
+        c.FileReader.end(self.reader)
 
 
 cdef class TableReader:

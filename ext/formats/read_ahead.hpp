@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,17 @@ class FileReader {
     lock.unlock();
     room_.notify_one();
     return kBatch;
+  }
+
+  // In a process forked off the one that opened the file there is no thread, and its lock may be held for ever: there a
+  // reader can only be left as it is.
+  bool was_forked() const { return ::getpid() != process_; }
+  static void end(FileReader* reader) {
+    if (reader != nullptr && reader->was_forked()) {
+      ::close(reader->file_);
+    } else {
+      delete reader;
+    }
   }
 
   int error_number() const { return error_number_; }  // after kFailed
@@ -155,6 +167,7 @@ class FileReader {
     return true;
   }
 
+  const pid_t process_ = ::getpid();
   int file_;
   int64_t stop_, chunk_, ahead_, largest_;
   int64_t position_;  // in the file, of the window's begin

@@ -69,6 +69,10 @@ cdef extern from "formats/read_ahead.hpp" namespace "ninja" nogil:
         ReaderState next(EntryBatch&, int) except +
         int error_number()
         int64_t position()
+        cbool was_forked()
+
+        @staticmethod
+        void end(FileReader*)
 
 cdef extern from "formats/kaldi_write.hpp" namespace "ninja" nogil:
     cdef cppclass Output:

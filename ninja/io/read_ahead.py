@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 
+from ninja.errors import InputError
 from ninja.lattice.batch import Batch
 
 CREDITS = 32  # how far to read ahead, in units of
@@ -17,7 +19,11 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
     The thread ends with the batches, with the first exception (which is raised here), or soon after the generator is
     closed.
+
+    Raises:
+        InputError: This process was forked meanwhile: the thread stayed behind.
     """
+    process = os.getpid()
     ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
     credits: SimpleQueue[bool] = SimpleQueue()  # one for each unit that may be read; False: stop
     for _ in range(CREDITS):
@@ -42,6 +48,8 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
     try:
         while isinstance(batch := ready.get(), Batch):
             yield batch
+            if os.getpid() != process:
+                raise InputError("these files were opened before this process was forked; open them again")
             for _ in range(_cost(batch)):
                 credits.put(True)
         if batch is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -84,6 +85,7 @@ class Service:
         max_waiting: int,
     ) -> None:
         self.report = LiveReport()
+        self._process = os.getpid()
         self._prepare = prepare
         self._make_engine = make_engine
         self._carry_over = carry_over
@@ -108,8 +110,10 @@ class Service:
         """Return a place for one lattice, done when it is free; give it back, or `put` a lattice there.
 
         Raises:
-            ClosedError: The service is closed.
+            ClosedError: The service is closed, or was left behind when this process was forked.
         """
+        if os.getpid() != self._process:
+            raise ClosedError("this Rescorer was opened before this process was forked; open another here")
         place: Future[None] = Future()
         with self._changed:
             if self._closed:
@@ -169,6 +173,8 @@ class Service:
 
     def close(self, timeout: float | None) -> None:
         """Take no more lattices; finish those in flight, or fail those that are not done in time."""
+        if os.getpid() != self._process:  # the lattices are the other process's, and the lock may be held for ever
+            return
         with self._changed:
             self._closed = True
             places, self._for_place = [*self._for_place], {}

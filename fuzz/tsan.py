@@ -1,0 +1,75 @@
+"""Run the kernels on 1, 2 and 7 threads under ThreadSanitizer, then with races that are planted; 1 if one is missed.
+
+python3 fuzz/tsan.py [--seconds 20] [--seed 1]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from run import BUILD, COMPILER, EXT, FLAGS, FUZZ
+
+THREADS = (1, 2, 7)
+# Headers with a race: what is replaced by what, and the variable's header must stand in a report.
+PLANTED = {
+    "graph/prune.hpp": ("static thread_local PruneWorkspace", "static PruneWorkspace"),
+    "formats/read_ahead.hpp": ("std::lock_guard<std::mutex> lock(mutex_);\n      end_", "end_"),
+}
+
+
+def build(name: str, *folders: Path) -> Path:
+    """Compile the driver, with headers of these folders before ours."""
+    binary = BUILD / "bin" / name
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    includes = [f"-I{folder}" for folder in folders]
+    command = [COMPILER, *includes, *FLAGS, "-fsanitize=thread", "-pthread", str(FUZZ / "threads.cpp")]
+    subprocess.run([*command, "-o", str(binary)], check=True)
+    return binary
+
+
+def plant() -> Path:
+    """Write the headers with races into a folder."""
+    folder = BUILD / "planted"
+    for name, (guard, without) in PLANTED.items():
+        text = (EXT / name).read_text()
+        assert guard in text, f"{name} has no {guard!r}"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.replace(guard, without))
+    return folder
+
+
+def run(binary: Path, threads: int, seconds: float, seed: int) -> tuple[str, str, int]:
+    """Return the output, the reports, and the exit code."""
+    environment = {**os.environ, "TSAN_OPTIONS": "second_deadlock_stack=1"}
+    command = [str(binary), str(threads), str(seconds), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+    return done.stdout.strip(), done.stderr, done.returncode
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20, help="for each number of threads (default: 20)")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    failed = False
+    binary = build("threads")
+    for threads in THREADS:
+        said, reports, code = run(binary, threads, given.seconds, given.seed)
+        failed |= code != 0
+        print(f"{said or 'ended early'}, {reports.count('WARNING: ThreadSanitizer')} reports", flush=True)
+        if code != 0:
+            print(reports[-8000:], file=sys.stderr)
+    _, reports, _ = run(build("threads.planted", plant()), THREADS[-1], 5, given.seed)
+    races = [each for each in reports.split("==================") if "WARNING: ThreadSanitizer" in each]
+    for name in PLANTED:
+        found = sum(name in each for each in races)
+        failed |= not found
+        print(f"race planted in {name}: {f'found, {found} reports' if found else 'MISSED'}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

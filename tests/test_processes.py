@@ -1,0 +1,111 @@
+"""Processes that are forked, spawned, or interrupted at any moment."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_lm import FakeLM, symbols
+from test_rescore import random_lattice
+
+import ninja
+from benchmarks.interrupts import interrupt_calls, interrupt_commands
+from ninja.errors import ClosedError, InputError
+
+OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
+LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
+TEXT = "".join(f"{word} {id}\n" for word, id in symbols())
+MANY = 600  # lattices of a file that is read ahead in many batches
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    with ninja.write(tmp_path / "lat.ark") as output:
+        for number in range(MANY):
+            output.write(LATTICES[number % len(LATTICES)].with_key(f"utt{number}"))
+    return tmp_path / "lat.ark"
+
+
+def in_a_fork(call: Callable[[], object]) -> int:
+    """Return the exit code of a forked process: 0 if the call returns; SIGALRM if it takes more than ten seconds."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            signal.alarm(10)
+            call()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def work(path: str) -> list[tuple[int, int, int]]:
+    """Read, prune and rescore, in a process of its own."""
+    lattices = [(key, lattice.with_words(symbols())) for key, lattice in ninja.read(path)][:8]
+    rescored = ninja.rescore(lattices, FakeLM(), OPTIONS)
+    return [
+        (lattice.num_arcs, ninja.graph.prune(lattice, 2.0).num_arcs, made.num_arcs)
+        for (_, lattice), (_, made) in zip(lattices, rescored, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_started_after_the_import_do_what_this_one_does(archive: Path, method: str) -> None:
+    expected = work(str(archive))
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(work, [str(archive)] * 4) == [expected] * 4
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_is_being_read_is_the_first_processs(archive: Path, packed: bool) -> None:
+    path = archive
+    if packed:
+        path = archive.with_suffix(".ark.gz")
+        path.write_bytes(gzip.compress(archive.read_bytes(), 1))
+    reading = ninja.read(path, batches=True)
+    keys = [each.key for each in next(reading)]
+
+    def go_on() -> None:
+        with pytest.raises(InputError, match="opened before this process was forked; open"):
+            list(reading)
+
+    assert in_a_fork(go_on) == 0
+    assert in_a_fork(reading.close) == 0
+    assert keys + [each.key for batch in reading for each in batch] == [f"utt{number}" for number in range(MANY)]
+
+
+def test_a_rescorer_is_the_first_processs() -> None:
+    with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
+        expected = rescorer.submit(LATTICES[0]).result().dst.tolist()
+
+        def submit() -> None:
+            with rescorer, pytest.raises(ClosedError, match="opened before this process was forked; open another"):
+                rescorer.submit(LATTICES[0])
+
+        assert in_a_fork(submit) == 0
+        assert rescorer.submit(LATTICES[0]).result().dst.tolist() == expected
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    with ninja.write(tmp_path / "lat.ark") as output:
+        for lattice in LATTICES:
+            output.write(lattice)
+    (tmp_path / "words.txt").write_text(TEXT)
+    return tmp_path
+
+
+def test_signals_at_random_moments_leave_whole_files_or_none(few: Path) -> None:
+    assert interrupt_commands(few, 3, random.Random(3))
+
+
+def test_a_program_goes_on_after_an_interrupt_at_a_random_moment(few: Path) -> None:
+    with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
+        assert interrupt_calls(few, rescorer, 12, random.Random(4))
