@@ -191,6 +191,15 @@ def test_labels_of_a_final_state_take_time() -> None:
     assert found.bin_times.tolist() == [[0.0, 0.0], [0.0, 3.0], [3.0, 5.0]]
 
 
+@pytest.mark.parametrize("cost", [80.0, 95.0, 103.0, 103.2, 110.0])
+def test_times_of_words_whose_posterior_underflows_are_theirs(cost: float) -> None:
+    labels = [[1] * 10, [1] * 10, [1] * 3]
+    lattice = from_arcs("u", [0, 0, 1], [1, 1, 2], [1, 2, 3], [0.0, cost, 0.0], finals={2: 0.0}, labels=labels)
+    found = mbr_decode(lattice)
+    assert found.word.tolist() == [0, 1, 2, 0, 3, 0]
+    assert found.word_times[2] == pytest.approx([0.0, 10.0], rel=1e-5)
+
+
 def test_silence_is_kept_on_request() -> None:
     lattice = from_arcs("s", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1] * 3] * 3)
     assert mbr_decode(lattice).words.tolist() == [5, 6]

@@ -291,6 +291,16 @@ def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
     assert result.num_states > 2**10
 
 
+@pytest.mark.parametrize("bound", ["max_mem", "max_arcs", "max_states"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_0_or_less_is_no_bound(bound: str, value: int) -> None:
+    for lattice in (exploding(6), long_chain(40)):
+        whole = determinize_pruned(lattice, np.inf)[0]
+        result, report = determinize_pruned(lattice, np.inf, 1.0, DeterminizeBounds(**{bound: value}))
+        assert report.complete
+        assert result.identical(whole)
+
+
 def test_an_explosion_of_any_size_ends_soon() -> None:
     result, report = determinize_pruned(exploding(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
     assert report.stopped_by == "memory"

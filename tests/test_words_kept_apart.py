@@ -59,6 +59,21 @@ def test_a_table_that_was_given_names_ids(there):
     ]
 
 
+@pytest.mark.parametrize("name", ["two.pt", "two.ark"])
+def test_a_table_that_was_given_is_that_of_lattices_without_words_too(there, name):
+    words = SymbolTable.from_words(["<eps>", "one"])
+    spoken = package.graph.from_arcs("a", [0], [1], [1], [0.5], finals={1: 0.0}, words=words)
+    silent = package.graph.from_arcs("b", [0], [1], [0], [0.5], finals={1: 0.0}, words=words)
+    with package.write(there / name, to="k2" if name.endswith("pt") else "fst-ark") as output:
+        output.write(spoken)
+        output.write(silent)
+    found = [lattice for _, lattice in package.read(there / name, words=words)]
+    assert [lattice.words is words for lattice in found] == [True, True]
+    with package.write(there / "again.ark") as output:
+        for lattice in found:
+            output.write(lattice)
+
+
 def test_tables_beside_two_archives_must_agree(ninja, there):
     assert ninja("convert", "a.slf", "-o", "a.ark")[0] == 0
     assert ninja("convert", "b.slf", "-o", "b.ark")[0] == 0

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -298,7 +299,8 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     const auto posterior = static_cast<float>(entry.gamma);
     result.word.push_back(entry.word);
     result.posterior.push_back(posterior);
-    const double share = posterior > 0.0f ? posterior : entry.gamma;  // the least are 0 in single precision
+    // The least lose their digits in single precision, or all of them.
+    const double share = posterior >= std::numeric_limits<float>::min() ? posterior : entry.gamma;
     result.entry_time.push_back(static_cast<float>(entry.begin / share));
     result.entry_time.push_back(static_cast<float>(entry.end / share));
   }

@@ -220,7 +220,8 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Decides which hypotheses of a state live on. Better prospects choose first; ties go to the older candidate.
+  // Decides which hypotheses of a state live on. Better prospects choose first; ties go to the lower place among the
+  // candidates, which need not be the older one: places are used again, last in, first out.
   void recombine(int32_t state) {
     sorted_.clear();
     for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) sorted_.push_back(c);

@@ -103,7 +103,7 @@ class Words:
                 self._ids_in = self._ids_in or name
                 self._refuse_both()
                 return self.vocabulary().attach(lattice)
-            return lattice
+            return lattice if self.table.grows else lattice.with_words(self.table)
         if self.table.grows and not self._is_spelled:
             self._is_spelled = True
             self._refuse_both()

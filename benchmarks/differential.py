@@ -1,0 +1,351 @@
+"""Random lattices through chains of formats, and kernels against OpenFst; disagreements are shrunk and printed.
+
+    python -m benchmarks.differential [--lattices 1000000] [--seconds 600] [--seed 1]
+
+Formats: batches of lattices are written in one format, read, written in the next one, and so on, in random orders:
+each ordered pair of formats comes again and again. What all formats of a chain so far keep must be what it was: words,
+costs and alignments of every path. OpenFst, through pywrapfst: best and n best costs, determinization, pruning,
+removal of epsilons, union, difference, equivalence, under costs that add up exactly.
+
+The exit code is 1 after a disagreement. Fuzzing (``fuzz/run.py --drawn``) has the native readers and writers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pywrapfst
+
+import ninja
+from ninja.errors import LatticeError, NinjaError
+from ninja.formats.format import FIELDS, Format, by_name
+from ninja.graph import (
+    best_path,
+    connect,
+    determinize,
+    difference,
+    equivalent,
+    minimize,
+    nbest,
+    prune,
+    push,
+    remove_epsilons,
+    select_arcs,
+    union,
+)
+from ninja.lattice import Lattice, SymbolTable
+from ninja.lattice.arrays import frozen
+from ninja.openfst import from_fst, to_fst
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
+FORMATS = ("binary", "text", "slf", "sphinx", "pfsg", "plf", "openfst", "fst-ark", "k2", "native", "fst-text")
+ROUNDED = frozenset({"pfsg", "sphinx", "slf", "plf"})  # six digits, or integers, of other logarithms
+BATCH = 20
+ENDS = ("final_graph", "final_acoustic")
+Route = tuple[object, ...]  # words, costs, alignment of a path
+
+
+def drawn(seed: int, least: int = -40) -> Lattice:
+    """Return a random lattice: its states have times and are on paths, its costs are eighths."""
+    chance = random.Random(seed)
+    num_states = chance.randint(2, 7)
+    time_of = sorted(chance.randint(0, 8) for _ in range(num_states))
+    arcs = {(state, state + 1) for state in range(num_states - 1) if chance.random() < 0.9}
+    for state in range(num_states - 1):
+        for _ in range(chance.randint(0, 2)):
+            arcs.add((state, chance.randint(state + 1, min(num_states - 1, state + 3))))
+        if not any(src == state for src, _ in arcs):
+            arcs.add((state, state + 1))
+    for state in range(1, num_states):
+        if not any(dst == state for _, dst in arcs):
+            arcs.add((state - 1, state))
+    rows = sorted(arcs) + [pair for pair in arcs if chance.random() < 0.3]
+    rows.sort(key=lambda pair: pair[0])
+    count = len(rows)
+    labels = [[chance.randint(1, 30)] * (time_of[dst] - time_of[src]) for src, dst in rows]
+    final = [chance.random() < 0.1 for _ in range(num_states - 1)] + [True]
+    return Lattice.from_arrays(
+        f"utt{seed}",
+        np.searchsorted([src for src, _ in rows], np.arange(num_states + 1)),
+        [dst for _, dst in rows],
+        [chance.randint(0, 5) if chance.random() < 0.8 else 0 for _ in rows],
+        [chance.randint(least, 40) / 8 for _ in range(count)],
+        [chance.randint(least, 40) / 8 for _ in range(count)],
+        [chance.randint(least, 40) / 8 if each else np.inf for each in final],
+        [chance.randint(least, 40) / 8 if each else np.inf for each in final],
+        ali_begin=np.cumsum([0, *map(len, labels)]),
+        ali=np.array([label for each in labels for label in each], np.int32),
+        words=WORDS,
+    )
+
+
+def routes(lattice: Lattice, keeps: frozenset[str]) -> list[Route]:
+    """Return what a lattice keeps of each of its paths, sorted."""
+    spell = str if lattice.words is None else lattice.words.word
+    names = [spell(word) for word in lattice.word.tolist()]
+    word, dst = lattice.word.tolist(), lattice.dst.tolist()
+    graph, acoustic = lattice.graph.tolist(), lattice.acoustic.tolist()
+    begin, ali = lattice.ali_begin.tolist(), lattice.ali.tolist()
+    final_begin, final_ali = lattice.final_ali_begin.tolist(), lattice.final_ali.tolist()
+    final_graph, final_acoustic = lattice.final_graph.tolist(), lattice.final_acoustic.tolist()
+    arcs = lattice.arc_begin.tolist()
+    found: list[Route] = []
+
+    def walk(state: int, said: tuple[str, ...], one: float, other: float, labels: tuple[int, ...]) -> None:
+        if final_graph[state] < np.inf and final_acoustic[state] < np.inf:
+            costs = one + final_graph[state], other + final_acoustic[state]
+            costs = costs if "apart" in keeps else (sum(costs), 0.0)
+            whole = (*labels, *final_ali[final_begin[state] : final_begin[state + 1]])
+            found.append((said, *costs, whole if "alignments" in keeps else ()))
+        for arc in range(arcs[state], arcs[state + 1]):
+            walk(
+                dst[arc],
+                (*said, names[arc]) if word[arc] else said,
+                one + graph[arc],
+                other + acoustic[arc],
+                (*labels, *ali[begin[arc] : begin[arc + 1]]),
+            )
+
+    walk(0, (), 0.0, 0.0, ())
+    return sorted(found)
+
+
+def agree(one: list[Route], other: list[Route], tolerance: float) -> bool:
+    """Tell whether two lattices have the same paths; costs may differ by so much."""
+    if not tolerance:
+        return one == other
+    if len(one) != len(other):
+        return False
+    left = list(other)
+    for said, first, second, labels in one:
+        for place, (words, graph, acoustic, whole) in enumerate(left):
+            near = abs(first - graph) <= tolerance and abs(second - acoustic) <= tolerance
+            if near and (words, whole) == (said, labels):
+                del left[place]
+                break
+        else:
+            return False
+    return True
+
+
+def respelled(lattice: Lattice) -> Lattice:
+    """Give a lattice of a table of its own the ids of ours."""
+    if lattice.words is None or lattice.words is WORDS:
+        return lattice
+    word = [WORDS.id(lattice.words.word(each)) for each in lattice.word.tolist()]
+    return lattice.replace(word=frozen(np.array(word, np.int32)), words=WORDS)
+
+
+def through(lattices: Sequence[Lattice], form: Format, folder: Path) -> list[Lattice]:
+    """Write lattices in a format and read them again, in their order."""
+    assert form.write is not None
+    each = form.write.files == "each"
+    extension = form.extensions[-1] if form.name == "fst-text" else next(iter(form.extensions), ".ark")
+    target = folder / ("out" if each else f"out{extension}")
+    with ninja.write(target, to=form.name) as output:
+        for place, lattice in enumerate(lattices):
+            output.write(lattice.with_key(f"utt{place:04}"))
+    try:
+        return [respelled(lattice) for _, lattice in ninja.read(target, words=WORDS, format=form.name)]
+    finally:
+        if each:
+            shutil.rmtree(target)
+
+
+def chained(lattices: Sequence[Lattice], chain: Sequence[str], folder: Path) -> tuple[int, str] | None:
+    """Send lattices through formats; return the first one that comes out as another, and where; None: none does."""
+    now = list(lattices)
+    keeps = frozenset(FIELDS)
+    rounded = False
+    for place, name in enumerate(chain):
+        form = by_name(name, "write")
+        assert form.write is not None
+        keeps &= form.kept(form.write.options())
+        rounded |= name in ROUNDED
+        now = through(now, form, folder)
+        if len(now) != len(lattices):
+            return 0, f"{len(now)} of {len(lattices)} lattices after {' > '.join(chain[: place + 1])}"
+        for number, (lattice, first) in enumerate(zip(now, lattices, strict=True)):
+            tolerance = 1e-2 * (place + 1) if rounded else 0.0
+            if not agree(routes(lattice, keeps), routes(first, keeps), tolerance):
+                return number, f"after {' > '.join(chain[: place + 1])}"
+    return None
+
+
+def machine(lattice: Lattice) -> Any:
+    """Return a lattice as OpenFst's, without epsilons and deterministic, as OpenFst makes it."""
+    return pywrapfst.determinize(to_fst(lattice).rmepsilon())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two deterministic machines are equivalent; those without a path have no start."""
+    if one.start() < 0 or other.start() < 0:
+        return bool(one.start() == other.start())
+    return bool(pywrapfst.equivalent(one, other, delta=2**-6))
+
+
+def best_cost(lattice: Lattice, other: Lattice) -> bool:
+    """The best path costs what OpenFst's does."""
+    distance = pywrapfst.shortestdistance(to_fst(lattice), reverse=True)[0]
+    path = best_path(lattice)
+    return float(distance) == path.graph_cost + path.acoustic_cost
+
+
+def best_costs(lattice: Lattice, other: Lattice) -> bool:
+    """The best four word sequences cost what OpenFst's do."""
+    found = pywrapfst.shortestpath(machine(lattice), nshortest=4)
+    costs = sorted(sum(route[1:3]) for route in routes(from_fst(found), frozenset()))
+    return costs == [path.graph_cost + path.acoustic_cost for path in nbest(lattice, 4)]
+
+
+def determinized(lattice: Lattice, other: Lattice) -> bool:
+    """Determinization keeps what OpenFst's does."""
+    return same(to_fst(determinize(lattice)), machine(lattice))
+
+
+def pruned(lattice: Lattice, other: Lattice) -> bool:
+    """Pruning keeps as many arcs and states as OpenFst's, and the same words at the same costs."""
+    theirs = to_fst(lattice)
+    theirs.prune(weight="3.5")
+    ours = prune(lattice, 3.5)
+    size = theirs.num_states(), sum(theirs.num_arcs(state) for state in theirs.states())
+    return size == (ours.num_states, ours.num_arcs) and same(machine(ours), pywrapfst.determinize(theirs.rmepsilon()))
+
+
+def rewritten(lattice: Lattice, other: Lattice) -> bool:
+    """Removing epsilons, pushing and minimizing leave the same machine."""
+    expected = machine(lattice)
+    return all(same(machine(made(lattice)), expected) for made in (remove_epsilons, push, minimize, connect))
+
+
+def united(lattice: Lattice, other: Lattice) -> bool:
+    """A union is OpenFst's."""
+    return same(
+        machine(union([lattice, other])), pywrapfst.determinize(to_fst(lattice).union(to_fst(other)).rmepsilon())
+    )
+
+
+def without_best(lattice: Lattice, other: Lattice) -> bool:
+    """What is left without the best path's words is what OpenFst leaves."""
+    words = best_path(lattice).words
+    said = ninja.graph.linear(lattice.key, words.tolist(), symbols=WORDS)
+    theirs = pywrapfst.difference(machine(lattice), pywrapfst.determinize(to_fst(said).rmepsilon()))
+    try:
+        return same(machine(difference(lattice, words)), pywrapfst.determinize(theirs.rmepsilon()))
+    except LatticeError:
+        return theirs.connect().start() < 0
+
+
+def told_apart(lattice: Lattice, other: Lattice) -> bool:
+    """Two lattices are equivalent where OpenFst says so."""
+    return equivalent(lattice, other) == same(machine(lattice), machine(other)) and equivalent(lattice, push(lattice))
+
+
+CHECKS: tuple[Callable[[Lattice, Lattice], bool], ...] = (
+    best_cost,
+    best_costs,
+    determinized,
+    pruned,
+    rewritten,
+    united,
+    without_best,
+    told_apart,
+)
+
+
+def smaller(lattice: Lattice) -> Iterator[Lattice]:
+    """Yield lattices that are a little simpler: an arc less, a cost or a word 0, a final state less."""
+    for arc in range(lattice.num_arcs):
+        keep = np.ones(lattice.num_arcs, np.bool_)
+        keep[arc] = False
+        with suppress(NinjaError):
+            yield select_arcs(lattice, keep)
+    for state in np.flatnonzero(lattice.is_final):
+        final = np.arange(lattice.num_states) == state
+        ends = {name: np.where(final, np.inf, getattr(lattice, name)).astype(np.float32) for name in ENDS}
+        with suppress(NinjaError):
+            yield connect(lattice.replace(**{name: frozen(values) for name, values in ends.items()}))
+    for name in ("graph", "acoustic", *ENDS, "word"):
+        values = getattr(lattice, name)
+        for place in np.flatnonzero((values != 0) & np.isfinite(values)):
+            changed = values.copy()
+            changed[place] = 0
+            yield lattice.replace(**{name: frozen(changed)})
+
+
+def shrunk(lattice: Lattice, fails: Callable[[Lattice], bool]) -> Lattice:
+    """Return a lattice that fails and none of whose simpler ones does."""
+    while True:
+        found = next((each for each in smaller(lattice) if fails(each)), None)
+        if found is None:
+            return lattice
+        lattice = found
+
+
+def shown(lattice: Lattice) -> str:
+    """Return the arcs and final states of a lattice as text."""
+    src = np.repeat(np.arange(lattice.num_states), np.diff(lattice.arc_begin)).tolist()
+    columns = src, lattice.dst.tolist(), lattice.word.tolist(), lattice.graph.tolist(), lattice.acoustic.tolist()
+    rows = [" ".join(map(str, row)) for row in zip(*columns, strict=True)]
+    finals = [
+        f"{state} {lattice.final_graph[state]} {lattice.final_acoustic[state]}" for state in range(lattice.num_states)
+    ]
+    return "\n".join([*rows, *(row for row in finals if "inf" not in row)])
+
+
+def main() -> int:
+    """Draw, compare, and print what disagrees."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lattices", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    until = time.monotonic() + given.seconds
+    counts: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    disagreements = 0
+    number = given.seed << 32
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
+        while time.monotonic() < until and counts["lattices"] < given.lattices:
+            chain = chance.sample(FORMATS, 5)
+            least = 0 if "plf" in chain else -40  # its scores are logarithms of probabilities
+            lattices = [drawn(number + place, least) for place in range(BATCH)]
+            number += BATCH
+            counts["lattices"] += BATCH
+            pairs.update(pairwise(chain))
+            found = chained(lattices, chain, Path(scratch))
+            counts["written and read"] += BATCH * len(chain)
+            if found is not None:
+                disagreements += 1
+                at, where = found
+                simple = shrunk(lattices[at], lambda each, c=chain: chained([each], c, Path(scratch)) is not None)
+                print(f"{where}:\n{shown(simple)}", flush=True)
+            for lattice, other in pairwise(lattices):
+                check = chance.choice(CHECKS)
+                counts[check.__name__] += 1
+                if not check(lattice, other):
+                    disagreements += 1
+                    simple = shrunk(lattice, lambda each, o=other, c=check: not c(each, o))
+                    print(f"{check.__name__}:\n{shown(simple)}\nand {shown(other)}", flush=True)
+            if disagreements >= 5:
+                break
+    print(dict(counts), f"{len(pairs)} of {len(FORMATS) * (len(FORMATS) - 1)} pairs of formats, each at least")
+    print(f"{BATCH * min(pairs.values())} times; {disagreements} disagreements")
+    return bool(disagreements)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

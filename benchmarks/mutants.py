@@ -1,0 +1,245 @@
+"""Mutation testing: a seeded sample of small faults, each of which a test should find.
+
+    python -m benchmarks.mutants [--python 70] [--native 30] [--seed 1] [--seconds 3600] [--only WORD]
+
+One operator, constant, condition or refusal is changed in a copy of the tree: in modules of formats, io, rescoring,
+context and evaluate, and in the kernels of `ext`, of which the extension is then compiled anew, without optimisation.
+Then the test files that name the module most often are run, up to MOST of them, or for kernels those of its room. The
+rest of the suite is not: a mutant that survives here may still die there, and is looked at by hand. fuzz/README.md has
+the score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("formats", "io", "rescoring", "context", "evaluate")
+MOST = 5  # test files of a mutant
+SECONDS = 900  # of its tests; more is an endless loop, found
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
+NATIVE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " + ": " - ",
+          " - ": " + ", " && ": " || ", " || ": " && ", "std::min": "std::max", "std::max": "std::min", " * ": " / ",
+          "return false": "return true", "return true": "return false", "continue;": "break;"}  # fmt: skip
+# Tests of each room's kernels, those that look at most of them first.
+TESTS_OF = {
+    "graph": "test_graph_paths test_graph_prune test_determinize test_determinize_pruned test_push test_union "
+    "test_oracle test_compose test_graph_posteriors",
+    "core": "test_lattice test_openfst test_lm_trie test_formats_kaldi test_batch",
+    "formats": "test_formats_kaldi test_slf test_fst_text test_k2 test_pfsg test_plf test_sphinx test_native",
+    "align": "test_align_words test_align_lexicon",
+    "consensus": "test_consensus",
+    "context": "test_context test_augment test_class_model",
+    "ctc": "test_ctc",
+    "lm": "test_ngram test_lm_kernels test_kneser_ney test_old_lm",
+    "search": "test_rescore test_pruned test_sentences test_ties",
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one stretch of a file."""
+
+    path: str
+    begin: int
+    end: int
+    new: str
+
+    def told(self, text: str) -> str:
+        """Return place and change in one line."""
+        line = text.count("\n", 0, self.begin) + 1
+        row = text.splitlines()[line - 1].strip()
+        return f"{self.path}:{line}: {text[self.begin : self.end].strip()!r} → {self.new.strip()!r} in {row[:90]}"
+
+
+def python_mutants(path: str, text: str) -> Iterator[Mutant]:
+    """Yield every change of a module."""
+    starts = [0]
+    for row in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(row.encode()))
+    content = text.encode()
+
+    def span(node: ast.AST) -> tuple[int, int]:
+        begin = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        return begin, starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+
+    def made(begin: int, end: int, new: str) -> Mutant:
+        return Mutant(path, len(content[:begin].decode()), len(content[:end].decode()), new)
+
+    def between(left: ast.AST, right: ast.AST, changes: dict[str, str]) -> Iterator[Mutant]:
+        begin, end = span(left)[1], span(right)[0]
+        found = content[begin:end].decode()
+        word = found.strip(" ()\n")
+        if word in changes:
+            yield made(begin, end, found.replace(word, changes[word]))
+
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            yield from between(node.left, node.comparators[0], COMPARISONS)
+        elif isinstance(node, ast.BinOp):
+            yield from between(node.left, node.right, {"+": "-", "-": "+", "*": "+", "//": "*", "/": "*", "&": "|"})
+        elif isinstance(node, ast.BoolOp):
+            yield from between(node.values[0], node.values[1], {"and": "or", "or": "and"})
+        elif isinstance(node, ast.Raise) and node.exc is not None:
+            yield made(*span(node), "pass")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield made(span(node)[0], span(node.operand)[0], "")
+        elif isinstance(node, ast.Constant) and type(node.value) is bool:
+            yield made(*span(node), str(not node.value))
+        elif isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1000:
+            yield made(*span(node), str(node.value + 1))
+
+
+def native_mutants(path: str, text: str) -> Iterator[Mutant]:
+    """Yield every change of a header, outside comments and preprocessor lines."""
+    at = 0
+    for row in text.splitlines(keepends=True):
+        code = row.split("//")[0]
+        if not code.lstrip().startswith(("#", "template", "static_assert")):
+            for old, new in NATIVE.items():
+                yield from (Mutant(path, at + found.start(), at + found.end(), new)
+                            for found in re.finditer(re.escape(old), code)
+                            if code.count('"', 0, found.start()) % 2 == 0)  # fmt: skip
+        at += len(row)
+
+
+def tests_of(path: str, tests: dict[str, str]) -> list[str]:
+    """Return the test files that name a module most often."""
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    names = re.findall(r"^(?:def|class) ([A-Za-z]\w+)", (ROOT / path).read_text(), re.MULTILINE)
+    stem = module.rpartition(".")[2]
+
+    def weight(name: str) -> int:
+        text = tests[name]
+        found = 20 * len(re.findall(re.escape(module) + r"\b", text)) + 10 * (f"_{stem}" in name)
+        return found + sum(min(3, len(re.findall(rf"\b{each}\b", text))) for each in names)
+
+    ranked = sorted(tests, key=lambda name: (-weight(name), name))
+    return [f"tests/{name}" for name in ranked[:MOST] if weight(name) > 0]
+
+
+def includes(header: Path) -> set[str]:
+    """Return the headers that a file of `ext` includes or declares, directly or not."""
+    found: set[str] = set()
+    waiting = [header]
+    while waiting:
+        for name in re.findall(r'(?:#include|cdef extern from) "(.*?)"', waiting.pop().read_text()):
+            if name not in found and (ROOT / "ext" / name).exists():
+                found.add(name)
+                waiting.append(ROOT / "ext" / name)
+    return found
+
+
+def extensions() -> dict[str, set[str]]:
+    """Return the headers of each extension, by the path of its source."""
+    made = {}
+    for source in sorted((ROOT / "ext").glob("*/_*.pyx")):
+        imported = re.findall(r"^(?:cimport|from) (\w+)\.(\w+)", source.read_text(), re.MULTILINE)
+        files = [ROOT / "ext" / room / f"{name}.pxd" for room, name in imported]
+        made[str(source.relative_to(ROOT))] = set().union(*(includes(each) for each in files if each.exists()))
+    return made
+
+
+def build(source: str, folder: Path) -> bool:
+    """Compile an extension of the copy; False if the mutant is no program."""
+    translated = ROOT / "build" / source.replace(".pyx", ".cpp")
+    target = folder / "ninja" / (Path(source).stem + sysconfig.get_config_var("EXT_SUFFIX"))
+    command = ["g++", "-shared", "-fPIC", "-std=c++17", "-O0", "-g0", "-w", f"-I{folder / 'ext'}",
+               f"-I{np.get_include()}", f"-I{sysconfig.get_paths()['include']}", "-ffp-contract=off",
+               "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", str(translated), "-o", str(target)]  # fmt: skip
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
+    """Run tests in the copy; return whether they held, and the first that did not."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / ".hypothesis")}
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    except subprocess.TimeoutExpired:
+        return False, "no end"
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return done.returncode == 0, failed[0] if failed else done.stdout[-100:].strip()
+
+
+def main() -> None:
+    """Make mutants until time is up, and print each that survives."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", type=int, default=70)
+    parser.add_argument("--native", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--only", default="", help="files with this in their path")
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    modules = [path for room in ROOMS for path in sorted((ROOT / "ninja" / room).rglob("*.py"))]
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]}
+    sources = {path: text for path, text in sources.items() if given.only in path}
+    python = [each for path, text in sources.items() if path.endswith(".py") for each in python_mutants(path, text)]
+    native = [each for path, text in sources.items() if path.endswith(".hpp") for each in native_mutants(path, text)]
+    sample = [
+        *chance.sample(python, min(given.python, len(python))),
+        *chance.sample(native, min(given.native, len(native))),
+    ]
+    chance.shuffle(sample)
+    tests = {path.name: path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py"))}
+    holders = extensions()
+    counts: Counter[str] = Counter()
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name in ("ninja", "tests", "ext", "examples", "models", "benchmarks", "docs", "fuzz"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
+        for path in ROOT.glob("*.*"):
+            if path.is_file():
+                shutil.copy(path, folder)
+        for mutant in sample:
+            if time.monotonic() - begin > given.seconds:
+                break
+            text = sources[mutant.path]
+            kind, kept, chosen = "python", {}, tests_of(mutant.path, tests)
+            if mutant.path.endswith(".hpp"):
+                name = mutant.path.removeprefix("ext/")
+                room = name.partition("/")[0]
+                near = sorted(
+                    (each for each, held in holders.items() if name in held), key=lambda each: room not in each
+                )
+                if not near:
+                    continue
+                kind, chosen = "native", [f"tests/{each}.py" for each in TESTS_OF[room].split()]
+                kept = {path: path.read_bytes() for path in folder.glob(f"ninja/{Path(near[0]).stem}.*.so")}
+            (folder / mutant.path).write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
+            held, why = (True, "") if kind == "python" or build(near[0], folder) else (False, "does not compile")
+            if why:
+                counts["no program"] += 1
+            else:
+                held, why = run(folder, chosen) if chosen else (True, "no tests")
+                counts[f"{kind} {'survived' if held else 'killed'}"] += 1
+            print(f"{'SURVIVED' if held else 'killed'}  {mutant.told(text)}  {why}", flush=True)
+            (folder / mutant.path).write_text(text)
+            for path, content in kept.items():
+                path.write_bytes(content)
+    for kind in ("python", "native"):
+        killed, lived = counts[f"{kind} killed"], counts[f"{kind} survived"]
+        if killed + lived:
+            print(f"{kind}: {killed} of {killed + lived} killed, {killed / (killed + lived):.0%}")
+
+
+if __name__ == "__main__":
+    main()
