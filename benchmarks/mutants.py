@@ -32,7 +32,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("formats", "io", "rescoring", "context", "evaluate")
 MOST = 5  # test files of a mutant
-SECONDS = 900  # of its tests; more is an endless loop, found
+SECONDS = 300  # of the CPU for its tests; more is an endless loop, found
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 NATIVE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " + ": " - ",
           " - ": " + ", " && ": " || ", " || ": " && ", "std::min": "std::max", "std::max": "std::min", " * ": " / ",
@@ -119,7 +119,7 @@ def native_mutants(path: str, text: str) -> Iterator[Mutant]:
         at += len(row)
 
 
-def tests_of(path: str, tests: dict[str, str]) -> list[str]:
+def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
     """Return the test files that name a module most often."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     names = re.findall(r"^(?:def|class) ([A-Za-z]\w+)", (ROOT / path).read_text(), re.MULTILINE)
@@ -131,7 +131,7 @@ def tests_of(path: str, tests: dict[str, str]) -> list[str]:
         return found + sum(min(3, len(re.findall(rf"\b{each}\b", text))) for each in names)
 
     ranked = sorted(tests, key=lambda name: (-weight(name), name))
-    return [f"tests/{name}" for name in ranked[:MOST] if weight(name) > 0]
+    return [f"tests/{name}" for name in ranked[:most] if weight(name) > 0]
 
 
 def includes(header: Path) -> set[str]:
@@ -170,9 +170,9 @@ def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
     """Run tests in the copy; return whether they held, and the first that did not."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / ".hypothesis")}
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment)
-    except subprocess.TimeoutExpired:
+    limited = ["prlimit", f"--cpu={SECONDS}", *command]
+    done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, env=environment)
+    if done.returncode < 0:
         return False, "no end"
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return done.returncode == 0, failed[0] if failed else done.stdout[-100:].strip()
@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--native", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--files", type=int, default=MOST, help="test files of a Python mutant (default: 5)")
     parser.add_argument("--only", default="", help="files with this in their path")
     given = parser.parse_args()
     chance = random.Random(given.seed)
@@ -213,7 +214,7 @@ def main() -> None:
             if time.monotonic() - begin > given.seconds:
                 break
             text = sources[mutant.path]
-            kind, kept, chosen = "python", {}, tests_of(mutant.path, tests)
+            kind, kept, chosen = "python", {}, tests_of(mutant.path, tests, given.files)
             if mutant.path.endswith(".hpp"):
                 name = mutant.path.removeprefix("ext/")
                 room = name.partition("/")[0]
