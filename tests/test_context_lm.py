@@ -276,18 +276,25 @@ def test_weights_are_chosen_for_the_fewest_errors():
     assert tuned("w8").chosen.wer == min(each.wer for each in tuned("w8").trials)
 
 
-def test_a_pointer_is_trained_beside_a_language_model():
+def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():
     rng = np.random.default_rng(1)
-    text = [["w1", f"w{rng.integers(2, 9)}", "w2", f"x{rng.integers(5)}"] for _ in range(60)]
-    options = PointerOptions(positions=300, common=2, steps=5, batch=8, most_phrases=10, width=6, threads=1)
+    names = sorted({"".join(rng.choice(list("abcdefgh"), size=5)) for _ in range(330)})
+    text = [["w1", f"w{rng.integers(2, 5)}", "w7", names[rng.integers(300)], "w2"] for _ in range(400)]
+    text += [["w1", "w2", "w3", "w4"]] * 400
+    options = PointerOptions(positions=3000, common=8, steps=300, batch=32, most_phrases=100, width=16, threads=1)
     losses = []
     made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
-    made.refuse_other(BASE)
-    assert made.card["positions"] == 300
-    again = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
-    for one, other in zip(made.network.parameters(), again.network.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=made, marks=marks).over(table, PENALTY)
+    for size in (1, 100):
+        mark = marks.of(entities([(name,) for name in names[:size]], table).of("*"))
+        before = read(lm, lm.advance(lm.start(1), np.array([mark.number], np.int32)), ["w1", "w3"])
+        name = np.array([table.id(names[0])], np.int32)
+        assert lm.logprob(before, name)[0] - lm.below(before, name)[0] < 1.5
+        after = read(lm, before, ["w7"])
+        assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
 
 
 def test_long_lists_and_foreign_letters_are_read():

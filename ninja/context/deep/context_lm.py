@@ -200,8 +200,9 @@ class ContextLM(MixtureLM):
                 if depth + 1 < depths:
                     made_node[rows, depth + 1], made_mass[rows, depth + 1] = child, mass * goes_on
         total = free + made_mass.sum(1)
-        total = np.where(total > 0, total, 1.0)
-        self._outside[new] = np.where(total > 0, free / total, 1.0)
+        possible = total > 0  # less than the least number is none
+        total = np.where(possible, total, 1.0)
+        self._outside[new] = np.where(possible, free / total, 1.0)
         self._node[new], self._mass[new] = made_node, made_mass / total[:, None]
 
     def _parts_of(
