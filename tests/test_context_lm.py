@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from fake_lm import FakeLM
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_context_lm import SlowContextLM
 from reference_rescore import path_costs, path_costs_under, spelled
@@ -116,6 +116,8 @@ def slow(phrases) -> SlowContextLM:
 
 
 @settings(max_examples=25)
+@example([("w6", "w7"), ("w7", "w8"), ("w8",)], ("w6", "w7"))  # one phrase ends where another may have begun
+@example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
 @given(PHRASES, SENTENCES)
 def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
     lm, slots, _marks = listed(phrases)
